@@ -1,0 +1,1 @@
+//! `ralph`: drives coding agents through a graph of tasks.
