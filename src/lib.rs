@@ -1,1 +1,12 @@
-//! `ralph`: drives coding agents through a graph of tasks.
+//! `ralph` drives coding agents through a graph of tasks, unattended, until all of it is done or
+//! it can say why not.
+//!
+//! The modules stand in reading order, which is also the import order: a module imports only
+//! modules above it. `tests/it/tidy.rs` checks that, and that the core stays pure.
+
+// Core: no disk, clock, process, git or printing.
+pub mod diagnostic;
+pub mod duration;
+pub mod event;
+pub mod exit;
+pub mod task;

@@ -1,0 +1,152 @@
+//! What is wrong with a file, and where: data that a terminal, a JSON reader and a test all share.
+//!
+//! Knows neither how it is drawn (`excerpt` does that) nor how the file was read.
+//! The only user of `strsim`.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// It can, but probably not as meant.
+    Warning,
+}
+
+/// One fault of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad.
+    pub severity: Severity,
+    /// A lower-case fragment with the thing in backticks.
+    pub message: String,
+    /// The offending bytes.
+    pub at: Range<usize>,
+    /// What stands under the caret.
+    pub label: String,
+    /// Another place that explains it.
+    pub related: Option<(Range<usize>, String)>,
+    /// What to do next.
+    pub help: Option<String>,
+    /// What to write instead of the bytes at `at`.
+    pub replacement: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error at `at`.
+    pub fn error(message: impl Into<String>, at: Range<usize>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            message: message.into(),
+            at,
+            label: String::new(),
+            related: None,
+            help: None,
+            replacement: None,
+        }
+    }
+
+    /// A warning at `at`.
+    pub fn warning(message: impl Into<String>, at: Range<usize>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(message, at)
+        }
+    }
+
+    /// Says what stands under the caret.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    /// Points at a second place.
+    #[must_use]
+    pub fn related(mut self, at: Range<usize>, label: impl Into<String>) -> Diagnostic {
+        self.related = Some((at, label.into()));
+        self
+    }
+
+    /// Says what to do next.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Offers `word` in place of the offending bytes, where there is one.
+    #[must_use]
+    pub fn did_you_mean(mut self, word: Option<&str>) -> Diagnostic {
+        if let Some(word) = word {
+            self.help = Some(format!("did you mean `{word}`?"));
+            self.replacement = Some(word.to_owned());
+        }
+        self
+    }
+}
+
+/// Line and column of a byte offset, both from 1, the column in characters.
+pub fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line_start = before
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |at| at + 1);
+    let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+    let column = 1 + String::from_utf8_lossy(&before[line_start..])
+        .chars()
+        .count();
+    (line, column)
+}
+
+/// The nearest of `words` to a misspelt one, if any is near enough to be meant.
+///
+/// A third of the letters may differ; case and separators are forgiven first.
+pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let fold = |word: &str| -> String {
+        word.chars()
+            .filter(char::is_ascii_alphanumeric)
+            .map(|c| c.to_ascii_lowercase())
+            .collect()
+    };
+    let folded = fold(wrong);
+    words
+        .into_iter()
+        .map(|word| {
+            let distance = if fold(word) == folded {
+                0
+            } else {
+                strsim::damerau_levenshtein(wrong, word).max(1)
+            };
+            (distance, word)
+        })
+        .filter(|(distance, word)| *distance <= 1.max(wrong.len().max(word.len()) / 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters_from_one() {
+        let text = "a\nä é: x\n";
+        assert_eq!(position(text, 0), (1, 1));
+        assert_eq!(position(text, text.find('x').unwrap()), (2, 6));
+        assert_eq!(position(text, 999), (3, 1));
+    }
+
+    #[test]
+    fn the_nearest_word_is_near() {
+        let words = ["depends_on", "description", "status"];
+        assert_eq!(nearest("dependsOn", words), Some("depends_on"));
+        assert_eq!(nearest("statsu", words), Some("status"));
+        assert_eq!(nearest("colour", words), None);
+    }
+}

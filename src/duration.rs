@@ -1,0 +1,54 @@
+//! Lengths of time as people write and read them: `90s`, `15m`, `2h`.
+//!
+//! The only user of `humantime`. Knows no clock.
+
+use std::time::Duration;
+
+/// Reads `90s`, `15m`, `2h 30m`. A bare number is refused: seconds to one reader are minutes to
+/// the next.
+///
+/// # Errors
+/// A fragment that says what was expected.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text.trim())
+        .map_err(|_| format!("`{text}` is not a length of time; write `90s`, `15m` or `2h`"))
+}
+
+/// Two units at most, the finer one only where it says something: `0.4s`, `12s`, `3m 42s`, `2h 10m`.
+pub fn short(length: Duration) -> String {
+    let rounded = match length.as_secs() {
+        0..10 => return format!("{:.1}s", length.as_secs_f64()),
+        secs @ 10..3600 => secs,
+        secs @ 3600..86_400 => secs - secs % 60,
+        secs => secs - secs % 3600,
+    };
+    humantime::format_duration(Duration::from_secs(rounded))
+        .to_string()
+        .replace("day", " day")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse(" 2h 30m"), Ok(Duration::from_secs(9000)));
+        assert!(parse("90").unwrap_err().contains("`90s`"));
+        assert!(parse("soon").is_err());
+    }
+
+    #[test]
+    fn prints_two_units_at_most() {
+        for (secs, want) in [
+            (0.42, "0.4s"),
+            (12.9, "12s"),
+            (222.0, "3m 42s"),
+            (7_805.0, "2h 10m"),
+            (93_700.0, "1 day 2h"),
+        ] {
+            assert_eq!(short(Duration::from_secs_f64(secs)), want);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Why the program ends, as a number for scripts: the one place where exit codes are made.
+
+use std::fmt;
+
+/// The exit codes, all of them. Signals follow the shell's habit of 128 plus the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The graph is complete, or the command did what it was asked.
+    Success,
+    /// An error with no code of its own, or five failures in a row.
+    Error,
+    /// A limit was reached.
+    Limit,
+    /// Everything left is blocked or parked.
+    Blocked,
+    /// Another `ralph` runs in this repository.
+    Running,
+    /// The command line is wrong.
+    Usage,
+    /// The graph, the configuration or a template is invalid.
+    Invalid,
+    /// The agent's command is missing or refuses to start.
+    Agent,
+    /// The disk is full, read-only or failing.
+    Disk,
+    /// Stopped by this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The number. 64, 65, 69 and 74 are those of BSD's `sysexits.h`.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Success => 0,
+            Exit::Error => 1,
+            Exit::Limit => 2,
+            Exit::Blocked => 3,
+            Exit::Running => 5,
+            Exit::Usage => 64,
+            Exit::Invalid => 65,
+            Exit::Agent => 69,
+            Exit::Disk => 74,
+            Exit::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
+        }
+    }
+}
+
+/// An error that has its own exit code. Read once, in `main`.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code.
+    pub exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    /// A failure with its text.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure {
+            exit,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code an error asks for.
+pub fn of_error(error: &anyhow::Error) -> Exit {
+    if let Some(failure) = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Failure>())
+    {
+        return failure.exit;
+    }
+    let io = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    match io.map(std::io::Error::kind) {
+        Some(
+            std::io::ErrorKind::StorageFull
+            | std::io::ErrorKind::QuotaExceeded
+            | std::io::ErrorKind::ReadOnlyFilesystem,
+        ) => Exit::Disk,
+        _ => Exit::Error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_carries_its_code() {
+        let error = anyhow::Error::new(Failure::new(Exit::Running, "busy")).context("start");
+        assert_eq!(of_error(&error).code(), 5);
+        assert_eq!(of_error(&anyhow::anyhow!("x")).code(), 1);
+        let full = anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        assert_eq!(of_error(&full).code(), 74);
+        assert_eq!(Exit::Signal(15).code(), 143);
+    }
+}
