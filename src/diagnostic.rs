@@ -52,10 +52,7 @@ impl Diagnostic {
 
     /// A warning at `at`.
     pub fn warning(message: impl Into<String>, at: Range<usize>) -> Diagnostic {
-        Diagnostic {
-            severity: Severity::Warning,
-            ..Diagnostic::error(message, at)
-        }
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message, at) }
     }
 
     /// Says what stands under the caret.
@@ -93,14 +90,9 @@ impl Diagnostic {
 /// Line and column of a byte offset, both from 1, the column in characters.
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..offset.min(text.len())];
-    let line_start = before
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(0, |at| at + 1);
-    let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-    let column = 1 + String::from_utf8_lossy(&before[line_start..])
-        .chars()
-        .count();
+    let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    let line = before.split(|b| *b == b'\n').count();
+    let column = 1 + String::from_utf8_lossy(&before[line_start..]).chars().count();
     (line, column)
 }
 
@@ -109,10 +101,7 @@ pub fn position(text: &str, offset: usize) -> (usize, usize) {
 /// A third of the letters may differ; case and separators are forgiven first.
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let fold = |word: &str| -> String {
-        word.chars()
-            .filter(char::is_ascii_alphanumeric)
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
+        word.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
     };
     let folded = fold(wrong);
     words

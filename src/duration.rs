@@ -22,9 +22,7 @@ pub fn short(length: Duration) -> String {
         secs @ 3600..86_400 => secs - secs % 60,
         secs => secs - secs % 3600,
     };
-    humantime::format_duration(Duration::from_secs(rounded))
-        .to_string()
-        .replace("day", " day")
+    humantime::format_duration(Duration::from_secs(rounded)).to_string().replace("day", " day")
 }
 
 #[cfg(test)]

@@ -56,10 +56,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with its text.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure {
-            exit,
-            message: message.into(),
-        }
+        Failure { exit, message: message.into() }
     }
 }
 
@@ -73,15 +70,10 @@ impl std::error::Error for Failure {}
 
 /// The exit code an error asks for.
 pub fn of_error(error: &anyhow::Error) -> Exit {
-    if let Some(failure) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Failure>())
-    {
+    if let Some(failure) = error.chain().find_map(|cause| cause.downcast_ref::<Failure>()) {
         return failure.exit;
     }
-    let io = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
     match io.map(std::io::Error::kind) {
         Some(
             std::io::ErrorKind::StorageFull

@@ -9,4 +9,6 @@ pub mod diagnostic;
 pub mod duration;
 pub mod event;
 pub mod exit;
+pub mod record;
 pub mod task;
+pub mod verdict;

@@ -81,31 +81,14 @@ pub enum Status {
 
 /// Every spelling that is read, the canonical one first; `_`, `-`, blanks and case do not matter.
 const SPELLINGS: [(Status, &[&str]); 6] = [
-    (
-        Status::Pending,
-        &["pending", "ready", "todo", "open", "backlog", "not-started"],
-    ),
-    (
-        Status::InProgress,
-        &["in-progress", "doing", "started", "wip"],
-    ),
-    (
-        Status::Complete,
-        &["complete", "completed", "done", "closed"],
-    ),
+    (Status::Pending, &["pending", "ready", "todo", "open", "backlog", "not-started"]),
+    (Status::InProgress, &["in-progress", "doing", "started", "wip"]),
+    (Status::Complete, &["complete", "completed", "done", "closed"]),
     (Status::Blocked, &["blocked", "on-hold"]),
     (Status::NeedsInput, &["needs-input", "waiting-for-input"]),
     (
         Status::Cancelled,
-        &[
-            "cancelled",
-            "canceled",
-            "deferred",
-            "rejected",
-            "wontfix",
-            "skipped",
-            "superseded",
-        ],
+        &["cancelled", "canceled", "deferred", "rejected", "wontfix", "skipped", "superseded"],
     ),
 ];
 
@@ -114,13 +97,7 @@ impl Status {
     pub fn parse(text: &str) -> Option<Status> {
         let folded: String = text
             .chars()
-            .map(|c| {
-                if c == '_' || c == ' ' {
-                    '-'
-                } else {
-                    c.to_ascii_lowercase()
-                }
-            })
+            .map(|c| if c == '_' || c == ' ' { '-' } else { c.to_ascii_lowercase() })
             .collect();
         let squeezed = |word: &str| word.chars().filter(|c| *c != '-').collect::<String>();
         SPELLINGS
@@ -146,9 +123,7 @@ impl Status {
 
     /// Every spelling that is read, for suggestions.
     pub fn words() -> impl Iterator<Item = &'static str> {
-        SPELLINGS
-            .iter()
-            .flat_map(|(_, words)| words.iter().copied())
+        SPELLINGS.iter().flat_map(|(_, words)| words.iter().copied())
     }
 }
 
@@ -311,18 +286,8 @@ mod tests {
         for good in ["a", "S-001-R", "T_1.2", "0", &"x".repeat(64)] {
             assert!(TaskId::new(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "-a",
-            ".a",
-            "a b",
-            "a/b",
-            "a..b",
-            "é",
-            "a\0",
-            "a\u{1b}[0m",
-            &"x".repeat(65),
-        ] {
+        for bad in ["", "-a", ".a", "a b", "a/b", "a..b", "é", "a\0", "a\u{1b}[0m", &"x".repeat(65)]
+        {
             assert!(TaskId::new(bad).is_err(), "{bad:?}");
         }
     }
@@ -354,16 +319,10 @@ mod tests {
         };
         assert_eq!(of(&[]).write(Status::InProgress), "in-progress");
         assert_eq!(of(&["todo", "done"]).write(Status::Complete), "done");
-        assert_eq!(
-            of(&["needs_input"]).write(Status::InProgress),
-            "in_progress"
-        );
+        assert_eq!(of(&["needs_input"]).write(Status::InProgress), "in_progress");
         assert_eq!(of(&["TODO"]).write(Status::InProgress), "IN-PROGRESS");
         assert_eq!(of(&["Todo"]).write(Status::Complete), "Complete");
-        assert_eq!(
-            of(&["ready", "ready", "pending"]).write(Status::Pending),
-            "pending"
-        );
+        assert_eq!(of(&["ready", "ready", "pending"]).write(Status::Pending), "pending");
         assert_eq!(of(&["ready"]).write(Status::Pending), "ready");
     }
 

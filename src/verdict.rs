@@ -1,0 +1,271 @@
+//! How an attempt went: the outcome of its process, the evidence in git, the judgement on both.
+//!
+//! Three types, because "exit 0", "made a commit" and "the task is done" are three facts, and a
+//! runner that blurs them loops for ever or stops too soon. All pure.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{duration, task::CommitRule};
+
+/// How the agent's process ended: what `ralph` did to it first, its status second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// By itself.
+    Exited {
+        /// With this code.
+        exit_code: i32,
+    },
+    /// By a signal that was not ours.
+    Signaled {
+        /// Its number.
+        signal: i32,
+    },
+    /// We ended it at its limit.
+    TimedOut {
+        /// The limit.
+        limit_seconds: u64,
+    },
+    /// We ended it because the run was stopped.
+    Cancelled,
+    /// The runner died; how the agent ended is not known.
+    Interrupted,
+    /// It never began.
+    NotStarted {
+        /// The reason.
+        error: String,
+    },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Exited { exit_code } => write!(f, "exited with code {exit_code}"),
+            Outcome::Signaled { signal: 9 } => f.write_str("killed by signal 9 (out of memory?)"),
+            Outcome::Signaled { signal } => write!(f, "killed by signal {signal}"),
+            Outcome::TimedOut { limit_seconds } => {
+                let limit = duration::short(Duration::from_secs(*limit_seconds));
+                write!(f, "ended by ralph at its limit of {limit}")
+            }
+            Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
+            Outcome::Interrupted => f.write_str("cut off when the runner died"),
+            Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
+        }
+    }
+}
+
+/// How the agent said that it is done. An exit code is never such a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// `ralph task-complete ID`.
+    Command,
+    /// The file `DONE` in the task's folder.
+    DoneFile,
+    /// The graph file's own `status: complete`.
+    Graph,
+}
+
+/// One commit of the agent's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The full id.
+    pub id: String,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+impl Commit {
+    /// The first seven digits of the id.
+    pub fn short(&self) -> &str {
+        self.id.get(..7).unwrap_or(&self.id)
+    }
+}
+
+/// How much changed between two commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffStat {
+    /// Files touched.
+    pub files: usize,
+    /// Lines added.
+    pub insertions: usize,
+    /// Lines removed.
+    pub deletions: usize,
+}
+
+impl fmt::Display for DiffStat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.files == 1 { "" } else { "s" };
+        write!(f, "{} file{plural}, +{} -{}", self.files, self.insertions, self.deletions)
+    }
+}
+
+/// What the repository and the graph show after an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// How completion was reported, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// New commits that descend from the base, oldest first.
+    #[serde(default)]
+    pub commits: Vec<Commit>,
+    /// What they changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<DiffStat>,
+    /// Paths that are changed and not committed, and were not so before the attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leftovers: Vec<String>,
+    /// What happened to the branch, when it is not where a descendant of the base would be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strayed: Option<String>,
+}
+
+/// The judgement on an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Reported and proven.
+    Complete,
+    /// Ended without a report.
+    Incomplete,
+    /// Reported, but nothing changed in git.
+    Unverified,
+    /// Reported, but the work is not committed.
+    Uncommitted,
+    /// Reported, but the branch was left or its history rewritten.
+    OffBranch,
+    /// The process failed.
+    Failed,
+    /// It reached its limit.
+    TimedOut,
+    /// The run was stopped.
+    Cancelled,
+    /// The runner died.
+    Interrupted,
+}
+
+impl Verdict {
+    /// Judges. The report decides first, the proof second; the exit code only names what went
+    /// wrong, since real agents exit 0 after errors and 1 after good work.
+    pub fn of(outcome: &Outcome, evidence: &Evidence, rule: CommitRule) -> Verdict {
+        if evidence.report.is_none() {
+            return match outcome {
+                Outcome::Exited { exit_code: 0 } => Verdict::Incomplete,
+                Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
+                    Verdict::Failed
+                }
+                Outcome::TimedOut { .. } => Verdict::TimedOut,
+                Outcome::Cancelled => Verdict::Cancelled,
+                Outcome::Interrupted => Verdict::Interrupted,
+            };
+        }
+        if evidence.strayed.is_some() {
+            return Verdict::OffBranch;
+        }
+        if !evidence.leftovers.is_empty() {
+            // Cut short in the middle of its last changes: the report came too early.
+            match outcome {
+                Outcome::TimedOut { .. } => return Verdict::TimedOut,
+                Outcome::Cancelled => return Verdict::Cancelled,
+                Outcome::Interrupted => return Verdict::Interrupted,
+                Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {}
+            }
+        }
+        match (evidence.commits.is_empty(), rule, evidence.leftovers.is_empty()) {
+            (false, _, _) | (true, CommitRule::Optional, _) => Verdict::Complete,
+            (true, CommitRule::Required, false) => Verdict::Uncommitted,
+            (true, CommitRule::Required, true) => Verdict::Unverified,
+        }
+    }
+
+    /// Whether the attempt uses up one of the task's.
+    pub fn counts(self) -> bool {
+        !matches!(self, Verdict::Complete | Verdict::Cancelled | Verdict::Interrupted)
+    }
+
+    /// The judgement in words, for people and for the next prompt.
+    pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
+        let left = evidence.leftovers.len();
+        match self {
+            Verdict::Complete if evidence.commits.is_empty() => {
+                "reported done; no commit is required".to_owned()
+            }
+            Verdict::Complete => "reported done, and committed".to_owned(),
+            Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
+            Verdict::Unverified => "reported done, but nothing changed in git".to_owned(),
+            Verdict::Uncommitted => {
+                let plural = if left == 1 { "" } else { "s" };
+                format!("reported done, but left {left} changed file{plural} uncommitted")
+            }
+            Verdict::OffBranch => format!(
+                "reported done, but {}",
+                evidence.strayed.as_deref().unwrap_or("the branch was left")
+            ),
+            Verdict::Failed | Verdict::TimedOut | Verdict::Cancelled | Verdict::Interrupted => {
+                outcome.to_string()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Complete => "complete",
+            Verdict::Incomplete => "incomplete",
+            Verdict::Unverified => "unverified",
+            Verdict::Uncommitted => "uncommitted",
+            Verdict::OffBranch => "off-branch",
+            Verdict::Failed => "failed",
+            Verdict::TimedOut => "timed-out",
+            Verdict::Cancelled => "cancelled",
+            Verdict::Interrupted => "interrupted",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_follow_report_then_proof() {
+        use Outcome::{Cancelled, Exited, Interrupted, NotStarted, Signaled, TimedOut};
+        let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
+        let late = TimedOut { limit_seconds: 1 };
+        let proof = |report: bool, commits: usize, leftovers: usize, strayed: bool| Evidence {
+            report: report.then_some(Report::Command),
+            commits: vec![Commit { id: "a".to_owned(), subject: String::new() }; commits],
+            diff: None,
+            leftovers: vec!["f".to_owned(); leftovers],
+            strayed: strayed.then(|| "HEAD was detached".to_owned()),
+        };
+        let (req, opt) = (CommitRule::Required, CommitRule::Optional);
+        let table = [
+            (ok.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
+            (bad.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
+            (late.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
+            (Interrupted, proof(true, 1, 0, false), req, Verdict::Complete),
+            (ok.clone(), proof(true, 1, 1, false), req, Verdict::Complete),
+            (ok.clone(), proof(true, 0, 0, false), opt, Verdict::Complete),
+            (ok.clone(), proof(true, 0, 0, false), req, Verdict::Unverified),
+            (ok.clone(), proof(true, 0, 2, false), req, Verdict::Uncommitted),
+            (ok.clone(), proof(true, 1, 0, true), req, Verdict::OffBranch),
+            (late.clone(), proof(true, 1, 1, false), req, Verdict::TimedOut),
+            (Cancelled, proof(true, 1, 1, false), req, Verdict::Cancelled),
+            (Interrupted, proof(true, 0, 1, false), req, Verdict::Interrupted),
+            (ok, proof(false, 1, 0, false), req, Verdict::Incomplete),
+            (bad, proof(false, 1, 0, false), req, Verdict::Failed),
+            (Signaled { signal: 9 }, proof(false, 0, 0, false), req, Verdict::Failed),
+            (NotStarted { error: "x".to_owned() }, proof(false, 0, 0, false), req, Verdict::Failed),
+            (late, proof(false, 1, 0, false), req, Verdict::TimedOut),
+            (Cancelled, proof(false, 0, 0, false), req, Verdict::Cancelled),
+            (Interrupted, proof(false, 0, 0, false), req, Verdict::Interrupted),
+        ];
+        for (outcome, evidence, rule, want) in table {
+            assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
+        }
+    }
+}
