@@ -237,6 +237,11 @@ pub enum StopReason {
     Blocked(Vec<Holder>),
     /// So many attempts failed one after the other.
     Failures(u32),
+    /// The one attempt that was asked for was made.
+    Once {
+        /// Whether it completed its task.
+        completed: bool,
+    },
     /// A signal: its number and name.
     Signal(i32, &'static str),
 }
@@ -245,10 +250,10 @@ impl StopReason {
     /// The code to exit with.
     pub fn exit(&self) -> Exit {
         match self {
-            StopReason::Complete => Exit::Success,
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) => Exit::Blocked,
-            StopReason::Failures(_) => Exit::Error,
+            StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
+            StopReason::Once { completed: false } | StopReason::Failures(_) => Exit::Error,
             StopReason::Signal(number, _) => Exit::Signal(*number),
         }
     }
@@ -261,6 +266,7 @@ impl fmt::Display for StopReason {
             StopReason::Limit(what) => write!(f, "{what} reached"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
+            StopReason::Once { .. } => f.write_str("one attempt, as asked"),
             StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
         }
     }

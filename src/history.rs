@@ -1,0 +1,238 @@
+//! What has happened so far, as a fold over the journal.
+//!
+//! Live view, status, the choice of the next task and recovery all read this and nothing else of
+//! the past, so they cannot disagree. Pure: the journal is read by `journal`.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Cause, Ended, Event},
+    record::Record,
+    task::{Status, TaskId},
+    verdict::{Commit, Verdict},
+};
+
+/// The fold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    tasks: HashMap<TaskId, Past>,
+    /// The newest run.
+    pub run: Run,
+}
+
+/// The newest run, finished or not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id; empty before the first.
+    pub id: String,
+    /// When it began.
+    pub started_at: Option<DateTime<Utc>>,
+    /// Attempts begun.
+    pub iterations: u32,
+    /// Tasks completed.
+    pub completed: u32,
+    /// Failed attempts since the last completed one.
+    pub failures_in_a_row: u32,
+    /// Waits for something outside since the last attempt.
+    pub waits: u32,
+    /// Whether its newest attempt completed its task.
+    pub last_completed: bool,
+    /// Why it ended, once it has.
+    pub finished: Option<String>,
+}
+
+/// The past of one task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// Attempts ever begun: the number of the newest one.
+    pub attempts: u32,
+    /// Attempts that count, since the last reset.
+    pub counted: u32,
+    /// When the attempt that has no end began.
+    pub open_since: Option<DateTime<Utc>>,
+    /// Whether completion was reported by command during the open attempt.
+    pub reported: bool,
+    /// How the newest ended attempt went.
+    pub last: Option<Box<Last>>,
+    /// The commits of the attempt that completed it.
+    pub commits: Vec<Commit>,
+}
+
+/// The end of the newest attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Last {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// How.
+    pub ended: Ended,
+}
+
+static NOTHING: Past = Past {
+    attempts: 0,
+    counted: 0,
+    open_since: None,
+    reported: false,
+    last: None,
+    commits: Vec::new(),
+};
+
+impl History {
+    /// The past of a task; a blank one if it has none.
+    pub fn of(&self, id: &TaskId) -> &Past {
+        self.tasks.get(id).unwrap_or(&NOTHING)
+    }
+
+    /// Takes in one more fact.
+    pub fn apply(&mut self, record: &Record) {
+        let id = record.task_id.as_ref();
+        match &record.event {
+            Event::LoopStarted { .. } => {
+                self.run = Run {
+                    id: record.run_id.clone(),
+                    started_at: Some(record.timestamp),
+                    ..Run::default()
+                };
+            }
+            Event::Started { attempt, .. } => {
+                self.run.iterations += 1;
+                self.run.waits = 0;
+                self.with(id, |past| {
+                    past.attempts = *attempt;
+                    past.open_since = Some(record.timestamp);
+                    past.reported = false;
+                });
+            }
+            Event::Reported { .. } => self.with(id, |past| past.reported = true),
+            Event::Completed(ended) | Event::Failed(ended) | Event::Interrupted(ended) => {
+                self.close(record, ended);
+            }
+            Event::Reset {} => self.with(id, |past| past.counted = 0),
+            // A person who puts a parked task back by hand means what `task-reset` says.
+            Event::StatusChanged {
+                new: Some(Status::Pending),
+                cause: Cause::Edited | Cause::Command,
+                ..
+            } => self.with(id, |past| past.counted = 0),
+            Event::Waiting { .. } => self.run.waits += 1,
+            Event::Finished { why, .. } => self.run.finished = Some(why.clone()),
+            Event::GraphLoaded { .. }
+            | Event::GraphRejected { .. }
+            | Event::Terminating { .. }
+            | Event::Parked { .. }
+            | Event::Recovered { .. }
+            | Event::StatusChanged { .. }
+            | Event::Blocked { .. }
+            | Event::StopRequested { .. } => {}
+        }
+    }
+
+    fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut Past)) {
+        if let Some(id) = id {
+            change(self.tasks.entry(id.clone()).or_default());
+        }
+    }
+
+    fn close(&mut self, record: &Record, ended: &Ended) {
+        self.run.last_completed = ended.verdict == Verdict::Complete;
+        if ended.verdict == Verdict::Complete {
+            self.run.completed += 1;
+            self.run.failures_in_a_row = 0;
+        } else if ended.verdict.counts() {
+            self.run.failures_in_a_row += 1;
+        }
+        self.with(record.task_id.as_ref(), |past| {
+            past.open_since = None;
+            past.reported = false;
+            past.attempts = past.attempts.max(ended.attempt);
+            if ended.verdict == Verdict::Complete {
+                past.counted = 0;
+                past.commits.clone_from(&ended.evidence.commits);
+            } else if ended.verdict.counts() {
+                past.counted += 1;
+            }
+            past.last = Some(Box::new(Last { at: record.timestamp, ended: ended.clone() }));
+        });
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::verdict::{Evidence, Outcome};
+
+    /// A record of `event` about task `id`, `at` seconds after the epoch.
+    pub(crate) fn record(id: &str, at: i64, event: Event) -> Record {
+        Record {
+            timestamp: DateTime::from_timestamp(at, 0).unwrap(),
+            run_id: "r".to_owned(),
+            seq: 0,
+            iteration: None,
+            task_id: TaskId::new(id).ok(),
+            event,
+        }
+    }
+
+    /// The end of attempt `attempt` with `verdict`.
+    pub(crate) fn end(attempt: u32, verdict: Verdict) -> Ended {
+        Ended {
+            attempt,
+            verdict,
+            why: String::new(),
+            outcome: Outcome::Exited { exit_code: 0 },
+            duration_seconds: 1.0,
+            evidence: Evidence::default(),
+            last_line: None,
+            log: String::new(),
+        }
+    }
+
+    fn started(attempt: u32) -> Event {
+        Event::Started { attempt, base: None, branch: None, log: String::new(), why: String::new() }
+    }
+
+    #[test]
+    fn attempts_are_numbered_for_ever_and_counted_since_the_reset() {
+        let mut history = History::default();
+        for event in [
+            started(1),
+            Event::Failed(end(1, Verdict::Failed)),
+            started(2),
+            Event::Interrupted(end(2, Verdict::Cancelled)),
+            started(3),
+            Event::Failed(end(3, Verdict::Incomplete)),
+        ] {
+            history.apply(&record("a", 1, event));
+        }
+        let past = history.of(&TaskId::new("a").unwrap());
+        assert_eq!((past.attempts, past.counted, past.open_since), (3, 2, None));
+        assert_eq!((history.run.iterations, history.run.failures_in_a_row), (3, 2));
+
+        history.apply(&record("a", 2, Event::Reset {}));
+        history.apply(&record("a", 3, started(4)));
+        let past = history.of(&TaskId::new("a").unwrap());
+        assert_eq!((past.attempts, past.counted), (4, 0));
+        assert!(past.open_since.is_some());
+
+        history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
+        assert_eq!((history.run.completed, history.run.failures_in_a_row), (1, 0));
+    }
+
+    #[test]
+    fn a_status_put_back_by_hand_resets() {
+        let mut history = History::default();
+        history.apply(&record("a", 1, Event::Failed(end(1, Verdict::Failed))));
+        let released = |cause| Event::StatusChanged {
+            old: Some(Status::InProgress),
+            new: Some(Status::Pending),
+            cause,
+            reason: None,
+        };
+        history.apply(&record("a", 2, released(Cause::Released)));
+        assert_eq!(history.of(&TaskId::new("a").unwrap()).counted, 1);
+        history.apply(&record("a", 3, released(Cause::Edited)));
+        assert_eq!(history.of(&TaskId::new("a").unwrap()).counted, 0);
+    }
+}

@@ -1,0 +1,776 @@
+//! What is next: the state of every task, the order of the ready ones, and the decision.
+//!
+//! Pure: time, past and policy are arguments. The key of a task is fixed while its graph is: a
+//! chain runs through dependents only, and none of those can finish before the task itself, so
+//! keys are worked out once per reading of the file and a decision is one pass without a sort.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashSet},
+    fmt,
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{
+    duration,
+    event::{Holder, StopReason},
+    graph::TaskGraph,
+    history::History,
+    task::{Priority, Status, Task, TaskId},
+};
+
+/// Attempts before a task is parked, where nothing else is said.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// Attempts of one run, where nothing else is said.
+pub const MAX_ITERATIONS: u32 = 50;
+/// Failures in a row that stop a run.
+pub const MAX_FAILURES: u32 = 5;
+/// The longest pause before another attempt at a failed task.
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
+/// After how long `in-progress` counts as stale, where nothing else is said.
+pub const STALE_AFTER: Duration = Duration::from_secs(2 * 3600);
+/// The first and the longest pause while waiting for others (`--wait`).
+const WAIT: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
+
+/// Which tasks a run is about. Several values of one kind widen it, several kinds narrow it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// These tasks.
+    pub tasks: Vec<TaskId>,
+    /// Tasks of these stories.
+    pub stories: Vec<String>,
+    /// Tasks of these milestones.
+    pub milestones: Vec<String>,
+    /// Tasks with one of these tags.
+    pub tags: Vec<String>,
+}
+
+impl Filter {
+    /// Whether a task is in question.
+    pub fn admits(&self, task: &Task) -> bool {
+        fn one_of(wanted: &[String], has: Option<&String>) -> bool {
+            wanted.is_empty() || has.is_some_and(|has| wanted.contains(has))
+        }
+        (self.tasks.is_empty() || self.tasks.contains(&task.id))
+            && one_of(&self.stories, task.story.as_ref())
+            && one_of(&self.milestones, task.milestone.as_ref())
+            && (self.tags.is_empty() || task.tags.iter().any(|tag| self.tags.contains(tag)))
+    }
+}
+
+/// The rules of a run.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Which tasks.
+    pub filter: Filter,
+    /// Attempts at the same time.
+    pub jobs: usize,
+    /// Attempts in this run.
+    pub max_iterations: u32,
+    /// Attempts per task since its last reset; a task may say otherwise.
+    pub max_attempts: u32,
+    /// Stop after the first attempt.
+    pub once: bool,
+    /// When nothing can start, wait for tasks that are in progress elsewhere.
+    pub wait: bool,
+    /// After how long a task that is in progress counts as stale; a task may say otherwise.
+    pub stale_after: Duration,
+    /// A task inherits the most urgent priority among its dependents.
+    pub inherit: bool,
+    /// The signal that asked the run to stop.
+    pub stop: Option<(i32, &'static str)>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            filter: Filter::default(),
+            jobs: 1,
+            max_iterations: MAX_ITERATIONS,
+            max_attempts: MAX_ATTEMPTS,
+            once: false,
+            wait: false,
+            stale_after: STALE_AFTER,
+            inherit: false,
+            stop: None,
+        }
+    }
+}
+
+/// Where a task stands among the ready ones; the smallest is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The most urgent first.
+    pub priority: Priority,
+    /// Then the longest chain of unfinished work through its dependents, itself included: minutes.
+    pub chain: Reverse<u64>,
+    /// Then the one with the most unfinished direct dependents.
+    pub unblocks: Reverse<u32>,
+    /// Then the place in the file.
+    pub number: usize,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chain = duration::short(Duration::from_secs(self.chain.0 * 60));
+        write!(
+            f,
+            "{}, longest chain {chain}, unblocks {}, place {}",
+            self.priority,
+            self.unblocks.0,
+            self.number + 1
+        )
+    }
+}
+
+/// The key of every task, by number.
+pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<Key> {
+    let mut keys: Vec<Key> = (0..graph.tasks().len())
+        .map(|number| Key {
+            priority: graph.task(number).priority,
+            chain: Reverse(0),
+            unblocks: Reverse(0),
+            number,
+        })
+        .collect();
+    for &number in graph.topological().iter().rev() {
+        let mut key = keys[number];
+        let (mut longest, mut unblocks) = (0, 0);
+        for dependent in graph.dependents(number).filter(|d| unfinished(graph.task(*d))) {
+            longest = longest.max(keys[dependent].chain.0);
+            unblocks += 1;
+            if inherit {
+                key.priority = key.priority.min(keys[dependent].priority);
+            }
+        }
+        key.chain = Reverse(longest + u64::from(graph.task(number).minutes));
+        key.unblocks = Reverse(unblocks);
+        keys[number] = key;
+    }
+    keys
+}
+
+fn unfinished(task: &Task) -> bool {
+    !matches!(task.status, Status::Complete | Status::Cancelled)
+}
+
+/// The state of a task, derived from the file, the past and what runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Done.
+    Complete,
+    /// Will not be done.
+    Cancelled,
+    /// An attempt of this run works on it.
+    Running,
+    /// `in-progress` in the file, but not by this run.
+    Claimed,
+    /// Could start now.
+    Ready,
+    /// Failed not long ago; could start then.
+    Backoff(DateTime<Utc>),
+    /// Out of attempts.
+    Parked(u32),
+    /// Waits for an answer.
+    NeedsInput,
+    /// Held back by a person.
+    Held,
+    /// Waits for these dependencies.
+    Waiting(Vec<usize>),
+}
+
+/// All that states and decisions are made from, but for the time.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The tasks.
+    pub graph: &'a TaskGraph,
+    /// Their [`keys`].
+    pub keys: &'a [Key],
+    /// The past.
+    pub history: &'a History,
+    /// The rules.
+    pub policy: &'a Policy,
+    /// The numbers of the tasks that an attempt of this run works on.
+    pub running: &'a [usize],
+}
+
+impl View<'_> {
+    /// The state of one task.
+    pub fn state(&self, number: usize, now: DateTime<Utc>) -> State {
+        let task = self.graph.task(number);
+        if self.running.contains(&number) {
+            return State::Running;
+        }
+        let past = self.history.of(&task.id);
+        match task.status {
+            Status::Complete => State::Complete,
+            Status::Cancelled => State::Cancelled,
+            Status::Blocked => State::Held,
+            Status::NeedsInput => State::NeedsInput,
+            Status::InProgress if self.out_of_attempts(number) => State::Parked(past.counted),
+            Status::InProgress => State::Claimed,
+            Status::Pending => {
+                let open = |d: &usize| self.graph.task(*d).status != Status::Complete;
+                if self.graph.dependencies(number).any(|d| open(&d)) {
+                    return State::Waiting(self.graph.dependencies(number).filter(open).collect());
+                }
+                if self.out_of_attempts(number) {
+                    return State::Parked(past.counted);
+                }
+                match &past.last {
+                    Some(last) if past.counted > 0 => {
+                        let until = last.at + backoff(past.counted);
+                        if now < until { State::Backoff(until) } else { State::Ready }
+                    }
+                    _ => State::Ready,
+                }
+            }
+        }
+    }
+
+    /// Whether a task has used up its attempts.
+    pub fn out_of_attempts(&self, number: usize) -> bool {
+        self.history.of(&self.graph.task(number).id).counted >= self.max_attempts(number)
+    }
+
+    /// How many attempts a task has.
+    pub fn max_attempts(&self, number: usize) -> u32 {
+        self.graph.task(number).max_attempts.unwrap_or(self.policy.max_attempts)
+    }
+
+    /// The numbers of the tasks in question.
+    pub fn admitted(&self) -> impl Iterator<Item = usize> {
+        (0..self.graph.tasks().len()).filter(|n| self.policy.filter.admits(self.graph.task(*n)))
+    }
+
+    /// The ready tasks, in the order in which they will be chosen.
+    pub fn ready(&self, now: DateTime<Utc>) -> Vec<Key> {
+        let mut ready: Vec<Key> = self
+            .admitted()
+            .filter(|number| self.state(*number, now) == State::Ready)
+            .map(|number| self.keys[number])
+            .collect();
+        ready.sort_unstable();
+        ready
+    }
+
+    /// The order in which everything that can be done would be done, one at a time, if every
+    /// attempt succeeded at once.
+    pub fn order(&self, now: DateTime<Utc>) -> Vec<Key> {
+        let mut open: Vec<usize> = (0..self.graph.tasks().len())
+            .map(|number| {
+                let waits = |d: &usize| self.graph.task(*d).status != Status::Complete;
+                self.graph.dependencies(number).filter(waits).count()
+            })
+            .collect();
+        let startable = |number: usize| {
+            self.policy.filter.admits(self.graph.task(number))
+                && self.graph.task(number).status == Status::Pending
+                && !self.out_of_attempts(number)
+        };
+        let mut heap: BinaryHeap<Reverse<Key>> = self
+            .admitted()
+            .filter(|n| matches!(self.state(*n, now), State::Ready | State::Backoff(_)))
+            .map(|number| Reverse(self.keys[number]))
+            .collect();
+        let mut order = Vec::new();
+        while let Some(Reverse(key)) = heap.pop() {
+            order.push(key);
+            for dependent in self.graph.dependents(key.number) {
+                open[dependent] -= 1;
+                if open[dependent] == 0 && startable(dependent) {
+                    heap.push(Reverse(self.keys[dependent]));
+                }
+            }
+        }
+        order
+    }
+
+    /// The decision: start what, wait until when, or stop for what reason.
+    pub fn decide(&self, now: DateTime<Utc>) -> Decision {
+        let idle = self.running.is_empty();
+        if let Some((number, name)) = self.policy.stop {
+            return if idle {
+                Decision::Stop(StopReason::Signal(number, name))
+            } else {
+                Decision::Wait(Wait::default())
+            };
+        }
+        let (mut best, mut wake, mut unfinished, mut elsewhere) = (None::<Key>, None, false, false);
+        for number in self.admitted() {
+            match self.state(number, now) {
+                State::Complete | State::Cancelled => continue,
+                State::Ready => {
+                    let key = self.keys[number];
+                    best = Some(best.map_or(key, |best| best.min(key)));
+                }
+                State::Backoff(until) => {
+                    wake = Some(wake.map_or(until, |wake: DateTime<Utc>| wake.min(until)));
+                }
+                State::Claimed => elsewhere = true,
+                State::Running
+                | State::Parked(_)
+                | State::NeedsInput
+                | State::Held
+                | State::Waiting(_) => {}
+            }
+            unfinished = true;
+        }
+        if !idle && (best.is_none() || self.running.len() >= self.policy.jobs) {
+            return Decision::Wait(Wait { until: wake, why: "an attempt is running".to_owned() });
+        }
+        if !unfinished {
+            return Decision::Stop(StopReason::Complete);
+        }
+        if let Some(stop) = self.limit() {
+            return if idle { Decision::Stop(stop) } else { Decision::Wait(Wait::default()) };
+        }
+        match (best, wake) {
+            (Some(key), _) => Decision::Start(key),
+            (None, Some(until)) => Decision::Wait(Wait {
+                until: Some(until),
+                why: "backing off after a failure".to_owned(),
+            }),
+            (None, None) if self.policy.wait && elsewhere => {
+                let doubled = WAIT.0.saturating_mul(1 << self.history.run.waits.min(8));
+                Decision::Wait(Wait {
+                    until: Some(now + doubled.min(WAIT.1)),
+                    why: "everything left is in progress elsewhere or waits for that".to_owned(),
+                })
+            }
+            (None, None) => Decision::Stop(StopReason::Blocked(self.holders(now))),
+        }
+    }
+
+    /// The limit of the run that has been reached, if one has.
+    fn limit(&self) -> Option<StopReason> {
+        let run = &self.history.run;
+        if self.policy.once && run.iterations > 0 {
+            return Some(StopReason::Once { completed: run.last_completed });
+        }
+        if run.failures_in_a_row >= MAX_FAILURES {
+            return Some(StopReason::Failures(run.failures_in_a_row));
+        }
+        if run.iterations >= self.policy.max_iterations {
+            let limit = format!("the limit of {} iterations", self.policy.max_iterations);
+            return Some(StopReason::Limit(limit));
+        }
+        None
+    }
+
+    /// The smallest set of tasks whose reset or completion lets everything in question go on: what
+    /// is held for a reason of its own. Most freeing first.
+    pub fn holders(&self, now: DateTime<Utc>) -> Vec<Holder> {
+        let mut blocked: HashSet<usize> = HashSet::new();
+        let mut roots: Vec<(usize, String)> = Vec::new();
+        let mut stack: Vec<usize> = self.admitted().collect();
+        // Downwards from what is in question to what holds it, which may lie outside the filter.
+        while let Some(number) = stack.pop() {
+            if !blocked.insert(number) {
+                continue;
+            }
+            match self.held_by_itself(number, now) {
+                Some(why) => roots.push((number, why)),
+                None => stack.extend(
+                    self.graph
+                        .dependencies(number)
+                        .filter(|d| self.graph.task(*d).status != Status::Complete),
+                ),
+            }
+        }
+        self.rank(roots)
+    }
+
+    /// Why a task is held, if the reason is its own and not that of a dependency.
+    fn held_by_itself(&self, number: usize, now: DateTime<Utc>) -> Option<String> {
+        match self.state(number, now) {
+            State::Claimed => Some("in progress, but not by this run".to_owned()),
+            State::Parked(attempts) => {
+                let plural = if attempts == 1 { "" } else { "s" };
+                Some(format!("parked after {attempts} attempt{plural}"))
+            }
+            State::NeedsInput => Some("needs input".to_owned()),
+            State::Held => Some("blocked by hand".to_owned()),
+            State::Cancelled => self
+                .graph
+                .dependents(number)
+                .any(|d| unfinished(self.graph.task(d)))
+                .then(|| "cancelled, and others depend on it".to_owned()),
+            State::Ready if !self.policy.filter.admits(self.graph.task(number)) => {
+                Some("ready, but outside what this run was restricted to".to_owned())
+            }
+            State::Complete
+            | State::Running
+            | State::Ready
+            | State::Backoff(_)
+            | State::Waiting(_) => None,
+        }
+    }
+
+    /// Counts what each root frees when those before it are dealt with, the best first.
+    fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Holder> {
+        /// Beyond so many, the order among the rest is that of the file: each costs a pass.
+        const RANKED: usize = 20;
+        roots.sort_unstable();
+        let mut dealt: HashSet<usize> = HashSet::new();
+        let mut holders = Vec::new();
+        while !roots.is_empty() && holders.len() < RANKED {
+            let (at, freed) = roots
+                .iter()
+                .enumerate()
+                .map(|(at, (root, _))| (at, self.freed_by(*root, &dealt)))
+                .max_by_key(|(at, freed)| (freed.len(), Reverse(*at)))
+                .expect("there is a root");
+            let (root, why) = roots.remove(at);
+            holders.push(Holder {
+                task_id: self.graph.task(root).id.clone(),
+                why,
+                frees: freed.len(),
+            });
+            dealt.extend(freed);
+        }
+        holders.extend(roots.into_iter().map(|(root, why)| Holder {
+            task_id: self.graph.task(root).id.clone(),
+            why,
+            frees: 1,
+        }));
+        holders
+    }
+
+    /// The unfinished tasks that could be worked off once `root` is complete, itself included,
+    /// given that those in `dealt` can.
+    fn freed_by(&self, root: usize, dealt: &HashSet<usize>) -> Vec<usize> {
+        let mut freed = vec![root];
+        let mut done: HashSet<usize> = HashSet::from([root]);
+        let mut at = 0;
+        while let Some(&number) = freed.get(at) {
+            at += 1;
+            for dependent in self.graph.dependents(number) {
+                let can = |d: usize| {
+                    self.graph.task(d).status == Status::Complete
+                        || done.contains(&d)
+                        || dealt.contains(&d)
+                };
+                if self.graph.task(dependent).status == Status::Pending
+                    && !done.contains(&dependent)
+                    && !dealt.contains(&dependent)
+                    && self.graph.dependencies(dependent).all(can)
+                {
+                    done.insert(dependent);
+                    freed.push(dependent);
+                }
+            }
+        }
+        freed
+    }
+}
+
+/// The pause before another attempt after `failures` of them: 1, 2, 4, … seconds, at most five
+/// minutes.
+fn backoff(failures: u32) -> TimeDelta {
+    let doubled = Duration::from_secs(1) * (1 << failures.saturating_sub(1).min(16));
+    TimeDelta::from_std(doubled.min(MAX_BACKOFF)).expect("five minutes fit")
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Begin an attempt at this task.
+    Start(Key),
+    /// Nothing can start now.
+    Wait(Wait),
+    /// The run is over.
+    Stop(StopReason),
+}
+
+/// A pause.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wait {
+    /// When something may have changed by itself; none where only the end of an attempt can.
+    pub until: Option<DateTime<Utc>>,
+    /// What for.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        event::Event,
+        graph::tests::{graph, task},
+        history::tests::{end, record},
+        verdict::Verdict,
+    };
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(seconds, 0).unwrap()
+    }
+
+    /// Any graph of up to ten tasks, with any statuses that a file may hold.
+    fn any_graph(statuses: &'static [Status]) -> impl Strategy<Value = TaskGraph> {
+        (1usize..10).prop_flat_map(move |count| {
+            let tasks = proptest::collection::vec(
+                (
+                    0i64..3,
+                    prop::sample::select(statuses),
+                    prop::sample::select(vec![30u32, 60, 120]),
+                ),
+                count,
+            );
+            let edges = proptest::collection::vec((0..count, 0..count), 0..count * 2);
+            (tasks, edges).prop_map(|(fields, edges)| {
+                let tasks = fields
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, (priority, status, minutes))| Task {
+                        priority: Priority(priority),
+                        status,
+                        minutes,
+                        ..task(&format!("t{i}"))
+                    })
+                    .collect();
+                let edges = edges.into_iter().filter(|(a, b)| a < b).collect();
+                TaskGraph::new(tasks, edges).unwrap()
+            })
+        })
+    }
+
+    const ANY: &[Status] = &[
+        Status::Pending,
+        Status::Pending,
+        Status::Pending,
+        Status::Complete,
+        Status::InProgress,
+        Status::Blocked,
+        Status::NeedsInput,
+        Status::Cancelled,
+    ];
+
+    /// The choice, by the letter of the rule and by brute force.
+    fn twin(graph: &TaskGraph) -> Option<usize> {
+        fn chain(graph: &TaskGraph, n: usize) -> u64 {
+            let open = graph.dependents(n).filter(|d| unfinished(graph.task(*d)));
+            u64::from(graph.task(n).minutes) + open.map(|d| chain(graph, d)).max().unwrap_or(0)
+        }
+        let ready = (0..graph.tasks().len()).filter(|n| {
+            graph.task(*n).status == Status::Pending
+                && graph.dependencies(*n).all(|d| graph.task(d).status == Status::Complete)
+        });
+        let mut best: Option<usize> = None;
+        for n in ready {
+            let better = best.is_none_or(|b| {
+                let unblocks =
+                    |n: usize| graph.dependents(n).filter(|d| unfinished(graph.task(*d))).count();
+                let (pn, pb) = (graph.task(n).priority.0, graph.task(b).priority.0);
+                let (cn, cb) = (chain(graph, n), chain(graph, b));
+                pn < pb || pn == pb && cn > cb || pn == pb && cn == cb && unblocks(n) > unblocks(b)
+            });
+            if better {
+                best = Some(n);
+            }
+        }
+        best
+    }
+
+    fn decide(graph: &TaskGraph, history: &History, policy: &Policy, now: i64) -> Decision {
+        let keys = keys(graph, policy.inherit);
+        View { graph, keys: &keys, history, policy, running: &[] }.decide(at(now))
+    }
+
+    proptest! {
+        #[test]
+        fn the_choice_is_that_of_brute_force(graph in any_graph(ANY)) {
+            let got = decide(&graph, &History::default(), &Policy::default(), 0);
+            let finished = graph.tasks().iter().all(|t| !unfinished(t));
+            match (got, twin(&graph)) {
+                (Decision::Start(key), Some(want)) => prop_assert_eq!(key.number, want),
+                (Decision::Stop(StopReason::Complete), None) => prop_assert!(finished),
+                (Decision::Stop(StopReason::Blocked(holders)), None) => {
+                    prop_assert!(!finished);
+                    // Dealing with every holder frees everything that is pending.
+                    let pending = |t: &&Task| t.status == Status::Pending;
+                    let held = |t: &&Task| matches!(t.status,
+                        Status::InProgress | Status::Blocked | Status::NeedsInput);
+                    let frees: usize = holders.iter().map(|h| h.frees).sum();
+                    let cancelled = holders.iter().filter(|h| h.why.starts_with("cancelled")).count();
+                    prop_assert_eq!(
+                        frees - cancelled,
+                        graph.tasks().iter().filter(|t| pending(t) || held(t)).count()
+                    );
+                }
+                (got, want) => prop_assert!(false, "{:?} for {:?}", got, want),
+            }
+        }
+
+        #[test]
+        fn a_run_always_ends_and_never_jumps_the_queue(
+            mut graph in any_graph(&[Status::Pending]),
+            verdicts in proptest::collection::vec(0u8..4, 64),
+            max in 1u32..30,
+        ) {
+            let mut history = History::default();
+            history.apply(&record("t0", 0, Event::LoopStarted {
+                schema: 1, version: String::new(), pid: 1, agent: vec![], max_iterations: max, filter: vec![],
+            }));
+            let policy = Policy { max_iterations: max, ..Policy::default() };
+            let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
+            let foreseen = View {
+                graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, running: &[],
+            }.order(at(0));
+            let mut all_went_well = true;
+            let mut order = Vec::new();
+            for step in 0.. {
+                prop_assert!(step < 500, "the run does not end");
+                match decide(&graph, &history, &policy, now) {
+                    Decision::Start(key) => {
+                        let n = key.number;
+                        prop_assert!(graph.dependencies(n).all(|d| graph.task(d).status == Status::Complete));
+                        let id = graph.task(n).id.to_string();
+                        let attempt = history.of(&graph.task(n).id).attempts + 1;
+                        prop_assert!(history.of(&graph.task(n).id).counted < MAX_ATTEMPTS);
+                        history.apply(&record(&id, now, Event::Started {
+                            attempt, base: None, branch: None, log: String::new(), why: String::new(),
+                        }));
+                        now += 1;
+                        order.push(key);
+                        if verdicts.next() == Some(0) {
+                            all_went_well = false;
+                            history.apply(&record(&id, now, Event::Failed(end(attempt, Verdict::Failed))));
+                        } else {
+                            graph.set_status(n, Status::Complete);
+                            history.apply(&record(&id, now, Event::Completed(end(attempt, Verdict::Complete))));
+                        }
+                    }
+                    Decision::Wait(wait) => {
+                        let until = wait.until.expect("nothing runs, so only time can help").timestamp();
+                        prop_assert!(until > now);
+                        now = until;
+                    }
+                    Decision::Stop(StopReason::Complete) => {
+                        prop_assert!(graph.tasks().iter().all(|t| t.status == Status::Complete));
+                        break;
+                    }
+                    Decision::Stop(reason) => {
+                        prop_assert!(graph.tasks().iter().any(|t| t.status != Status::Complete));
+                        prop_assert!(history.run.iterations <= max);
+                        if let StopReason::Blocked(holders) = reason {
+                            prop_assert!(holders.iter().all(|h| h.why.starts_with("parked")));
+                        }
+                        break;
+                    }
+                }
+            }
+            if all_went_well {
+                prop_assert_eq!(&order[..], &foreseen[..order.len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn ties_are_broken_by_chain_then_unblocking_then_place() {
+        // t0 alone; t1 -> t4 -> t5; t2 -> t6; t3 -> t7, t8 (all equally urgent).
+        let graph = graph(9, &[(1, 4), (4, 5), (2, 6), (3, 7), (3, 8)]);
+        let policy = Policy::default();
+        let history = History::default();
+        let keys = keys(&graph, false);
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running: &[] };
+        let numbers: Vec<_> = view.ready(at(0)).iter().map(|key| key.number).collect();
+        assert_eq!(numbers, [1, 3, 2, 0]);
+        assert_eq!(keys[1].to_string(), "P2, longest chain 3h, unblocks 1, place 2");
+    }
+
+    #[test]
+    fn priority_is_inherited_only_when_asked() {
+        let mut tasks: Vec<Task> = (0..3).map(|i| task(&format!("t{i}"))).collect();
+        tasks[2].priority = Priority(0);
+        tasks[0].priority = Priority(1);
+        let graph = TaskGraph::new(tasks, vec![(1, 2)]).unwrap();
+        for (inherit, want) in [(false, 0), (true, 1)] {
+            let policy = Policy { inherit, ..Policy::default() };
+            let Decision::Start(key) = decide(&graph, &History::default(), &policy, 0) else {
+                panic!("something is ready");
+            };
+            assert_eq!(key.number, want);
+        }
+    }
+
+    #[test]
+    fn failures_back_off_then_park_then_block() {
+        let graph = graph(2, &[(0, 1)]);
+        let mut history = History::default();
+        let policy = Policy::default();
+        for (attempt, pause) in [(1, 1), (2, 2)] {
+            history.apply(&record("t0", 100, Event::Failed(end(attempt, Verdict::Failed))));
+            let Decision::Wait(wait) = decide(&graph, &history, &policy, 100) else {
+                panic!("backs off");
+            };
+            assert_eq!(wait.until, Some(at(100 + pause)));
+            assert!(matches!(decide(&graph, &history, &policy, 100 + pause), Decision::Start(_)));
+        }
+        history.apply(&record("t0", 100, Event::Failed(end(3, Verdict::Failed))));
+        let Decision::Stop(StopReason::Blocked(holders)) = decide(&graph, &history, &policy, 999)
+        else {
+            panic!("blocked");
+        };
+        assert_eq!(holders.len(), 1);
+        assert_eq!((holders[0].why.as_str(), holders[0].frees), ("parked after 3 attempts", 2));
+    }
+
+    #[test]
+    fn waiting_doubles_and_ends_with_progress() {
+        let mut graph = graph(2, &[(0, 1)]);
+        graph.set_status(0, Status::InProgress);
+        let mut history = History::default();
+        let policy = Policy { wait: true, ..Policy::default() };
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            let Decision::Wait(wait) = decide(&graph, &history, &policy, 0) else {
+                panic!("waits")
+            };
+            let until = wait.until.unwrap();
+            pauses.push(until.timestamp());
+            history.apply(&record("t0", 0, Event::Waiting { until, why: wait.why }));
+        }
+        assert_eq!(pauses, [30, 60, 120, 240, 300]);
+        let patient = Policy { wait: false, ..policy };
+        assert!(matches!(
+            decide(&graph, &history, &patient, 0),
+            Decision::Stop(StopReason::Blocked(_))
+        ));
+    }
+
+    #[test]
+    fn limits_stop_only_what_could_go_on() {
+        let graph = graph(1, &[]);
+        let mut history = History::default();
+        history.run.iterations = 50;
+        let got = decide(&graph, &history, &Policy::default(), 0);
+        assert!(matches!(got, Decision::Stop(StopReason::Limit(_))));
+        let mut done = graph;
+        done.set_status(0, Status::Complete);
+        let got = decide(&done, &history, &Policy::default(), 0);
+        assert_eq!(got, Decision::Stop(StopReason::Complete));
+    }
+
+    #[test]
+    fn never_more_than_jobs_at_once() {
+        let graph = graph(3, &[]);
+        let keys = keys(&graph, false);
+        let history = History::default();
+        let policy = Policy { jobs: 2, ..Policy::default() };
+        let view = |running| View {
+            graph: &graph,
+            keys: &keys,
+            history: &history,
+            policy: &policy,
+            running,
+        };
+        assert!(matches!(view(&[0]).decide(at(0)), Decision::Start(Key { number: 1, .. })));
+        assert!(matches!(view(&[0, 1]).decide(at(0)), Decision::Wait(_)));
+    }
+}
