@@ -32,11 +32,8 @@ impl TaskGraph {
     /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, repeats allowed.
     ///
     /// # Errors
-    /// Every cycle there is, one per knot, each as task numbers in dependency order.
-    pub fn new(
-        tasks: Vec<Task>,
-        mut edges: Vec<(usize, usize)>,
-    ) -> Result<TaskGraph, Vec<Vec<usize>>> {
+    /// Every cycle there is, one per knot, and the tasks back.
+    pub fn new(tasks: Vec<Task>, mut edges: Vec<(usize, usize)>) -> Result<TaskGraph, Cyclic> {
         edges.sort_unstable();
         edges.dedup();
         let mut dag = DiGraph::with_capacity(tasks.len(), edges.len());
@@ -48,7 +45,7 @@ impl TaskGraph {
             dag.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
         }
         let Ok(order) = toposort(&dag, None) else {
-            return Err(cycles(&dag));
+            return Err(Cyclic { cycles: cycles(&dag), tasks });
         };
         let numbers = tasks.iter().enumerate().map(|(i, task)| (task.id.clone(), i)).collect();
         Ok(TaskGraph {
@@ -115,6 +112,15 @@ impl TaskGraph {
         self.tasks[number].claimed_at = at;
         self.tasks[number].claimed_by = by;
     }
+}
+
+/// Tasks that cannot be put in order.
+#[derive(Debug)]
+pub struct Cyclic {
+    /// Each cycle as task numbers, a dependency before its dependent, the last before the first.
+    pub cycles: Vec<Vec<usize>>,
+    /// The tasks.
+    pub tasks: Vec<Task>,
 }
 
 /// One cycle out of every strongly connected component.
@@ -204,7 +210,7 @@ pub(crate) mod tests {
         let tasks = || (0..7).map(|i| task(&format!("t{i}"))).collect();
         let edges = vec![(0, 1), (1, 2), (2, 0), (3, 4), (4, 3), (5, 5), (0, 6)];
         assert_eq!(
-            TaskGraph::new(tasks(), edges).unwrap_err(),
+            TaskGraph::new(tasks(), edges).unwrap_err().cycles,
             [vec![0, 1, 2], vec![3, 4], vec![5]]
         );
     }
@@ -217,6 +223,6 @@ pub(crate) mod tests {
         let tasks = long.tasks().to_vec();
         let mut edges = edges;
         edges.push((99_999, 0));
-        assert_eq!(TaskGraph::new(tasks, edges).unwrap_err()[0].len(), 100_000);
+        assert_eq!(TaskGraph::new(tasks, edges).unwrap_err().cycles[0].len(), 100_000);
     }
 }

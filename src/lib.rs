@@ -7,12 +7,18 @@
 // Core: no disk, clock, process, git or printing.
 pub mod diagnostic;
 pub mod duration;
+pub mod edit;
 pub mod event;
 pub mod exit;
 pub mod graph;
 pub mod history;
 pub mod plan;
 pub mod prompt;
+pub mod yaml;
+
+// Adapters: each owns one outside thing; none imports another.
+pub mod excerpt;
+pub mod load;
 pub mod record;
 pub mod task;
 pub mod verdict;

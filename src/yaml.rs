@@ -1,0 +1,378 @@
+//! The span tree of a YAML text: which bytes hold which value.
+//!
+//! One pass over the parser's events makes a flat list of small nodes in document order, so that
+//! a file of 100,000 tasks costs little more than reading it. Texts that could hang or exhaust a
+//! reader which builds values (deep nesting, alias bombs) are refused here, before any such
+//! reader sees them.
+//!
+//! It knows YAML and bytes only: not what a task is, nor where the text came from. It and its
+//! children are the only modules that name the parser. Odd on purpose: the parser's own spans leave out block headers,
+//! collection ends and the place of an empty value, so those are found again in the text.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+mod build;
+mod fault;
+
+/// Largest text that is read, in bytes.
+pub const MAX_BYTES: usize = 64 << 20;
+/// Deepest nesting of lists and mappings.
+pub const MAX_DEPTH: usize = 64;
+/// Most aliases (`*name`) in one text.
+pub const MAX_ALIASES: usize = 1_000;
+/// Most bytes that all aliases together may stand for.
+pub const MAX_EXPANDED_BYTES: usize = 16 << 20;
+
+const ANCHORED: u8 = 1;
+const TAGGED: u8 = 2;
+/// The decoded text differs from the source and is kept in `Tree::decoded`.
+const DECODED: u8 = 4;
+const BOM: &str = "\u{feff}";
+
+/// What makes a text unreadable, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong, as a lower-case fragment.
+    pub message: String,
+    /// The bytes of the text that are to blame.
+    pub at: Range<usize>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// One node of a [`Tree`]. After an edit, ids of nodes that come later in the text are stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// The outermost node.
+    pub(crate) const FIRST: Self = Self(0);
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How a node is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A scalar without quotes; an empty value is one of no width.
+    Plain,
+    /// A scalar in `'`.
+    SingleQuoted,
+    /// A scalar in `"`.
+    DoubleQuoted,
+    /// A block scalar after `|`.
+    Literal,
+    /// A block scalar after `>`.
+    Folded,
+    /// A list.
+    Sequence {
+        /// Whether it is written in brackets.
+        flow: bool,
+    },
+    /// A mapping.
+    Mapping {
+        /// Whether it is written in braces.
+        flow: bool,
+    },
+    /// A reference to an anchor, `*name`.
+    Alias,
+}
+
+impl Kind {
+    /// Whether the node holds text itself.
+    pub fn is_scalar(self) -> bool {
+        !matches!(self, Self::Sequence { .. } | Self::Mapping { .. } | Self::Alias)
+    }
+}
+
+/// Sixteen bytes, because a large file has a million of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    start: u32,
+    end: u32,
+    /// Number of nodes in the subtree, itself included.
+    size: u32,
+    kind: Kind,
+    flags: u8,
+}
+
+/// The nodes of one document in document order, each with the bytes it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    /// Texts that are no slice of the source, by node, ascending.
+    decoded: Vec<(u32, String)>,
+    /// Alias node and the node it stands for, by alias, ascending.
+    aliases: Vec<(u32, u32)>,
+}
+
+impl Tree {
+    /// Reads exactly one document; a text with nothing but blanks and comments has no root.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        if text.len() > MAX_BYTES {
+            return Err(Fault {
+                message: format!("the text is larger than {} MiB", MAX_BYTES >> 20),
+                at: 0..0,
+                help: Some("split it into several files".to_owned()),
+            });
+        }
+        fault::refuse_control_characters(text)?;
+        build::Builder::new(text).run()
+    }
+
+    /// The outermost node.
+    pub fn root(&self) -> Option<NodeId> {
+        (!self.nodes.is_empty()).then_some(NodeId(0))
+    }
+
+    /// How the node is written.
+    pub fn kind(&self, node: NodeId) -> Kind {
+        self.nodes[node.index()].kind
+    }
+
+    /// The value's own bytes: without anchor, tag, trailing blanks or comment; with quotes,
+    /// brackets and the header of a block scalar. An empty value has no width and stands behind
+    /// its colon, dash, anchor or tag.
+    pub fn range(&self, node: NodeId) -> Range<usize> {
+        let node = &self.nodes[node.index()];
+        node.start as usize..node.end as usize
+    }
+
+    /// Whether the node carries an anchor (`&name`).
+    pub fn is_anchored(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].flags & ANCHORED != 0
+    }
+
+    /// Whether the node carries a tag (`!name`).
+    pub fn is_tagged(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].flags & TAGGED != 0
+    }
+
+    /// The node an alias stands for.
+    pub fn target(&self, alias: NodeId) -> Option<NodeId> {
+        let found = self.aliases.binary_search_by_key(&alias.0, |pair| pair.0);
+        found.ok().map(|at| NodeId(self.aliases[at].1))
+    }
+
+    /// Whether some alias stands for exactly this node.
+    pub fn is_aliased(&self, node: NodeId) -> bool {
+        self.aliases.iter().any(|pair| pair.1 == node.0)
+    }
+
+    /// The items of a sequence; nothing for any other node.
+    pub fn items(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let is_sequence = matches!(self.kind(node), Kind::Sequence { .. });
+        self.children(node).take_while(move |_| is_sequence)
+    }
+
+    /// The keys and values of a mapping; nothing for any other node.
+    pub fn entries(&self, node: NodeId) -> impl Iterator<Item = (NodeId, NodeId)> {
+        let is_mapping = matches!(self.kind(node), Kind::Mapping { .. });
+        let mut children = self.children(node).take_while(move |_| is_mapping);
+        std::iter::from_fn(move || Some((children.next()?, children.next()?)))
+    }
+
+    /// The entry of a mapping whose key reads as `key`.
+    pub fn entry(&self, text: &str, mapping: NodeId, key: &str) -> Option<(NodeId, NodeId)> {
+        self.entries(mapping)
+            .find(|entry| self.key(text, entry.0).is_some_and(|found| found == key))
+    }
+
+    /// The decoded text of a scalar: quotes removed, escapes resolved, lines folded. An empty
+    /// value reads as `""`.
+    pub fn scalar<'a>(&'a self, text: &'a str, node: NodeId) -> Option<Cow<'a, str>> {
+        self.slice(text, node).map(Cow::Borrowed)
+    }
+
+    fn slice<'a>(&'a self, text: &'a str, node: NodeId) -> Option<&'a str> {
+        let Node { start, end, kind, flags, .. } = self.nodes[node.index()];
+        let (start, end) = (start as usize, end as usize);
+        if flags & DECODED != 0 {
+            let found = self.decoded.binary_search_by_key(&node.0, |pair| pair.0);
+            return found.ok().map(|at| self.decoded[at].1.as_str());
+        }
+        match kind {
+            Kind::Plain => text.get(start..end),
+            Kind::SingleQuoted | Kind::DoubleQuoted => text.get(start + 1..end - 1),
+            _ => None,
+        }
+    }
+
+    /// The text of a key, seen through an alias.
+    fn key<'a>(&'a self, text: &'a str, key: NodeId) -> Option<&'a str> {
+        let key = match self.kind(key) {
+            Kind::Alias => self.target(key)?,
+            _ => key,
+        };
+        self.slice(text, key)
+    }
+
+    fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let mut next = node.0 + 1;
+        let end = node.0 + self.nodes[node.index()].size;
+        std::iter::from_fn(move || {
+            let child = NodeId(next);
+            (next < end).then(|| {
+                next += self.nodes[child.index()].size;
+                child
+            })
+        })
+    }
+
+    /// The number of nodes in all.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The positions, in document order, of the node and all below it.
+    pub(crate) fn subtree(&self, node: NodeId) -> Range<usize> {
+        node.index()..node.index() + self.nodes[node.index()].size as usize
+    }
+
+    /// The last node below (or the node itself).
+    pub(crate) fn last_of(&self, node: NodeId) -> NodeId {
+        NodeId(node.0 + self.nodes[node.index()].size - 1)
+    }
+
+    /// Whether an alias outside of `span` stands for a node inside of it.
+    pub(crate) fn is_used_outside(&self, span: &Range<usize>) -> bool {
+        self.aliases.iter().any(|&(alias, target)| {
+            span.contains(&(target as usize)) && !span.contains(&(alias as usize))
+        })
+    }
+
+    /// Whether what an alias stands for holds this node, so that an edit changes the alias too.
+    pub(crate) fn is_below_alias(&self, node: NodeId) -> bool {
+        self.aliases.iter().any(|&(_, target)| {
+            let span = self.subtree(NodeId(target));
+            span.contains(&node.index())
+        })
+    }
+
+    /// Whether two runs of nodes are written the same way and read the same, wherever they stand.
+    /// Collections are compared by their nodes' order only, so that a run may end inside of one.
+    pub(crate) fn same_run(
+        (tree, text, run): (&Self, &str, Range<usize>),
+        (other, other_text, other_run): (&Self, &str, Range<usize>),
+    ) -> bool {
+        run.len() == other_run.len()
+            && run.zip(other_run).all(|(here, there)| {
+                let (a, b) = (tree.nodes[here], other.nodes[there]);
+                let (here, there) = (NodeId(here as u32), NodeId(there as u32));
+                a.kind == b.kind
+                    && a.flags == b.flags
+                    && match a.kind {
+                        Kind::Sequence { .. } | Kind::Mapping { .. } => true,
+                        Kind::Alias => text[tree.range(here)] == other_text[other.range(there)],
+                        _ => {
+                            a.end - a.start == b.end - b.start
+                                && tree.slice(text, here) == other.slice(other_text, there)
+                        }
+                    }
+            })
+    }
+
+    /// Whether `part`, moved by `offset` bytes, is exactly the subtree at `node`.
+    pub(crate) fn matches_part(&self, node: NodeId, part: &Self, offset: isize) -> bool {
+        let span = self.subtree(node);
+        let first = node.0;
+        span.len() == part.nodes.len()
+            && self.nodes[span.clone()].iter().zip(&part.nodes).all(|(a, b)| *a == b.moved(offset))
+            && self.decoded[self.decoded_in(&span)]
+                .iter()
+                .map(|(at, value)| (at - first, value))
+                .eq(part.decoded.iter().map(|(at, value)| (*at, value)))
+    }
+
+    /// Puts `part`, moved by `offset` bytes, in the place of the subtree at `node`; all that
+    /// follows moves by `delta` bytes. No alias elsewhere may stand for a node in the subtree.
+    pub(crate) fn graft(&mut self, node: NodeId, part: &Self, offset: isize, delta: isize) {
+        let span = self.subtree(node);
+        let (first, last) = (span.start as u32, span.end as u32);
+        let growth = part.nodes.len() as i64 - span.len() as i64;
+        let later = |at: u32| if at >= last { grown(at, growth) } else { at };
+        let old_end = self.nodes[span.start].end;
+        let new_end = part.nodes[0].moved(offset).end;
+        let mut above = 0;
+        while above < span.start {
+            let inside = self.subtree(NodeId(above as u32)).contains(&span.start);
+            let ancestor = &mut self.nodes[above];
+            if !inside {
+                above += ancestor.size as usize;
+                continue;
+            }
+            ancestor.size = grown(ancestor.size, growth);
+            ancestor.end =
+                if ancestor.end == old_end { new_end } else { grown(ancestor.end, delta as i64) };
+            above += 1;
+        }
+        for following in &mut self.nodes[span.end..] {
+            *following = following.moved(delta);
+        }
+        let decoded = self.decoded_in(&span);
+        self.nodes.splice(span, part.nodes.iter().map(|node| node.moved(offset)));
+        for (at, _) in &mut self.decoded[decoded.end..] {
+            *at = grown(*at, growth);
+        }
+        let texts = part.decoded.iter();
+        self.decoded.splice(decoded, texts.map(|(at, value)| (at + first, value.clone())));
+        self.aliases.retain(|pair| !(first..last).contains(&pair.0));
+        for pair in &mut self.aliases {
+            *pair = (later(pair.0), later(pair.1));
+        }
+        let inner = part.aliases.iter();
+        self.aliases.extend(inner.map(|pair| (pair.0 + first, pair.1 + first)));
+        self.aliases.sort_unstable();
+    }
+
+    fn decoded_in(&self, span: &Range<usize>) -> Range<usize> {
+        let before = |limit: usize| self.decoded.partition_point(|pair| (pair.0 as usize) < limit);
+        before(span.start)..before(span.end)
+    }
+}
+
+impl Node {
+    fn moved(self, offset: isize) -> Self {
+        Self {
+            start: grown(self.start, offset as i64),
+            end: grown(self.end, offset as i64),
+            ..self
+        }
+    }
+}
+
+/// Positions stay far below `u32::MAX`, as the text's size is limited.
+fn grown(value: u32, by: i64) -> u32 {
+    (i64::from(value) + by) as u32
+}
+
+/// Start of the line that holds the byte at `at`.
+pub(crate) fn line_start(bytes: &[u8], at: usize) -> usize {
+    let before = bytes[..at].iter();
+    before.rev().position(|byte| *byte == b'\n').map_or(0, |back| at - back)
+}
+
+/// End of the line that holds the byte at `at`, its line break left out.
+pub(crate) fn line_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    let end = rest.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |on| at + on);
+    end - usize::from(end > at && bytes.get(end) == Some(&b'\n') && bytes[end - 1] == b'\r')
+}
+
+/// Characters before `at` on its line, a byte order mark left out.
+pub(crate) fn column(text: &str, at: usize) -> usize {
+    let lead = &text[line_start(text.as_bytes(), at)..at];
+    lead.trim_start_matches(BOM).chars().count()
+}
