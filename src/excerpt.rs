@@ -72,12 +72,12 @@ fn draw(renderer: &Renderer, path: &str, text: &str, diagnostic: &Diagnostic) ->
     match (&diagnostic.help, &diagnostic.replacement) {
         (Some(help), Some(replacement)) if !text.is_empty() => {
             let window = window(text, &diagnostic.at);
-            let patch = Patch::new(inside(&diagnostic.at, &window), replacement.as_str());
+            let change = Patch::new(inside(&diagnostic.at, &window), replacement.as_str());
             groups.push(group);
             groups.push(
                 Level::HELP
                     .secondary_title(help.as_str())
-                    .element(snippet(path, text, &window).patch(patch)),
+                    .element(snippet(path, text, &window).patch(change)),
             );
         }
         (Some(help), _) => groups.push(group.element(Level::HELP.message(help.as_str()))),

@@ -18,7 +18,9 @@ pub mod yaml;
 
 // Adapters: each owns one outside thing; none imports another.
 pub mod excerpt;
+pub mod journal;
 pub mod load;
 pub mod record;
+pub mod state;
 pub mod task;
 pub mod verdict;

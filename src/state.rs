@@ -1,0 +1,268 @@
+//! `<git common dir>/ralph/`: the lock, the open attempts, the snapshot of the past.
+//!
+//! Out of reach of `git clean -fdx` and shared by all worktrees. The lock is on the folder, not on
+//! a file in it: with a deleted lock file two runs can both hold "the" lock. Knows how things are
+//! kept, not what they mean: contents are any serialisable value.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub struct State {
+    dir: PathBuf,
+    durable: bool,
+}
+
+/// Held while a run goes on; let go by the system when its process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _folder: File,
+}
+
+/// Who holds the lock; for messages, never for decisions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub pid: u32,
+    /// Its run.
+    pub run_id: String,
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// What it works on.
+    pub task_id: Option<String>,
+}
+
+impl State {
+    /// Opens the folder, making it where it is missing.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn open(common_dir: &Path, durable: bool) -> io::Result<State> {
+        let dir = common_dir.join("ralph");
+        fs::create_dir_all(dir.join("attempts"))?;
+        Ok(State { dir, durable })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Takes the lock, or says that another process has it.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+        let folder = File::open(&self.dir)?;
+        match folder.try_lock() {
+            Ok(()) => Ok(Some(Lock { _folder: folder })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether a run goes on.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn is_locked(&self) -> io::Result<bool> {
+        Ok(self.try_lock()?.is_none())
+    }
+
+    /// Says who holds the lock. Never synced: it is only read while the holder lives.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn write_holder(&self, holder: &Holder) -> io::Result<()> {
+        replace(&self.dir.join("holder.json"), &json(holder), false)
+    }
+
+    /// Who holds the lock, or held it last.
+    pub fn holder(&self) -> Option<Holder> {
+        read(&self.dir.join("holder.json"))
+    }
+
+    /// Waits for the right to change the graph file, which every `ralph` process takes in turn.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock_graph(&self) -> io::Result<File> {
+        let file = File::create(self.dir.join("graph.lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Keeps the record of an attempt until it is closed.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn write_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
+        replace(&self.attempt(name), &json(record), self.durable)
+    }
+
+    /// The attempt is closed.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.attempt(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every attempt that was not closed. A record that cannot be read is moved to `damaged/`,
+    /// and named.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn attempts<T: DeserializeOwned>(&self) -> io::Result<(Vec<T>, Vec<PathBuf>)> {
+        let (mut open, mut damaged) = (Vec::new(), Vec::new());
+        let mut paths: Vec<PathBuf> = fs::read_dir(self.dir.join("attempts"))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()?;
+        paths.sort();
+        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
+            if let Some(record) = read(&path) {
+                open.push(record);
+                continue;
+            }
+            let aside = self.dir.join("damaged");
+            fs::create_dir_all(&aside)?;
+            let kept = aside.join(path.file_name().unwrap_or_default());
+            fs::rename(&path, &kept)?;
+            damaged.push(kept);
+        }
+        Ok((open, damaged))
+    }
+
+    fn attempt(&self, name: &str) -> PathBuf {
+        self.dir.join("attempts").join(format!("{name}.json"))
+    }
+
+    /// Keeps a snapshot, so that the journal need not be read from its start. Never synced: it can
+    /// be made again.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn write_snapshot(&self, snapshot: &impl Serialize) -> io::Result<()> {
+        replace(&self.dir.join("history.json"), &json(snapshot), false)
+    }
+
+    /// The snapshot, if there is one that can be read.
+    pub fn snapshot<T: DeserializeOwned>(&self) -> Option<T> {
+        read(&self.dir.join("history.json"))
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("string keys and finite numbers only")
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Which version of a file was seen: any write that replaces or changes it shows here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+/// The stamp of the file as it is now.
+///
+/// # Errors
+/// As the disk gives them.
+pub fn stamp(path: &Path) -> io::Result<Stamp> {
+    let metadata = fs::metadata(path)?;
+    Ok(Stamp { inode: metadata.ino(), length: metadata.len(), modified: metadata.modified().ok() })
+}
+
+/// Puts `bytes` in place of the file at once and whole: a temporary file beside it, then a rename.
+/// Follows a link to the file it means and keeps the mode; `durable` makes it survive a power cut.
+///
+/// # Errors
+/// As the disk gives them; the file is then as it was.
+pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".ralph-").suffix(".tmp");
+    let mode = match fs::metadata(&target) {
+        Ok(metadata) => metadata.permissions(),
+        Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o644),
+    };
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    // Set after the fact: given at creation, the mode would be cut by the umask.
+    file.as_file().set_permissions(mode)?;
+    if durable {
+        file.as_file().sync_data()?;
+    }
+    file.persist(&target).map_err(|error| error.error)?;
+    if durable {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn one_lock_holds_even_when_the_files_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path(), false).unwrap();
+        let lock = state.try_lock().unwrap().unwrap();
+        for entry in fs::read_dir(state.dir()).unwrap() {
+            let path = entry.unwrap().path();
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+        assert!(State::open(dir.path(), false).unwrap().is_locked().unwrap());
+        drop(lock);
+        assert!(!state.is_locked().unwrap());
+    }
+
+    #[test]
+    fn a_damaged_record_is_put_aside_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path(), true).unwrap();
+        state.write_attempt("a.1", &"one").unwrap();
+        state.write_attempt("b.1", &"two").unwrap();
+        fs::write(state.attempt("c.1"), "{").unwrap();
+        state.remove_attempt("b.1").unwrap();
+        state.remove_attempt("b.1").unwrap();
+        let (open, damaged) = state.attempts::<String>().unwrap();
+        assert_eq!((open.as_slice(), damaged.len()), (&["one".to_owned()][..], 1));
+        assert_eq!(fs::read_to_string(&damaged[0]).unwrap(), "{");
+    }
+
+    #[test]
+    fn replacing_keeps_mode_and_link_and_leaves_no_debris() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        fs::set_permissions(&real, PermissionsExt::from_mode(0o664)).unwrap();
+        symlink("real", &link).unwrap();
+        let before = stamp(&link).unwrap();
+        replace(&link, b"new", true).unwrap();
+        assert_ne!(stamp(&link).unwrap(), before);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o664);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}
