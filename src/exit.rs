@@ -50,13 +50,20 @@ impl Exit {
 pub struct Failure {
     /// The code.
     pub exit: Exit,
+    /// Whether the message says by itself that it is an error, as drawn diagnostics do.
+    pub is_drawn: bool,
     message: String,
 }
 
 impl Failure {
     /// A failure with its text.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into() }
+        Failure { exit, is_drawn: false, message: message.into() }
+    }
+
+    /// A failure whose text is a drawn diagnostic.
+    pub fn drawn(exit: Exit, message: String) -> Failure {
+        Failure { exit, is_drawn: true, message }
     }
 }
 

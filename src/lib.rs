@@ -22,5 +22,11 @@ pub mod journal;
 pub mod load;
 pub mod record;
 pub mod state;
+pub mod terminal;
+
+// Shell.
+pub mod complaint;
+pub mod config;
+pub mod graphfile;
 pub mod task;
 pub mod verdict;

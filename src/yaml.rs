@@ -231,6 +231,13 @@ impl Tree {
         })
     }
 
+    /// The node at a position in document order.
+    #[cfg(test)]
+    pub(crate) fn node_at(&self, at: usize) -> NodeId {
+        assert!(at < self.nodes.len(), "no node {at}");
+        NodeId(at as u32)
+    }
+
     /// The number of nodes in all.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -239,6 +246,11 @@ impl Tree {
     /// The positions, in document order, of the node and all below it.
     pub(crate) fn subtree(&self, node: NodeId) -> Range<usize> {
         node.index()..node.index() + self.nodes[node.index()].size as usize
+    }
+
+    /// Where the node at a position in document order starts.
+    pub(crate) fn start_at(&self, at: usize) -> Option<usize> {
+        self.nodes.get(at).map(|node| node.start as usize)
     }
 
     /// The last node below (or the node itself).
@@ -301,7 +313,7 @@ impl Tree {
     pub(crate) fn graft(&mut self, node: NodeId, part: &Self, offset: isize, delta: isize) {
         let span = self.subtree(node);
         let (first, last) = (span.start as u32, span.end as u32);
-        let growth = part.nodes.len() as i64 - span.len() as i64;
+        let growth = part.nodes.len().cast_signed() - span.len().cast_signed();
         let later = |at: u32| if at >= last { grown(at, growth) } else { at };
         let old_end = self.nodes[span.start].end;
         let new_end = part.nodes[0].moved(offset).end;
@@ -315,7 +327,7 @@ impl Tree {
             }
             ancestor.size = grown(ancestor.size, growth);
             ancestor.end =
-                if ancestor.end == old_end { new_end } else { grown(ancestor.end, delta as i64) };
+                if ancestor.end == old_end { new_end } else { grown(ancestor.end, delta) };
             above += 1;
         }
         for following in &mut self.nodes[span.end..] {
@@ -345,17 +357,13 @@ impl Tree {
 
 impl Node {
     fn moved(self, offset: isize) -> Self {
-        Self {
-            start: grown(self.start, offset as i64),
-            end: grown(self.end, offset as i64),
-            ..self
-        }
+        Self { start: grown(self.start, offset), end: grown(self.end, offset), ..self }
     }
 }
 
 /// Positions stay far below `u32::MAX`, as the text's size is limited.
-fn grown(value: u32, by: i64) -> u32 {
-    (i64::from(value) + by) as u32
+fn grown(value: u32, by: isize) -> u32 {
+    (value as usize).wrapping_add_signed(by) as u32
 }
 
 /// Start of the line that holds the byte at `at`.
@@ -375,4 +383,245 @@ pub(crate) fn line_end(bytes: &[u8], at: usize) -> usize {
 pub(crate) fn column(text: &str, at: usize) -> usize {
     let lead = &text[line_start(text.as_bytes(), at)..at];
     lead.trim_start_matches(BOM).chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn dump(text: &str) -> String {
+        fn one(tree: &Tree, text: &str, node: NodeId, out: &mut String) {
+            let range = tree.range(node);
+            if tree.is_anchored(node) {
+                out.push('&');
+            }
+            if tree.is_tagged(node) {
+                out.push('!');
+            }
+            match tree.kind(node) {
+                Kind::Sequence { .. } => {
+                    out.push('[');
+                    for item in tree.items(node) {
+                        one(tree, text, item, out);
+                        out.push(' ');
+                    }
+                    out.push(']');
+                }
+                Kind::Mapping { .. } => {
+                    out.push('{');
+                    for (key, value) in tree.entries(node) {
+                        one(tree, text, key, out);
+                        out.push('=');
+                        one(tree, text, value, out);
+                        out.push(' ');
+                    }
+                    out.push('}');
+                }
+                Kind::Alias => out.push_str(&text[range.clone()]),
+                _ => {
+                    out.push_str(&text[range.clone()]);
+                    let value = tree.scalar(text, node).unwrap();
+                    if value != text[range.clone()] {
+                        write!(out, "~{value}~").unwrap();
+                    }
+                }
+            }
+            if !tree.kind(node).is_scalar() && tree.kind(node) != Kind::Alias {
+                write!(out, "@{}", &text[range].replace(['\n', '\r'], "/")).unwrap();
+            }
+        }
+        let tree = Tree::parse(text).unwrap();
+        let mut out = String::new();
+        if let Some(root) = tree.root() {
+            one(&tree, text, root, &mut out);
+        }
+        out
+    }
+
+    fn fault(text: &str) -> Fault {
+        let fault = Tree::parse(text).unwrap_err();
+        assert!(fault.at.end <= text.len() && text.get(fault.at.clone()).is_some());
+        fault
+    }
+
+    /// Text blamed and message.
+    fn blamed(text: &str) -> (String, String) {
+        let fault = fault(text);
+        assert!(text.is_empty() || !fault.at.is_empty());
+        (text[fault.at].to_owned(), fault.message)
+    }
+
+    #[test]
+    fn node_is_small() {
+        assert!(size_of::<Node>() <= 20);
+    }
+
+    #[test]
+    fn nothing_has_no_root() {
+        for text in ["", "\n", "# only\n", "---\n", "\u{feff}", "--- # x\n"] {
+            assert_eq!(Tree::parse(text).unwrap().root(), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_the_values_own_bytes() {
+        for (text, expected) in [
+            ("a: 1 # c\n", "{a=1 }@a: 1"),
+            ("\u{feff}a: 1\n", "{a=1 }@a: 1"),
+            ("a:\nb: 2\n", "{a= b=2 }@a:/b: 2"),
+            ("a:   # x\nb:", "{a= b= }@a:   # x/b:"),
+            ("- a\n-\n- # c\n", "[a   ]@- a/-/-"),
+            ("k:\n- a\n- - b\n", "{k=[a [b ]@- b ]@- a/- - b }@k:/- a/- - b"),
+            ("k:\n  - a\n", "{k=[a ]@- a }@k:/  - a"),
+            (
+                "- k:\n  - # c\n    a\n",
+                "[{k=[a ]@- # c/    a }@k:/  - # c/    a ]@- k:/  - # c/    a",
+            ),
+            (
+                "a: |\n  x\n\n  y\n\n# c\nb: 1\n",
+                "{a=|\n  x\n\n  y~x\n\ny\n~ b=1 }@a: |/  x//  y//# c/b: 1",
+            ),
+            ("a: >- # c | d\n  x\n  y\n", "{a=>- # c | d\n  x\n  y~x y~ }@a: >- # c | d/  x/  y"),
+            ("a: |+\n\n  x\n\n", "{a=|+\n\n  x~\nx\n\n~ }@a: |+//  x"),
+            ("a: |\nb: 1", "{a=|~~ b=1 }@a: |/b: 1"),
+            ("- &a !!str |\n  x\n", "[&!|\n  x~x\n~ ]@- &a !!str |/  x"),
+            ("a: x\n  y # c\n", "{a=x\n  y~x y~ }@a: x/  y"),
+            ("a: 'it''s'\n", "{a='it''s'~it's~ }@a: 'it''s'"),
+            ("a: 'x'\n", "{a='x'~x~ }@a: 'x'"),
+            ("a: \"\\u0041\"\n", "{a=\"\\u0041\"~A~ }@a: \"\\u0041\""),
+            (
+                "a: \"x\n  y\"\n",
+                "{a=\"x\n  y\"~x y~ }@a: \"x\n  y\"".replace("@a: \"x\n", "@a: \"x/").as_str(),
+            ),
+            ("{a: [1, 2], \"b\":, c}", "{a=[1 2 ]@[1, 2] \"b\"~b~= c= }@{a: [1, 2], \"b\":, c}"),
+            ("a: &x 1\nb: *x\n", "{a=&1 b=*x }@a: &x 1/b: *x"),
+            ("a: &x\nb: !!str\n", "{a=& b=! }@a: &x/b: !!str"),
+            ("? a\n: b\n? c\n", "{a=b c= }@? a/: b/? c"),
+            ("a: 1\r\nb: |\r\n  x\r\n", "{a=1 b=|\r\n  x~x\n~ }@a: 1//b: |//  x"),
+            ("é: \u{1f600}\n", "{é=\u{1f600} }@é: \u{1f600}"),
+            ("- \n  id: a\n", "[{id=a }@id: a ]@- /  id: a"),
+            ("a: ~\n", "{a=~ }@a: ~"),
+        ] {
+            assert_eq!(dump(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_found_by_decoded_key() {
+        let text = "- {\"i\\x64\": a}\n- &k key\n- *k : b\n";
+        let tree = Tree::parse(text).unwrap();
+        let items: Vec<_> = tree.items(tree.root().unwrap()).collect();
+        let (_, value) = tree.entry(text, items[0], "id").unwrap();
+        assert_eq!(tree.scalar(text, value).unwrap(), "a");
+        assert!(tree.entry(text, items[2], "key").is_some());
+        assert!(tree.entry(text, items[1], "key").is_none());
+        assert!(tree.is_aliased(items[1]));
+        let alias = tree.entries(items[2]).next().unwrap().0;
+        assert_eq!(tree.target(alias), Some(items[1]));
+    }
+
+    #[test]
+    fn duplicates_are_refused() {
+        let fault = fault("a: 1\nb:\n  id: x\n  'id': y\n");
+        assert_eq!(fault.message, "`id` is given twice, first on line 3");
+        assert_eq!(fault.at, 18..22);
+        let many = (0..40).map(|n| format!("k{}: 1", n % 30));
+        let many = many.collect::<Vec<_>>().join("\n");
+        assert_eq!(blamed(&many).1, "`k0` is given twice, first on line 1");
+    }
+
+    #[test]
+    fn faults_say_what_and_where() {
+        for (text, at, message) in [
+            ("a: *nope\n", "*nope", "`*nope` stands for nothing"),
+            ("a: 1\n---\nb: 2\n", "---", "a second document starts here"),
+            ("a: x\0y\n", "\0", "the control character `U+0000` is not allowed"),
+            ("a: \"x\u{1b}y\"\n", "\u{1b}", "the control character `U+001B` is not allowed"),
+            ("a: x\u{9b}y\n", "\u{9b}", "the control character `U+009B` is not allowed"),
+            ("a:\n\tb: 1\n", "\t", "a tab is used as indentation"),
+            (" \ta: 1\n", "\t", "a tab is used as indentation"),
+            ("a: [1, 2", "[", "`[` is opened here and never closed"),
+            ("a: \"x", "\"", "a quote is opened here and never closed"),
+            ("a: b: c\n", ":", "a `:` is not allowed here"),
+            ("é: @x\n", "@", "a value cannot start with `@`"),
+            ("a: &x [*x]\n", "*x", "`*x` stands inside of the value it names"),
+        ] {
+            assert_eq!(blamed(text), (at.to_owned(), message.to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_texts_are_refused_at_once() {
+        let deep = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
+        let mut maps = String::new();
+        for depth in 0..6_000 {
+            maps.push_str(&" ".repeat(depth));
+            maps.push_str("a:\n");
+        }
+        let mut bomb = String::from("a0: &a0 lolololololol\n");
+        for level in 1..12 {
+            let list = vec![format!("*a{}", level - 1); 9].join(", ");
+            writeln!(bomb, "a{level}: &a{level} [{list}]").unwrap();
+        }
+        let big = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(20_000));
+        let many = format!("a: &a x\nb: [{}]\n", "*a, ".repeat(20_000));
+        let expands = "the aliases stand for more than 16 MiB";
+        for (text, message) in [
+            ("[".repeat(100_000), deep.as_str()),
+            ("[".repeat(100_000) + &"]".repeat(100_000), &deep),
+            ("{a: ".repeat(100_000), &deep),
+            ("- ".repeat(20_000), &deep),
+            (maps, &deep),
+            (bomb, expands),
+            (big, expands),
+            (many, "`*a` is one alias more than the 1000 allowed"),
+        ] {
+            let begin = Instant::now();
+            let message_found = fault(&text).message;
+            assert!(message_found.contains(message), "{message_found}");
+            assert!(begin.elapsed() < Duration::from_secs(1), "{message}");
+        }
+    }
+
+    #[test]
+    fn too_large_is_refused_first() {
+        let text = "\0".repeat(MAX_BYTES + 1);
+        assert_eq!(Tree::parse(&text).unwrap_err().at, 0..0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            check(&text);
+        }
+
+        #[test]
+        fn no_yaml_like_text_panics(parts in prop::collection::vec(prop::sample::select(vec![
+            "a", "b: ", ":", "-", "- ", "\n", "\n  ", " ", "\t", "\r\n", "\"", "'", "|", ">-", "|+",
+            "[", "]", "{", "}", ",", "&x ", "*x", "!!str ", "!t", "#", " # c", "? ", "---", "...",
+            "\u{feff}", "é", "\\", "%", "<<: ", "\r", "~",
+        ]), 0..14)) {
+            check(&parts.concat());
+        }
+    }
+
+    fn check(text: &str) {
+        match Tree::parse(text) {
+            Err(fault) => assert!(text.get(fault.at).is_some()),
+            Ok(tree) => {
+                for at in 0..tree.len() {
+                    let node = NodeId(at as u32);
+                    assert!(text.get(tree.range(node)).is_some(), "{text:?}");
+                    assert_eq!(tree.scalar(text, node).is_some(), tree.kind(node).is_scalar());
+                }
+            }
+        }
+    }
 }

@@ -48,6 +48,9 @@ impl Draft {
             (Change::Remove { .. }, Some(entry)) => self.remove(entry)?,
             (Change::Remove { .. }, None) => return Ok(()),
         };
+        if has_tab_lines(self.text.as_bytes(), splice.at.end) {
+            return unsupported(format!("a line of blanks with a tab follows `{key}`"));
+        }
         let mut text = self.text.clone();
         text.replace_range(splice.at, &splice.with);
         let next = Tree::parse(&text).ok().map(|tree| Self { text, tree, ..*self });
@@ -221,7 +224,9 @@ impl Draft {
         if !self.text[self.tree.range(*old_key).end..end].contains(':') {
             return unsupported("an entry of the mapping has no `:`");
         }
-        Ok(Splice { at: end..end, with: format!(", {entry}"), entry: after + 1 })
+        // Older readers take `key:,` for one plain text.
+        let gap = if self.tree.range(*old_value).is_empty() { " " } else { "" };
+        Ok(Splice { at: end..end, with: format!("{gap}, {entry}"), entry: after + 1 })
     }
 
     /// First byte of a block entry and the end of its last line, its line break included.
@@ -232,8 +237,8 @@ impl Draft {
         let line = line_start(bytes, self.tree.range(key).start);
         let lead = bytes[line..].iter().take_while(|byte| **byte == b' ').count();
         let first = if line <= mapping { mapping } else { line + lead };
-        let is_explicit =
-            bytes[first] == b'?' && bytes.get(first + 1).is_none_or(u8::is_ascii_whitespace);
+        let is_explicit = bytes.get(first) == Some(&b'?')
+            && bytes.get(first + 1).is_none_or(u8::is_ascii_whitespace);
         let after_key = self.text[self.tree.range(key).end..].trim_start_matches([' ', '\t']);
         if is_explicit
             || !self.tree.kind(key).is_scalar()
@@ -352,4 +357,15 @@ pub(super) fn blank_lines_end(bytes: &[u8], at: usize) -> usize {
         end = next;
     }
     end
+}
+
+/// Whether a line of nothing but blanks and tabs follows: some readers take it for the end of a
+/// plain value, but for an error behind anything else.
+fn has_tab_lines(bytes: &[u8], at: usize) -> bool {
+    let first = if line_start(bytes, at) == at { at } else { next_line(bytes, at) };
+    let mut lines = bytes[first..].split_inclusive(|byte| *byte == b'\n');
+    lines
+        .by_ref()
+        .take_while(|line| line.iter().all(u8::is_ascii_whitespace))
+        .any(|line| line.contains(&b'\t'))
 }

@@ -146,6 +146,13 @@ fn words(kind: &ErrorKind) -> (String, &'static str) {
             "this line's indentation does not fit the lines above",
             "line it up with its neighbours",
         ),
+        _ => return words_for_text(kind),
+    };
+    (message.to_owned(), help)
+}
+
+fn words_for_text(kind: &ErrorKind) -> (String, &'static str) {
+    let (message, help) = match kind {
         ErrorKind::UnknownQuotedScalarEscape
         | ErrorKind::InvalidQuotedScalarHexEscape
         | ErrorKind::InvalidUnicodeEscape => (

@@ -1,0 +1,172 @@
+//! `.ralph/config.yaml`: a project's settings.
+//!
+//! Flags and `RALPH_*` variables stand above it, defaults below. An unknown key is an error: a
+//! misspelt limit must not be no limit.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Deserializer, de::Error};
+
+use crate::{
+    complaint,
+    diagnostic::{Diagnostic, nearest},
+    duration,
+    edit::Document,
+    load,
+};
+
+/// Where it is, relative to the repository.
+pub const PATH: &str = ".ralph/config.yaml";
+
+const KEYS: &[&str] = &[
+    "agent",
+    "fsync",
+    "grace",
+    "learnings",
+    "max_attempts",
+    "max_iterations",
+    "select",
+    "stale_after",
+    "timeout",
+];
+
+/// What the file says; absent keys are none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The agent's command line.
+    pub agent: Option<Words>,
+    /// Whether state survives a power cut (default true).
+    pub fsync: Option<bool>,
+    /// Between asking an agent to end and killing it.
+    #[serde(deserialize_with = "length")]
+    pub grace: Option<Duration>,
+    /// The file in which agents keep what they learned.
+    pub learnings: Option<String>,
+    /// Attempts per task.
+    pub max_attempts: Option<u32>,
+    /// Attempts per run.
+    pub max_iterations: Option<u32>,
+    /// Whether a task inherits the priority of what waits for it.
+    pub select: Option<Select>,
+    /// After how long `in-progress` is stale.
+    #[serde(deserialize_with = "length")]
+    pub stale_after: Option<Duration>,
+    /// The wall-clock limit of an attempt.
+    #[serde(deserialize_with = "length")]
+    pub timeout: Option<Duration>,
+}
+
+/// A command line: a list of words, or one word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let words: Option<Vec<String>> = match &value {
+            serde_json::Value::String(word) => Some(vec![word.clone()]),
+            serde_json::Value::Array(words) => {
+                words.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+            }
+            _ => None,
+        };
+        match words {
+            Some(words) if words.first().is_some_and(|word| !word.trim().is_empty()) => {
+                Ok(Words(words))
+            }
+            _ => Err(D::Error::custom(
+                "`agent` must be a command or a list of its words, such as [claude, -p]",
+            )),
+        }
+    }
+}
+
+/// How the next task is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Select {
+    /// By its own priority.
+    Own,
+    /// By the most urgent priority among itself and all that waits for it.
+    Inherit,
+}
+
+fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration::parse(&text).map(Some).map_err(D::Error::custom)
+}
+
+impl Config {
+    /// Reads the project's file; without one, nothing is set.
+    ///
+    /// # Errors
+    /// What is wrong with it, drawn.
+    pub fn read(root: &Path) -> Result<Config> {
+        let path = root.join(PATH);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Config::default());
+            }
+            read => read.with_context(|| format!("read `{PATH}`"))?,
+        };
+        parse(&text).map_err(|faults| complaint::invalid(PATH, &text, &faults))
+    }
+}
+
+fn parse(text: &str) -> Result<Config, Vec<Diagnostic>> {
+    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
+    let tree = document.tree();
+    let Some(root) = tree.root() else {
+        return Ok(Config::default());
+    };
+    let unknown: Vec<Diagnostic> = tree
+        .entries(root)
+        .filter_map(|(key, _)| {
+            let name = tree.scalar(text, key)?;
+            let known = KEYS.contains(&&*name);
+            (!known).then(|| {
+                Diagnostic::error(
+                    format!("unknown setting `{}`", name.escape_debug()),
+                    tree.range(key),
+                )
+                .help(format!("the settings are {}", KEYS.join(", ")))
+                .did_you_mean(nearest(&name, KEYS.iter().copied()))
+            })
+        })
+        .collect();
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
+    let config: Config = load::settings(&document)?;
+    for (key, value) in
+        [("max_attempts", config.max_attempts), ("max_iterations", config.max_iterations)]
+    {
+        if value == Some(0) {
+            let at = tree.entry(text, root, key).map_or(0..0, |(_, value)| tree.range(value));
+            return Err(vec![Diagnostic::error(format!("`{key}` must be at least 1"), at)]);
+        }
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_knows_and_refuses_the_rest() {
+        let config = parse("agent: [sh, -c, cat]\ntimeout: 15m\nselect: inherit\n").unwrap();
+        assert_eq!(config.agent, Some(Words(vec!["sh".into(), "-c".into(), "cat".into()])));
+        assert_eq!(config.timeout, Some(Duration::from_secs(900)));
+        assert_eq!(config.select, Some(Select::Inherit));
+        assert!(parse("# nothing yet\n").unwrap().agent.is_none());
+
+        let faults = parse("max_iteration: 3\n").unwrap_err();
+        assert_eq!(faults[0].help.as_deref(), Some("did you mean `max_iterations`?"));
+        for wrong in ["timeout: 90\n", "max_attempts: 0\n", "agent: []\n", "- a\n", "fsync: 3\n"] {
+            assert_eq!(parse(wrong).unwrap_err().len(), 1, "{wrong}");
+        }
+    }
+}

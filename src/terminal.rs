@@ -1,0 +1,136 @@
+//! What the terminal is and can: width, colour, safe text.
+//!
+//! The only user of anstream. Prints nothing.
+
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal},
+};
+
+use anstream::ColorChoice;
+
+/// How something looks; kept few, so that colour means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Done.
+    Good,
+    /// Needs a look.
+    Warn,
+    /// Failed.
+    Bad,
+    /// Headings.
+    Strong,
+    /// Said again or by the way.
+    Faint,
+}
+
+/// Paints text, or leaves it as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    /// For one stream, by whether it is a terminal and by `NO_COLOR`, `CLICOLOR_FORCE` and `TERM`.
+    pub fn for_stream(stream: &impl anstream::stream::RawStream) -> Paint {
+        Paint { color: anstream::AutoStream::choice(stream) != ColorChoice::Never }
+    }
+
+    /// Whether it paints.
+    pub fn is_on(self) -> bool {
+        self.color
+    }
+
+    /// The text in the style.
+    pub fn text<'a>(self, style: Style, text: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
+        let text = text.into();
+        if !self.color {
+            return text;
+        }
+        let code = match style {
+            Style::Good => 32,
+            Style::Warn => 33,
+            Style::Bad => 31,
+            Style::Strong => 1,
+            Style::Faint => 2,
+        };
+        Cow::Owned(format!("\u{1b}[{code}m{text}\u{1b}[0m"))
+    }
+}
+
+/// Whether a person reads standard error on a terminal that can redraw a line.
+pub fn stderr_is_live() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The columns of the terminal behind standard output; none if there is no terminal.
+pub fn stdout_width() -> Option<usize> {
+    width(&io::stdout())
+}
+
+/// The columns of the terminal behind standard error; none if there is no terminal.
+pub fn stderr_width() -> Option<usize> {
+    width(&io::stderr())
+}
+
+fn width(stream: &impl IsTerminal) -> Option<usize> {
+    if !stream.is_terminal() {
+        return None;
+    }
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let (_, columns) = console::Term::stderr().size();
+    told.or(Some(usize::from(columns))).filter(|columns| *columns > 0)
+}
+
+/// A stranger's text made harmless: control characters and what reorders text are shown, not
+/// obeyed.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\t' => shown.push(' '),
+            c if odd(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// At most `width` columns of one line, with an ellipsis where it was cut.
+pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
+    console::truncate_str(text, width, "…")
+}
+
+/// Text padded with blanks to `width` columns.
+pub fn pad(text: &str, width: usize) -> Cow<'_, str> {
+    console::pad_str(text, width, console::Alignment::Left, None)
+}
+
+/// How many columns text takes.
+pub fn columns(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(visible("plain é"), "plain é");
+        assert_eq!(visible("a\u{1b}[31m\tb\u{202e}"), "a\\u{1b}[31m b\\u{202e}");
+    }
+
+    #[test]
+    fn wide_text_is_cut_by_columns() {
+        assert_eq!(fit("日本語です", 7), "日本語…");
+        assert_eq!(columns(&pad("日本", 6)), 6);
+    }
+}
