@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -195,25 +195,6 @@ fn newest(tail: &[u8]) -> Option<u64> {
         .map(|line| line.seq)
 }
 
-/// The last line of a file that is not blank, as text, cut to 500 characters: what an agent said
-/// last.
-///
-/// # Errors
-/// As the disk gives them.
-pub fn last_line(path: &Path) -> io::Result<Option<String>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(8 * 1024)))?;
-    let mut tail = Vec::new();
-    file.take(8 * 1024).read_to_end(&mut tail)?;
-    let text = String::from_utf8_lossy(&tail);
-    Ok(text
-        .split(['\n', '\r'])
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .map(|line| line.chars().take(500).collect()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,15 +292,5 @@ mod tests {
         let (seqs, _, skipped) = read(&journal, &mut Mark::default());
         assert_eq!(seqs, [0, 1]);
         assert_eq!(skipped, Skipped { damaged: 2, unknown: 1 });
-    }
-
-    #[test]
-    fn the_last_line_is_found_in_a_flood() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out");
-        fs::write(&path, "x".repeat(100_000) + "\nlast words\r\n\n  \n").unwrap();
-        assert_eq!(last_line(&path).unwrap().as_deref(), Some("last words"));
-        fs::write(&path, "x".repeat(100_000)).unwrap();
-        assert_eq!(last_line(&path).unwrap().unwrap().len(), 500);
     }
 }

@@ -17,16 +17,27 @@ pub mod prompt;
 pub mod yaml;
 
 // Adapters: each owns one outside thing; none imports another.
+pub mod agent;
 pub mod excerpt;
 pub mod journal;
 pub mod load;
+pub mod output;
 pub mod record;
+pub mod repo;
+pub mod signal;
 pub mod state;
 pub mod terminal;
 
 // Shell.
+pub mod attempt;
+pub mod chronicle;
+pub mod cli;
+pub mod command;
 pub mod complaint;
 pub mod config;
 pub mod graphfile;
+pub mod report;
+pub mod runner;
 pub mod task;
 pub mod verdict;
+pub mod workspace;

@@ -102,8 +102,11 @@ pub fn diagnostic(fault: Fault) -> Diagnostic {
 }
 
 fn typed<T: de::DeserializeOwned>(text: &str) -> Result<T, Vec<Diagnostic>> {
-    serde_yaml::from_str(text).map_err(|error| {
-        let at = error.location().map_or(0, |place| place.index().min(text.len()));
+    // libyaml takes a byte order mark before a mapping for a document of its own.
+    let bare = text.trim_start_matches('\u{feff}');
+    serde_yaml::from_str(bare).map_err(|error| {
+        let skipped = text.len() - bare.len();
+        let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let message = error.to_string();
         // The place is drawn; said in words it would stand there twice.

@@ -1,30 +1,16 @@
-//! The `ralph` program.
-fn main() {
-    let path = std::env::args().nth(1).unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    let t = std::time::Instant::now();
-    let doc = match ralph::edit::Document::parse(&text) {
-        Ok(d) => d,
-        Err(f) => {
-            println!(
-                "{}",
-                ralph::excerpt::render(&path, &text, &[ralph::load::diagnostic(f)], false)
-            );
-            return;
-        }
-    };
-    eprintln!("tree {:?}", t.elapsed());
-    match ralph::load::load(&doc) {
-        Ok(l) => {
-            println!(
-                "{} tasks {} edges {} chain",
-                l.graph.tasks().len(),
-                l.graph.edge_count(),
-                l.graph.longest_chain()
-            );
-            println!("{}", ralph::excerpt::render(&path, &text, &l.warnings, false));
-        }
-        Err(d) => println!("{}", ralph::excerpt::render(&path, &text, &d, false)),
-    }
-    eprintln!("all {:?}", t.elapsed());
+//! The `ralph` program: the command line in, an exit code out, an error printed once.
+
+use std::process::ExitCode;
+
+use ralph::{cli, command, exit, terminal};
+
+fn main() -> ExitCode {
+    let result = cli::parse(std::env::args_os())
+        .and_then(|cli| cli.map_or(Ok(exit::Exit::Success), command::execute));
+    let exit = result.unwrap_or_else(|error| {
+        let drawn = error.downcast_ref::<exit::Failure>().is_some_and(|failure| failure.is_drawn);
+        terminal::say(&if drawn { format!("{error}") } else { format!("ralph: error: {error:#}") });
+        exit::of_error(&error)
+    });
+    ExitCode::from(exit.code())
 }

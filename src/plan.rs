@@ -58,6 +58,16 @@ impl Filter {
             && one_of(&self.milestones, task.milestone.as_ref())
             && (self.tags.is_empty() || task.tags.iter().any(|tag| self.tags.contains(tag)))
     }
+
+    /// The filter as flags would say it.
+    pub fn words(&self) -> Vec<String> {
+        let tasks = self.tasks.iter().map(|id| format!("task={id}"));
+        tasks
+            .chain(self.stories.iter().map(|name| format!("story={name}")))
+            .chain(self.milestones.iter().map(|name| format!("milestone={name}")))
+            .chain(self.tags.iter().map(|name| format!("tag={name}")))
+            .collect()
+    }
 }
 
 /// The rules of a run.

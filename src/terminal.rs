@@ -1,10 +1,10 @@
 //! What the terminal is and can: width, colour, safe text.
 //!
-//! The only user of anstream. Prints nothing.
+//! The only user of anstream and console.
 
 use std::{
     borrow::Cow,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
 };
 
 use anstream::ColorChoice;
@@ -56,6 +56,23 @@ impl Paint {
         };
         Cow::Owned(format!("\u{1b}[{code}m{text}\u{1b}[0m"))
     }
+}
+
+/// Writes data to standard output. A reader that has seen enough is no error.
+///
+/// # Errors
+/// As the system gives them.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Says something on standard error; where nobody can hear it, nothing is lost.
+pub fn say(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// Whether a person reads standard error on a terminal that can redraw a line.

@@ -543,6 +543,7 @@ mod tests {
             ("a: x\0y\n", "\0", "the control character `U+0000` is not allowed"),
             ("a: \"x\u{1b}y\"\n", "\u{1b}", "the control character `U+001B` is not allowed"),
             ("a: x\u{9b}y\n", "\u{9b}", "the control character `U+009B` is not allowed"),
+            ("a: x\rb: 1\r", "\r", "a carriage return stands without a line feed"),
             ("a:\n\tb: 1\n", "\t", "a tab is used as indentation"),
             (" \ta: 1\n", "\t", "a tab is used as indentation"),
             ("a: [1, 2", "[", "`[` is opened here and never closed"),

@@ -21,6 +21,8 @@ pub(super) struct Draft {
     pub(super) newline: &'static str,
     /// Whether blanks before the first entry are the document's, not padding.
     pub(super) on_own_line: bool,
+    /// Whether the document goes on with a blank line or comment that has a tab before it.
+    pub(super) tabs_follow: bool,
     /// Whether it is all of the document, so that what is outside of the mapping is compared too.
     pub(super) whole: bool,
 }
@@ -48,8 +50,11 @@ impl Draft {
             (Change::Remove { .. }, Some(entry)) => self.remove(entry)?,
             (Change::Remove { .. }, None) => return Ok(()),
         };
-        if has_tab_lines(self.text.as_bytes(), splice.at.end) {
-            return unsupported(format!("a line of blanks with a tab follows `{key}`"));
+        let (leads, all) = blank_or_comment_lines(self.text.as_bytes(), splice.at.end);
+        if leads.contains(&b'\t') || (all && self.tabs_follow) {
+            return unsupported(format!(
+                "a blank line or comment with a tab before it follows `{key}`"
+            ));
         }
         let mut text = self.text.clone();
         text.replace_range(splice.at, &splice.with);
@@ -359,13 +364,26 @@ pub(super) fn blank_lines_end(bytes: &[u8], at: usize) -> usize {
     end
 }
 
-/// Whether a line of nothing but blanks and tabs follows: some readers take it for the end of a
-/// plain value, but for an error behind anything else.
-fn has_tab_lines(bytes: &[u8], at: usize) -> bool {
-    let first = if line_start(bytes, at) == at { at } else { next_line(bytes, at) };
-    let mut lines = bytes[first..].split_inclusive(|byte| *byte == b'\n');
-    lines
-        .by_ref()
-        .take_while(|line| line.iter().all(u8::is_ascii_whitespace))
-        .any(|line| line.contains(&b'\t'))
+/// Whether a blank line or comment indented by a tab follows: some readers take it for the end of
+/// a plain value, but for an error behind anything else.
+pub(super) fn has_tab_lines(bytes: &[u8], at: usize) -> bool {
+    let (lead, _) = blank_or_comment_lines(bytes, at);
+    lead.contains(&b'\t')
+}
+
+/// The indentation of all lines below `at` up to the next one with content, and whether there is
+/// no such line.
+fn blank_or_comment_lines(bytes: &[u8], at: usize) -> (Vec<u8>, bool) {
+    let mut next = if line_start(bytes, at) == at { at } else { next_line(bytes, at) };
+    let mut leads = Vec::new();
+    while next < bytes.len() {
+        let line = &bytes[next..next_line(bytes, next)];
+        let rest = line.trim_ascii_start();
+        if !rest.is_empty() && rest[0] != b'#' {
+            return (leads, false);
+        }
+        leads.extend_from_slice(&line[..line.len() - rest.len()]);
+        next += line.len();
+    }
+    (leads, true)
 }

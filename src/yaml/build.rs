@@ -119,6 +119,12 @@ impl<'t> Builder<'t> {
         })
     }
 
+    /// Whether the next node is directly in a collection of that kind.
+    fn is_in(&self, kind: Kind) -> bool {
+        let parent = self.open.last();
+        parent.is_some_and(|open| self.tree.nodes[open.node as usize].kind == kind)
+    }
+
     fn push(&mut self, kind: Kind, range: Range<usize>, flags: u8) -> u32 {
         let at = self.tree.nodes.len() as u32;
         self.tree.nodes.push(Node {
@@ -217,7 +223,8 @@ impl<'t> Builder<'t> {
             return start;
         }
         if self.at_value() {
-            let mut at = self.cursor;
+            let key_end = self.open.last().map_or(start, |open| open.last_end as usize);
+            let mut at = key_end;
             while let Some(byte) = bytes.get(at) {
                 match byte {
                     b' ' | b'\t' | b'\r' | b'\n' => at += 1,
@@ -227,18 +234,16 @@ impl<'t> Builder<'t> {
             }
             let ends = |next: &u8| next.is_ascii_whitespace() || b",[]{}".contains(next);
             let colon = bytes.get(at) == Some(&b':') && bytes.get(at + 1).is_none_or(ends);
-            return if colon { at + 1 } else { self.cursor };
+            return if colon { at + 1 } else { key_end };
         }
-        let is_list = self.open.last().is_some_and(|open| {
-            self.tree.nodes[open.node as usize].kind == Kind::Sequence { flow: false }
-        });
+        if !self.is_in(Kind::Sequence { flow: false }) {
+            return start;
+        }
         let line = line_start(bytes, start);
         let lead = bytes[line..start].iter();
         let lead = lead.take_while(|byte| b" \t-?:".contains(byte)).count();
-        match self.text[line..line + lead].rfind('-') {
-            Some(dash) if is_list => line + dash + 1,
-            _ => start,
-        }
+        let dash = self.text[line..line + lead].rfind('-');
+        dash.map_or(start, |dash| line + dash + 1)
     }
 
     fn open(&mut self, kind: Kind, anchor: usize, tagged: bool, span: &Span) -> Result<(), Fault> {
@@ -258,7 +263,7 @@ impl<'t> Builder<'t> {
             }
             // A block collection's line holds only indentation, dashes and the like before it.
             // The exception is a list's first dash, of which the parser gives the far side.
-            if let (Kind::Sequence { .. }, true) = (kind, self.at_value()) {
+            if matches!(kind, Kind::Sequence { .. }) && self.is_in(Kind::Mapping { flow: false }) {
                 let dash = line + bytes[line..].iter().take_while(|byte| **byte == b' ').count();
                 let parent = self.open.last().map_or(0, |open| open.node);
                 let parent = self.tree.nodes[parent as usize].start as usize;
@@ -287,7 +292,7 @@ impl<'t> Builder<'t> {
         let count = self.tree.nodes.len() as u32;
         let node = &mut self.tree.nodes[open.node as usize];
         node.size = count - open.node;
-        node.end = open.last_end;
+        node.end = open.last_end.max(node.start);
         if let Kind::Sequence { flow: true } | Kind::Mapping { flow: true } = node.kind {
             node.end = end_of(span) as u32;
             self.cursor = self.cursor.max(end_of(span));

@@ -45,7 +45,8 @@ pub(super) fn unknown_alias(text: &str, at: usize) -> Fault {
     )
 }
 
-/// Control characters are invisible in an editor and harmful on a terminal.
+/// Control characters are invisible in an editor and harmful on a terminal; a carriage return alone
+/// is a line break to the parser but to few editors.
 pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
     let bytes = text.as_bytes();
     // Bitwise and without early exit, so that the compiler can use vector instructions.
@@ -55,6 +56,12 @@ pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
         let leads = u8::from(byte == 0x7f) | u8::from(byte == 0xc2) | u8::from(byte == 0xef);
         suspect | (low & (1 - breaks)) | leads
     });
+    let mut returns = text.match_indices('\r');
+    if let Some((at, _)) = returns.find(|(at, _)| bytes.get(at + 1) != Some(&b'\n')) {
+        let message = "a carriage return stands without a line feed".to_owned();
+        let help = "save the file with LF or CRLF line breaks";
+        return Err(fault(text, at..at, message, help));
+    }
     if suspect == 0 {
         return Ok(());
     }

@@ -1,0 +1,237 @@
+//! One attempt at one task, apart from its process: the record that is on disk before it starts,
+//! the prompt, and the evidence it leaves.
+//!
+//! The same evidence is gathered for an attempt that ends before our eyes and for one that is
+//! found after a crash.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agent::Identity,
+    complaint,
+    graph::TaskGraph,
+    history::History,
+    prompt::{self, Facts},
+    task::{Status, TaskId},
+    verdict::{Evidence, Report},
+    workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
+};
+
+/// How many of the newest commits a prompt names.
+const RECENT: usize = 10;
+/// How much of the learnings file goes into a prompt, in bytes.
+const LEARNINGS_TAIL: usize = 8 * 1024;
+/// How much of a dependency's notes goes into a prompt, in bytes.
+const NOTES_TAIL: usize = 4 * 1024;
+/// How many leftover paths are named; a build folder that nobody ignored has thousands.
+const LEFTOVERS: usize = 50;
+
+/// An attempt that has no end yet, as it is kept on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// The run it belongs to.
+    pub run_id: String,
+    /// The task.
+    pub task_id: TaskId,
+    /// Its number, per task.
+    pub attempt: u32,
+    /// Its number in the run.
+    pub iteration: u32,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// The commit it started from.
+    pub base: Option<String>,
+    /// The branch it started on.
+    pub branch: Option<String>,
+    /// What was changed and not committed before it began: path -> fingerprint.
+    pub dirty: BTreeMap<String, String>,
+    /// Its folder under `logs/attempts`, relative to the repository.
+    pub log: String,
+    /// The agent's process, once it has one.
+    pub agent: Option<Identity>,
+}
+
+impl Open {
+    /// The name of its record.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.task_id, self.attempt)
+    }
+
+    /// A file in its folder.
+    pub fn file(&self, workspace: &Workspace, name: &str) -> PathBuf {
+        workspace.root().join(&self.log).join(name)
+    }
+}
+
+/// Renders the prompt of the next attempt at a task. Touches nothing.
+///
+/// # Errors
+/// A template that cannot be rendered, drawn.
+pub fn render(
+    workspace: &Workspace,
+    graph: &TaskGraph,
+    history: &History,
+    number: usize,
+    max_attempts: u32,
+) -> Result<String> {
+    let context = context(workspace, graph, history, number, max_attempts)?;
+    let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
+    let root = workspace.root().to_owned();
+    prompt::render(&name, move |name| Workspace::template(&root, name), &context)
+        .map_err(|fault| complaint::unrenderable(&fault))
+}
+
+/// Everything the template of a task's next attempt can name.
+///
+/// # Errors
+/// As git gives them.
+pub fn context(
+    workspace: &Workspace,
+    graph: &TaskGraph,
+    history: &History,
+    number: usize,
+    max_attempts: u32,
+) -> Result<serde_json::Value> {
+    let id = &graph.task(number).id;
+    let root = workspace.root();
+    let tail = |path: &Path, limit| {
+        let text = fs::read(path).unwrap_or_default();
+        prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
+    };
+    let notes = graph
+        .dependencies(number)
+        .map(|d| graph.task(d).id.to_string())
+        .map(|id| {
+            let path = root.join(TASKS).join(&id).join("notes.md");
+            (id, tail(&path, NOTES_TAIL))
+        })
+        .filter(|(_, notes)| !notes.is_empty())
+        .collect();
+    let facts = Facts {
+        branch: workspace.repo.head()?.branch,
+        commits: workspace.repo.recent(RECENT)?,
+        learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
+        notes,
+        attempt: history.of(id).attempts + 1,
+        max_attempts,
+        command: Workspace::own_command(),
+        done_file: format!("{}/DONE", Workspace::task_dir(id)),
+        graph_path: workspace.graph_name(),
+        learnings_path: workspace.learnings().to_owned(),
+    };
+    Ok(prompt::context(graph, history, number, &facts))
+}
+
+/// Makes the attempt's folders, writes its prompt, and puts the record on disk: from here on a
+/// crash is found.
+///
+/// # Errors
+/// As git or the disk gives them.
+pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
+    let task_dir = workspace.root().join(Workspace::task_dir(&record.task_id));
+    fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
+    // A report of an earlier attempt is no report of this one.
+    let done = task_dir.join("DONE");
+    if done.is_file() {
+        fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))?;
+    }
+    let folder = workspace.root().join(&record.log);
+    fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+    let path = folder.join("prompt.md");
+    fs::write(&path, prompt).with_context(|| format!("write `{}`", path.display()))?;
+    workspace.state.write_attempt(&record.name(), &record).context("record the attempt")?;
+    Ok(record)
+}
+
+/// The record of an attempt that is about to begin.
+///
+/// # Errors
+/// As git gives them.
+pub fn begin(
+    workspace: &Workspace,
+    run_id: &str,
+    iteration: u32,
+    id: &TaskId,
+    attempt: u32,
+) -> Result<Open> {
+    let head = workspace.repo.head()?;
+    Ok(Open {
+        run_id: run_id.to_owned(),
+        task_id: id.clone(),
+        attempt,
+        iteration,
+        started_at: Utc::now(),
+        base: head.commit,
+        branch: head.branch,
+        dirty: workspace.repo.dirty()?,
+        log: format!("{ATTEMPTS}/{id}/{attempt}"),
+        agent: None,
+    })
+}
+
+/// What the repository and the graph show of an attempt. `by_command` is a report by
+/// `ralph task-complete`, `status` what the graph file says of the task now.
+///
+/// # Errors
+/// As git gives them.
+pub fn evidence(
+    workspace: &Workspace,
+    record: &Open,
+    by_command: bool,
+    status: Option<Status>,
+) -> Result<Evidence> {
+    let done = workspace.root().join(Workspace::task_dir(&record.task_id)).join("DONE");
+    let report = if by_command {
+        Some(Report::Command)
+    } else if done.is_file() {
+        Some(Report::DoneFile)
+    } else {
+        (status == Some(Status::Complete)).then_some(Report::Graph)
+    };
+    let head = workspace.repo.head()?;
+    let since = workspace.repo.since(record.base.as_deref())?;
+    let strayed = if head.branch != record.branch {
+        let name = |branch: &Option<String>| match branch {
+            Some(branch) => format!("`{branch}`"),
+            None => "a detached HEAD".to_owned(),
+        };
+        Some(format!("it moved from {} to {}", name(&record.branch), name(&head.branch)))
+    } else if !since.descends {
+        Some("it rewrote the history: HEAD does not descend from where it began".to_owned())
+    } else {
+        None
+    };
+    Ok(Evidence {
+        report,
+        commits: since.commits,
+        diff: since.diff,
+        leftovers: leftovers(workspace, record)?,
+        strayed,
+    })
+}
+
+/// What is changed now and was not so before, without the files that `ralph` writes itself.
+fn leftovers(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
+    let graph = workspace.graph_name();
+    let own = |path: &str| {
+        [&*graph, GRAPH, JOURNAL, HEARTBEAT].contains(&path)
+            || [ATTEMPTS, TASKS].iter().any(|folder| path.starts_with(folder))
+    };
+    let mut paths: Vec<String> = workspace
+        .repo
+        .dirty()?
+        .into_iter()
+        .filter(|(path, print)| record.dirty.get(path) != Some(print) && !own(path))
+        .map(|(path, _)| path)
+        .collect();
+    paths.truncate(LEFTOVERS);
+    Ok(paths)
+}

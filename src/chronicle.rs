@@ -1,0 +1,222 @@
+//! The journal and the past made of it, kept in step: the one way in which a fact enters the world.
+//!
+//! A fact is written first and taken in afterwards, by reading it back together with whatever
+//! other processes wrote: an agent's `ralph task-complete` and the runner's own lines arrive in
+//! the one order that the journal has.
+
+use std::hash::{BuildHasher, RandomState};
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, SubsecRound, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::Event,
+    history::History,
+    journal::{Journal, Mark, Skipped},
+    record::Record,
+    state::State,
+    task::TaskId,
+};
+
+/// After so many bytes of journal a new snapshot is worth its write.
+const SNAPSHOT_AFTER: u64 = 512 * 1024;
+
+/// The past of one repository, and the means to add to it.
+#[derive(Debug)]
+pub struct Chronicle {
+    journal: Journal,
+    state: State,
+    past: Snapshot,
+    /// Where the snapshot on disk ends.
+    saved: u64,
+    run_id: String,
+    skipped: Skipped,
+}
+
+/// The past up to a place in the journal.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Snapshot {
+    mark: Mark,
+    history: History,
+    newest: Option<DateTime<Utc>>,
+}
+
+impl Chronicle {
+    /// Reads the past. Facts that this process adds carry `run_id`.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn open(journal: Journal, state: State, run_id: String) -> Result<Chronicle> {
+        let past: Snapshot = state.snapshot().unwrap_or_default();
+        let saved = past.mark.offset();
+        let mut chronicle =
+            Chronicle { journal, state, past, saved, run_id, skipped: Skipped::default() };
+        chronicle.catch_up()?;
+        Ok(chronicle)
+    }
+
+    /// What has happened.
+    pub fn history(&self) -> &History {
+        &self.past.history
+    }
+
+    /// The run that facts of this process belong to.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Lines that could not be used.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Writes a fact and takes it in. Returns it, after whatever others wrote before it.
+    ///
+    /// # Errors
+    /// As the disk gives them; what is not on disk has not happened.
+    pub fn emit(
+        &mut self,
+        iteration: Option<u32>,
+        task_id: Option<&TaskId>,
+        event: Event,
+    ) -> Result<Vec<Record>> {
+        let sync = is_an_end(&event);
+        let record = self
+            .journal
+            .append(sync, |seq| Record {
+                timestamp: Utc::now().trunc_subsecs(3),
+                run_id: self.run_id.clone(),
+                seq,
+                iteration,
+                task_id: task_id.cloned(),
+                event,
+            })
+            .with_context(|| format!("write `{}`", self.journal.path().display()))?;
+        let mut records = self.catch_up()?;
+        if !records.contains(&record) {
+            // Somebody removed the journal between the two; the fact stands all the same.
+            self.past.history.apply(&record);
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Takes in what was written since, by whomever.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn catch_up(&mut self) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let past = &mut self.past;
+        // In a journal that starts anew, what is older than the past is in it already.
+        let mut known_until = None;
+        let skipped = self
+            .journal
+            .read(&mut past.mark, |record| {
+                let Some(record) = record else {
+                    known_until = past.newest;
+                    return;
+                };
+                if known_until.is_some_and(|known| record.timestamp <= known) {
+                    return;
+                }
+                past.newest = past.newest.max(Some(record.timestamp));
+                past.history.apply(&record);
+                records.push(record);
+                if records.len() > 4096 {
+                    // Only a cold start reads so much, and nobody is shown those.
+                    records.clear();
+                }
+            })
+            .with_context(|| format!("read `{}`", self.journal.path().display()))?;
+        self.skipped.damaged += skipped.damaged;
+        self.skipped.unknown += skipped.unknown;
+        if self.past.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
+            self.save();
+        }
+        Ok(records)
+    }
+
+    /// Keeps a snapshot. A failure costs time at the next start and nothing else.
+    pub fn save(&mut self) {
+        if self.state.write_snapshot(&self.past).is_ok() {
+            self.saved = self.past.mark.offset();
+        }
+    }
+}
+
+/// Whether a power cut must not take the line: the ends, from which everything else follows.
+fn is_an_end(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Completed(_)
+            | Event::Failed(_)
+            | Event::Interrupted(_)
+            | Event::Reported { .. }
+            | Event::Reset {}
+            | Event::Finished { .. }
+    )
+}
+
+/// A name for a run: sortable by time, and unlike any other of the same second.
+pub fn new_run_id(now: DateTime<Utc>) -> String {
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{}-{:04x}", now.format("%Y%m%dT%H%M%SZ"), random & 0xffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    fn open(dir: &Path, run: &str) -> Chronicle {
+        let state = State::open(dir, false).unwrap();
+        Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned())
+            .unwrap()
+    }
+
+    #[test]
+    fn what_others_write_arrives_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut one, mut two) = (open(dir.path(), "one"), open(dir.path(), "two"));
+        let id = TaskId::new("a").unwrap();
+        one.emit(None, Some(&id), Event::Reset {}).unwrap();
+        two.emit(None, Some(&id), Event::Reported { attempt: 1 }).unwrap();
+        let seen = one.emit(None, Some(&id), Event::Reset {}).unwrap();
+        let runs: Vec<_> = seen.iter().map(|record| record.run_id.as_str()).collect();
+        assert_eq!(runs, ["two", "one"]);
+        assert!(one.history().of(&id).reported);
+        assert_eq!(open(dir.path(), "three").history(), one.history());
+    }
+
+    #[test]
+    fn a_snapshot_is_as_good_as_the_whole_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = TaskId::new("a").unwrap();
+        let mut writer = open(dir.path(), "w");
+        writer.emit(None, Some(&id), Event::Parked { attempts: 3 }).unwrap();
+        writer.emit(None, Some(&id), Event::Reported { attempt: 1 }).unwrap();
+        writer.save();
+        writer.emit(None, Some(&id), Event::Reset {}).unwrap();
+        assert_eq!(open(dir.path(), "r").history(), writer.history());
+
+        // Rotated: the past stays, the new file is read from its start.
+        fs::rename(dir.path().join("ralph.jsonl"), dir.path().join("old")).unwrap();
+        assert!(open(dir.path(), "r").history().of(&id).reported);
+        writer
+            .emit(None, Some(&TaskId::new("b").unwrap()), Event::Reported { attempt: 1 })
+            .unwrap();
+        let reader = open(dir.path(), "r");
+        assert!(reader.history().of(&TaskId::new("b").unwrap()).reported);
+        assert!(reader.history().of(&id).reported);
+    }
+
+    #[test]
+    fn run_ids_sort_and_differ() {
+        let now = Utc::now();
+        assert_ne!(new_run_id(now), new_run_id(now));
+        assert!(new_run_id(now) < new_run_id(now + chrono::TimeDelta::seconds(1)));
+    }
+}

@@ -1,0 +1,239 @@
+//! The command line. The only user of clap: what comes out knows nothing of it.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    duration,
+    exit::{Exit, Failure},
+    task::TaskId,
+};
+
+/// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
+/// exactly why it cannot be.
+#[derive(Debug, Parser)]
+#[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Exit codes: 0 complete, 1 error, 2 limit reached, 3 everything left is \
+    blocked, 5 another ralph runs here, 64 usage, 65 invalid graph or settings or template, \
+    69 agent missing, 74 disk, 130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
+pub struct Cli {
+    /// Work in the repository around this folder.
+    #[arg(short = 'C', long = "directory", value_name = "DIR", global = true)]
+    pub directory: Option<PathBuf>,
+    /// Use this graph file instead of `task-graph.yaml` at the top of the repository.
+    #[arg(long, value_name = "FILE", global = true, env = "RALPH_GRAPH")]
+    pub graph: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Work off the graph: choose, prompt, run the agent, judge, repeat
+    Run(Run),
+    /// Show the next prompt, without touching anything
+    Prompt(Prompt),
+    /// Show what is done, in progress, ready and blocked
+    DagStatus(DagStatus),
+    /// Give tasks back: pending, with all their attempts
+    TaskReset(TaskReset),
+    /// Say that a task is done
+    TaskComplete(TaskComplete),
+    /// Hold a task back
+    TaskBlock(TaskBlock),
+    /// Check the graph file
+    Check(Check),
+    /// Tell cron whether the loop lives: exit 0 or 1 with one line
+    Heartbeat(Heartbeat),
+    /// Watch it work: eight tasks in a temporary repository, with a built-in agent
+    Demo(Demo),
+    /// The agent of `ralph demo`
+    #[command(name = "__demo-agent", hide = true)]
+    DemoAgent,
+}
+
+/// Which tasks are meant.
+#[derive(Debug, Default, Args)]
+pub struct Which {
+    /// Only this task (may be repeated)
+    #[arg(long = "task", value_name = "ID", value_parser = task_id)]
+    pub tasks: Vec<TaskId>,
+    /// Only tasks of this story (may be repeated)
+    #[arg(long = "story", value_name = "STORY")]
+    pub stories: Vec<String>,
+    /// Only tasks of this milestone (may be repeated)
+    #[arg(long = "milestone", value_name = "MILESTONE")]
+    pub milestones: Vec<String>,
+    /// Only tasks with this tag (may be repeated)
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+}
+
+/// `ralph run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Stop after this many attempts [default: 50]
+    #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+    /// Make one attempt: exit 0 if it completed its task, 1 if not
+    #[arg(long, conflicts_with = "max_iterations")]
+    pub once: bool,
+    /// End an attempt after this long [default: 2h]
+    #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+    /// When everything left is in progress elsewhere, wait instead of stopping
+    #[arg(long)]
+    pub wait: bool,
+    /// Show the order it would take and why, and touch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say only how it ended
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The agent: any command that reads a prompt on standard input
+    /// [default: claude -p --dangerously-skip-permissions]
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}
+
+/// `ralph prompt`.
+#[derive(Debug, Args)]
+pub struct Prompt {
+    /// The task; without it, the one that is next
+    pub id: Option<String>,
+    /// Claim the task: it is yours, and `ralph run` leaves it alone
+    #[arg(long)]
+    pub accept: bool,
+    /// Show why this task is next, and which would follow
+    #[arg(long, conflicts_with_all = ["accept", "id"])]
+    pub why: bool,
+    /// Show everything a template can name, as JSON
+    #[arg(long, conflicts_with = "why")]
+    pub json: bool,
+    /// Write the built-in template to `prompts/task.md`, to be changed
+    #[arg(long, conflicts_with_all = ["accept", "why", "json", "id"])]
+    pub write_template: bool,
+    /// Overwrite a template that is there
+    #[arg(long, requires = "write_template")]
+    pub force: bool,
+}
+
+/// `ralph dag-status`.
+#[derive(Debug, Args)]
+pub struct DagStatus {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Every task, however many there are
+    #[arg(long)]
+    pub all: bool,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+}
+
+/// `ralph task-reset`.
+#[derive(Debug, Args)]
+pub struct TaskReset {
+    /// The tasks
+    #[arg(required = true, value_name = "ID")]
+    pub ids: Vec<String>,
+}
+
+/// `ralph task-complete`.
+#[derive(Debug, Args)]
+pub struct TaskComplete {
+    /// The task
+    pub id: String,
+}
+
+/// `ralph task-block`.
+#[derive(Debug, Args)]
+pub struct TaskBlock {
+    /// The task
+    pub id: String,
+    /// Why, for whoever reads the journal
+    #[arg(long)]
+    pub reason: String,
+}
+
+/// `ralph check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The file; without it, that of the repository
+    pub file: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph heartbeat`.
+#[derive(Debug, Args)]
+pub struct Heartbeat {
+    /// A loop that has not beaten for longer is dead
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
+    pub max_age: Duration,
+}
+
+/// `ralph demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Make the repository here instead of in the temporary folder; must not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+}
+
+fn task_id(text: &str) -> Result<TaskId, String> {
+    TaskId::new(text).map_err(|rule| format!("the id {rule}"))
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// A usage error, with its exit code; help and version are none, and are printed.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option<Cli>> {
+    match Cli::try_parse_from(words) {
+        Ok(cli) => Ok(Some(cli)),
+        Err(error) if !error.use_stderr() => {
+            crate::terminal::print(&error.render().ansi().to_string())
+                .map(|()| None)
+                .map_err(Into::into)
+        }
+        Err(error) => {
+            let text = error.render().to_string();
+            Err(Failure::drawn(Exit::Usage, text.trim_end().to_owned()).into())
+        }
+    }
+}
+
+/// Every command and what it is for, as `--help` lists them; for the docs' test.
+pub fn commands() -> Vec<(String, String)> {
+    use clap::CommandFactory;
+    Cli::command()
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            (command.get_name().to_owned(), about)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,75 @@
+//! The commands, one file each.
+
+pub mod check;
+pub mod dag_status;
+pub mod demo;
+pub mod demo_agent;
+pub mod heartbeat;
+pub mod prompt;
+pub mod run;
+pub mod task;
+
+use std::{env, path::PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    cli::{Cli, Command, Which},
+    exit::Exit,
+    plan::Filter,
+    workspace::Workspace,
+};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// As the command gives them.
+pub fn execute(cli: Cli) -> Result<Exit> {
+    let here = Here { directory: cli.directory, graph: cli.graph };
+    match cli.command {
+        Command::Run(options) => run::run(&here, options),
+        Command::Prompt(options) => prompt::run(&here, &options),
+        Command::DagStatus(options) => dag_status::run(&here, options),
+        Command::TaskReset(options) => task::reset(&here, &options.ids),
+        Command::TaskComplete(options) => task::complete(&here, &options.id),
+        Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
+        Command::Check(options) => check::run(&here, &options),
+        Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
+        Command::Demo(options) => demo::run(options.to.as_deref()),
+        Command::DemoAgent => demo_agent::run(),
+    }
+}
+
+/// Where a command works.
+pub struct Here {
+    directory: Option<PathBuf>,
+    graph: Option<PathBuf>,
+}
+
+impl Here {
+    /// The folder, absolute.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let current = env::current_dir().context("the working directory is gone")?;
+        Ok(self.directory.as_ref().map_or_else(|| current.clone(), |dir| current.join(dir)))
+    }
+
+    /// The repository around it.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`].
+    pub fn workspace(&self) -> Result<Workspace> {
+        // A graph file is named from where the command was typed.
+        let current = env::current_dir().context("the working directory is gone")?;
+        let graph = self.graph.as_ref().map(|graph| current.join(graph));
+        Workspace::open(&self.directory()?, graph.as_deref())
+    }
+}
+
+/// The filter that flags make.
+pub fn filter(which: Which) -> Filter {
+    let Which { tasks, stories, milestones, tags } = which;
+    Filter { tasks, stories, milestones, tags }
+}

@@ -1,0 +1,370 @@
+//! `ralph dag-status`: what is done, in progress, ready and blocked, and by what.
+
+use std::{fmt::Write as _, time::Duration};
+
+use anyhow::Result;
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::{Here, filter};
+use crate::{
+    chronicle::Chronicle,
+    cli::DagStatus,
+    duration,
+    exit::Exit,
+    history::Past,
+    plan::{Policy, State, View},
+    prompt::pretty,
+    task::{Status, Task},
+    terminal::{self, Paint, Style, visible},
+    workspace::{Workspace, view},
+};
+
+/// How many tasks of each part are shown without `--all`.
+const SHOWN: usize = 15;
+
+/// Shows how the graph stands.
+///
+/// # Errors
+/// No repository; an invalid graph.
+pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let file = workspace.graph()?;
+    let chronicle = workspace.chronicle()?;
+    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
+    let view = view(&file, chronicle.history(), &policy);
+    let parts = Parts::of(&view, &workspace, &chronicle)?;
+    if options.json {
+        terminal::print(&(pretty(&parts.json(&view, file.name())) + "\n"))?;
+    } else {
+        let shown = if options.all { usize::MAX } else { SHOWN };
+        terminal::print(&Page::new(shown).text(&parts, &view, file.name(), &chronicle))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// A task in progress.
+struct Claimed {
+    number: usize,
+    /// Whether an attempt of a living run works on it.
+    live: bool,
+    age: Option<Duration>,
+    stale: bool,
+}
+
+/// The tasks by state, each list in the order in which it is shown.
+#[derive(Default)]
+struct Parts {
+    total: usize,
+    complete: usize,
+    cancelled: usize,
+    in_progress: Vec<Claimed>,
+    parked: Vec<usize>,
+    needs_input: Vec<usize>,
+    held: Vec<usize>,
+    ready: Vec<usize>,
+    backoff: Vec<(usize, DateTime<Utc>)>,
+    waiting: Vec<(usize, Vec<usize>)>,
+}
+
+impl Parts {
+    fn of(view: &View<'_>, workspace: &Workspace, chronicle: &Chronicle) -> Result<Parts> {
+        let now = Utc::now();
+        let running = workspace.state.is_locked()?;
+        let mut parts = Parts::default();
+        for number in view.admitted() {
+            parts.total += 1;
+            match view.state(number, now) {
+                State::Complete => parts.complete += 1,
+                State::Cancelled => parts.cancelled += 1,
+                State::Running | State::Claimed => {
+                    let task = view.graph.task(number);
+                    let past = chronicle.history().of(&task.id);
+                    let live = running && past.open_since.is_some();
+                    let age = age(task, past, now);
+                    let limit = task.stale_after.unwrap_or(view.policy.stale_after);
+                    let stale = !live && age.is_none_or(|age| age > limit);
+                    parts.in_progress.push(Claimed { number, live, age, stale });
+                }
+                State::Parked(_) => parts.parked.push(number),
+                State::NeedsInput => parts.needs_input.push(number),
+                State::Held => parts.held.push(number),
+                State::Ready => {}
+                State::Backoff(until) => parts.backoff.push((number, until)),
+                State::Waiting(on) => parts.waiting.push((number, on)),
+            }
+        }
+        parts.ready = view.ready(now).into_iter().map(|key| key.number).collect();
+        Ok(parts)
+    }
+
+    fn json(&self, view: &View<'_>, file: &str) -> Value {
+        let task = |number: usize| -> serde_json::Map<String, Value> {
+            let task = view.graph.task(number);
+            let fields = json!({ "id": task.id, "title": task.title, "priority": task.priority });
+            fields.as_object().cloned().unwrap_or_default()
+        };
+        let with = |number: usize, more: Value| -> Value {
+            let mut fields = task(number);
+            fields.extend(more.as_object().cloned().unwrap_or_default());
+            Value::Object(fields)
+        };
+        let plain = |numbers: &[usize]| -> Vec<Value> {
+            numbers.iter().map(|number| Value::Object(task(*number))).collect()
+        };
+        let in_progress: Vec<Value> = self
+            .in_progress
+            .iter()
+            .map(|claimed| {
+                let of = view.graph.task(claimed.number);
+                with(
+                    claimed.number,
+                    json!({
+                        "live": claimed.live,
+                        "stale": claimed.stale,
+                        "age_seconds": claimed.age.map(|age| age.as_secs()),
+                        "claimed_at": of.claimed_at,
+                        "claimed_by": of.claimed_by,
+                    }),
+                )
+            })
+            .collect();
+        let parked: Vec<Value> =
+            self.parked.iter().map(|n| with(*n, json!({ "why": last_words(view, *n) }))).collect();
+        let blocked: Vec<Value> = self
+            .waiting
+            .iter()
+            .map(|(number, on)| {
+                let on: Vec<&str> = on.iter().map(|d| view.graph.task(*d).id.as_str()).collect();
+                with(*number, json!({ "on": on }))
+            })
+            .collect();
+        json!({
+            "file": file,
+            "counts": {
+                "total": self.total,
+                "complete": self.complete,
+                "cancelled": self.cancelled,
+                "in_progress": self.in_progress.len(),
+                "parked": self.parked.len(),
+                "needs_input": self.needs_input.len(),
+                "held": self.held.len(),
+                "ready": self.ready.len(),
+                "backing_off": self.backoff.len(),
+                "blocked": self.waiting.len(),
+            },
+            "in_progress": in_progress,
+            "parked": parked,
+            "needs_input": plain(&self.needs_input),
+            "held": plain(&self.held),
+            "ready": plain(&self.ready),
+            "backing_off": self.backoff.iter()
+                .map(|(number, until)| with(*number, json!({ "until": until })))
+                .collect::<Vec<_>>(),
+            "blocked": blocked,
+        })
+    }
+}
+
+/// How long a task has been in progress, by the journal or by what the file says.
+fn age(task: &Task, past: &Past, now: DateTime<Utc>) -> Option<Duration> {
+    let claimed = task.claimed_at.as_deref().and_then(|at| DateTime::parse_from_rfc3339(at).ok());
+    let since = past.open_since.or(claimed.map(|at| at.to_utc()))?;
+    Some((now - since).to_std().unwrap_or_default())
+}
+
+/// Why the newest attempt at a task did not complete it.
+fn last_words(view: &View<'_>, number: usize) -> String {
+    let past = view.history.of(&view.graph.task(number).id);
+    past.last
+        .as_ref()
+        .map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
+}
+
+/// The page for people: as wide as the terminal, or as wide as it needs to be.
+struct Page {
+    shown: usize,
+    width: Option<usize>,
+    paint: Paint,
+    text: String,
+}
+
+impl Page {
+    fn new(shown: usize) -> Page {
+        let paint = Paint::for_stream(&std::io::stdout());
+        Page { shown, width: terminal::stdout_width(), paint, text: String::new() }
+    }
+
+    fn text(mut self, parts: &Parts, view: &View<'_>, file: &str, chronicle: &Chronicle) -> String {
+        self.counts(parts, file);
+        self.in_progress(parts, view);
+        self.part(
+            "Parked: out of attempts",
+            Style::Bad,
+            &parts.parked,
+            |number| {
+                let id = &view.graph.task(*number).id;
+                (*number, format!("{}; `ralph task-reset {id}`", last_words(view, *number)))
+            },
+            view,
+        );
+        self.part("Needs input", Style::Warn, &parts.needs_input, |n| (*n, String::new()), view);
+        self.part("Held back by hand", Style::Warn, &parts.held, |n| (*n, String::new()), view);
+        self.part(
+            "Ready, in the order they will run",
+            Style::Good,
+            &parts.ready,
+            |number| (*number, view.graph.task(*number).priority.to_string()),
+            view,
+        );
+        self.part(
+            "Backing off after a failure",
+            Style::Warn,
+            &parts.backoff,
+            |(number, until)| (*number, format!("until {}", crate::report::words::clock(*until))),
+            view,
+        );
+        self.part(
+            "Blocked",
+            Style::Faint,
+            &parts.waiting,
+            |(number, on)| (*number, format!("waits for {}", blockers(view, on))),
+            view,
+        );
+        let skipped = chronicle.skipped();
+        if skipped.damaged > 0 {
+            self.line(
+                None,
+                &format!(
+                    "\n{} lines of the journal could not be read and were skipped",
+                    skipped.damaged
+                ),
+            );
+        }
+        self.text
+    }
+
+    fn counts(&mut self, parts: &Parts, file: &str) {
+        let mut counts = vec![format!("{} of {} complete", parts.complete, parts.total)];
+        for (count, word) in [
+            (parts.in_progress.len(), "in progress"),
+            (parts.parked.len(), "parked"),
+            (parts.needs_input.len(), "need input"),
+            (parts.held.len(), "held"),
+            (parts.ready.len(), "ready"),
+            (parts.backoff.len(), "backing off"),
+            (parts.waiting.len(), "blocked"),
+            (parts.cancelled, "cancelled"),
+        ] {
+            if count > 0 {
+                counts.push(format!("{count} {word}"));
+            }
+        }
+        self.line(Some(Style::Strong), &format!("{file}: {}", counts.join(", ")));
+    }
+
+    fn in_progress(&mut self, parts: &Parts, view: &View<'_>) {
+        self.part(
+            "In progress",
+            Style::Warn,
+            &parts.in_progress,
+            |claimed| {
+                let task = view.graph.task(claimed.number);
+                let mut note = claimed.age.map_or("since when is not known".to_owned(), |age| {
+                    format!("for {}", duration::short(age))
+                });
+                if claimed.live {
+                    note += ", an agent is at work";
+                } else if let Some(by) = &task.claimed_by {
+                    let _ = write!(note, ", by {by}");
+                }
+                if claimed.stale {
+                    let _ = write!(note, ", STALE; `ralph task-reset {}` gives it back", task.id);
+                }
+                (claimed.number, note)
+            },
+            view,
+        );
+    }
+
+    /// A heading and a line for each task: id, title, note.
+    fn part<T>(
+        &mut self,
+        heading: &str,
+        style: Style,
+        items: &[T],
+        describe: impl Fn(&T) -> (usize, String),
+        view: &View<'_>,
+    ) {
+        if items.is_empty() {
+            return;
+        }
+        self.line(None, "");
+        self.line(Some(style), heading);
+        let shown: Vec<(usize, String)> = items.iter().take(self.shown).map(describe).collect();
+        let ids = shown.iter().map(|(number, _)| view.graph.task(*number).id.as_str().len());
+        let ids = ids.max().unwrap_or(0);
+        for (number, note) in &shown {
+            let task = view.graph.task(*number);
+            let mut line = format!("  {:<ids$}", task.id);
+            let note = visible(note);
+            let title =
+                if task.title == task.id.as_str() { "".into() } else { visible(&task.title) };
+            // The note says what to do, so the title gives way.
+            let room =
+                self.width.map(|width| width.saturating_sub(ids + 6 + terminal::columns(&note)));
+            let title = match room {
+                Some(room) => terminal::fit(&title, room.max(8)).into_owned(),
+                None => title.into_owned(),
+            };
+            for part in [title.as_str(), &note] {
+                if !part.is_empty() {
+                    line += "  ";
+                    line += part;
+                }
+            }
+            self.line(None, &line);
+        }
+        if items.len() > shown.len() {
+            self.line(
+                Some(Style::Faint),
+                &format!("  … and {} more (--all)", items.len() - shown.len()),
+            );
+        }
+    }
+
+    fn line(&mut self, style: Option<Style>, text: &str) {
+        let text = match self.width {
+            Some(width) => terminal::fit(text, width),
+            None => text.into(),
+        };
+        self.text += &match style {
+            Some(style) => self.paint.text(style, text),
+            None => text,
+        };
+        self.text.push('\n');
+    }
+}
+
+/// What a task waits for; each with its state where that is not simply "not yet".
+fn blockers(view: &View<'_>, on: &[usize]) -> String {
+    const NAMED: usize = 4;
+    let mut names: Vec<String> = on
+        .iter()
+        .take(NAMED)
+        .map(|number| {
+            let task = view.graph.task(*number);
+            match task.status {
+                Status::Cancelled => format!("{} (cancelled: it will never be done)", task.id),
+                Status::Blocked | Status::NeedsInput | Status::InProgress => {
+                    format!("{} ({})", task.id, task.status)
+                }
+                Status::Pending | Status::Complete => task.id.to_string(),
+            }
+        })
+        .collect();
+    if on.len() > NAMED {
+        names.push(format!("{} more", on.len() - NAMED));
+    }
+    names.join(", ")
+}

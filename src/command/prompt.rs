@@ -1,0 +1,135 @@
+//! `ralph prompt`: what the next agent would be told, and why that one is next.
+
+use std::{env, fs, path::Path};
+
+use anyhow::{Context, Result};
+use chrono::{SecondsFormat, Utc};
+
+use super::Here;
+use crate::{
+    attempt,
+    cli::Prompt,
+    event::{Cause, Event},
+    exit::{Exit, Failure},
+    graphfile::{GraphFile, Write},
+    plan::{State, View},
+    prompt::{DEFAULT_TEMPLATE, pretty},
+    task::{Status, TaskId},
+    terminal,
+    workspace::{Workspace, find, view},
+};
+
+/// How many of the tasks that would follow `--why` shows.
+const RUNNERS_UP: usize = 9;
+
+/// Shows the prompt of a task, or of the next one.
+///
+/// # Errors
+/// Nothing is ready; an unknown task; a template that cannot be rendered.
+pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    if options.write_template {
+        return write_template(workspace.root(), options.force);
+    }
+    let mut file = workspace.graph()?;
+    let mut chronicle = workspace.chronicle()?;
+    let policy = workspace.policy();
+    let view = view(&file, chronicle.history(), &policy);
+    if options.why {
+        return why(&view);
+    }
+    let number = match &options.id {
+        Some(id) => find(&file, id)?.1,
+        None => next(&view)?,
+    };
+    let max = view.max_attempts(number);
+    if options.json {
+        let context = attempt::context(&workspace, file.graph(), chronicle.history(), number, max)?;
+        terminal::print(&(pretty(&context) + "\n"))?;
+        return Ok(Exit::Success);
+    }
+    if options.accept {
+        acceptable(&view, number)?;
+    }
+    let text = attempt::render(&workspace, file.graph(), chronicle.history(), number, max)?;
+    if options.accept {
+        let id = file.graph().task(number).id.clone();
+        claim(&workspace, &mut file, &id)?;
+        let claimed = Event::StatusChanged {
+            old: Some(Status::Pending),
+            new: Some(Status::InProgress),
+            cause: Cause::Claimed,
+            reason: None,
+        };
+        chronicle.emit(None, Some(&id), claimed)?;
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// The number of the task that is next.
+fn next(view: &View<'_>) -> Result<usize> {
+    if let Some(key) = view.ready(Utc::now()).first() {
+        return Ok(key.number);
+    }
+    let done =
+        |task: &crate::task::Task| matches!(task.status, Status::Complete | Status::Cancelled);
+    let message = if view.graph.tasks().iter().all(done) {
+        "all tasks complete"
+    } else {
+        "all tasks blocked or in progress"
+    };
+    Err(Failure::drawn(Exit::Error, message.to_owned()).into())
+}
+
+fn why(view: &View<'_>) -> Result<Exit> {
+    next(view)?;
+    let mut text = String::new();
+    for (rank, key) in view.ready(Utc::now()).iter().take(1 + RUNNERS_UP).enumerate() {
+        let task = view.graph.task(key.number);
+        let lead = if rank == 0 { "next" } else { "then" };
+        text += &format!("{lead}  {:<16}  {key}  {}\n", task.id, terminal::visible(&task.title));
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
+    let task = view.graph.task(number);
+    let why = match view.state(number, Utc::now()) {
+        State::Ready | State::Backoff(_) => return Ok(()),
+        State::Complete => "is complete".to_owned(),
+        State::Cancelled => "is cancelled".to_owned(),
+        State::Running | State::Claimed => {
+            let by = task.claimed_by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+            format!("is in progress{by}")
+        }
+        State::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
+        State::NeedsInput => "needs input".to_owned(),
+        State::Held => "is blocked by hand".to_owned(),
+        State::Waiting(on) => {
+            let on: Vec<&str> = on.iter().map(|d| view.graph.task(*d).id.as_str()).collect();
+            format!("waits for {}", on.join(", "))
+        }
+    };
+    Err(Failure::new(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id)).into())
+}
+
+fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {
+    let at = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
+    file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
+    Ok(())
+}
+
+fn write_template(root: &Path, force: bool) -> Result<Exit> {
+    let path = root.join("prompts/task.md");
+    if path.exists() && !force {
+        let message = "`prompts/task.md` already exists (use --force to overwrite)";
+        return Err(Failure::new(Exit::Error, message).into());
+    }
+    fs::create_dir_all(root.join("prompts")).context("make `prompts`")?;
+    fs::write(&path, DEFAULT_TEMPLATE).context("write `prompts/task.md`")?;
+    terminal::print("created prompts/task.md\n")?;
+    Ok(Exit::Success)
+}

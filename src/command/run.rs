@@ -1,0 +1,127 @@
+//! `ralph run`: the loop, from flags and settings.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::{Here, filter};
+use crate::{
+    cli::Run,
+    exit::Exit,
+    plan::{MAX_ITERATIONS, Policy},
+    report::{
+        Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
+    },
+    runner::{Options, Runner},
+    terminal,
+    workspace::{HEARTBEAT, Workspace, find, view},
+};
+
+/// The limit of one attempt, where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(2 * 3600);
+/// Between asking an agent to end and killing it, where nothing else is said.
+const GRACE: Duration = Duration::from_secs(5);
+/// The agent, where nothing else is said. With its output in a file it is headless by itself;
+/// `-p` says so.
+const AGENT: [&str; 3] = ["claude", "-p", "--dangerously-skip-permissions"];
+
+/// Works off the graph.
+///
+/// # Errors
+/// As [`Runner::new`] and [`Runner::run`].
+pub fn run(here: &Here, options: Run) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let settings = workspace.policy();
+    let policy = Policy {
+        max_iterations: options.max_iterations.unwrap_or(settings.max_iterations),
+        once: options.once,
+        wait: options.wait,
+        filter: filter(options.which),
+        ..settings
+    };
+    if options.dry_run {
+        return dry_run(&workspace, &policy);
+    }
+    let file = workspace.graph()?;
+    for id in &policy.filter.tasks {
+        find(&file, id.as_str())?;
+    }
+    warn(file.name(), file.warnings().len(), policy.max_iterations);
+    let given = if options.agent.is_empty() { None } else { Some(options.agent) };
+    let agent = given
+        .or_else(|| workspace.config.agent.clone().map(|words| words.0))
+        .unwrap_or_else(|| AGENT.map(str::to_owned).to_vec());
+    let verbosity = match (options.quiet, options.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, false) => Verbosity::Normal,
+        (false, true) => Verbosity::Verbose,
+    };
+    let options = Options {
+        policy,
+        agent,
+        timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
+        grace: workspace.config.grace.unwrap_or(GRACE),
+    };
+    work(workspace, options, verbosity)
+}
+
+/// Works off a graph before the eyes of whoever sits here.
+///
+/// # Errors
+/// As [`Runner::new`] and [`Runner::run`].
+pub fn work(workspace: Workspace, options: Options, verbosity: Verbosity) -> Result<Exit> {
+    let root = workspace.root().to_owned();
+    let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
+        Box::new(Fancy::new(root.clone(), verbosity))
+    } else {
+        Box::new(Plain::new(std::io::stderr(), verbosity))
+    };
+    let reporters = vec![view, Box::new(Heartbeat::new(root.join(HEARTBEAT)))];
+    Ok(Runner::new(workspace, options, reporters)?.run()?.exit())
+}
+
+fn warn(name: &str, odd: usize, max_iterations: u32) {
+    if odd > 0 {
+        terminal::say(&format!("warning: {} in {name}; see `ralph check`", counted(odd, "oddity")));
+    }
+    if max_iterations > MAX_ITERATIONS {
+        terminal::say(&format!(
+            "warning: up to {max_iterations} iterations (over {MAX_ITERATIONS}) may consume \
+             significant resources"
+        ));
+    }
+}
+
+/// The order a run would take if every attempt succeeded, and what it could not reach.
+fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
+    let file = workspace.graph()?;
+    for id in &policy.filter.tasks {
+        find(&file, id.as_str())?;
+    }
+    let chronicle = workspace.chronicle()?;
+    let view = view(&file, chronicle.history(), policy);
+    let now = Utc::now();
+    let order = view.order(now);
+    let mut text = String::new();
+    let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
+    for (at, key) in order.iter().enumerate() {
+        let task = view.graph.task(key.number);
+        let title = terminal::visible(&task.title);
+        let (at, width) = (at + 1, width.unwrap_or(0));
+        text += &format!("{at:>4}  {:<width$}  {title}  ({key})\n", task.id);
+    }
+    let limit = policy.max_iterations as usize;
+    if order.len() > limit {
+        text += &format!("stops after {limit} of these, at the limit of iterations\n");
+    }
+    for holder in view.holders(now) {
+        text +=
+            &format!("not reached: {} and what waits for it ({})\n", holder.task_id, holder.why);
+    }
+    if text.is_empty() {
+        "nothing is left to do\n".clone_into(&mut text);
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,39 @@
+//! Reporters: what happens, told to people and to cron.
+//!
+//! A reporter only consumes. The loop never asks which ones there are, and none can disagree with
+//! another, because all are told the same records in the same order. Their own output failing is
+//! no failure of the run.
+
+pub mod fancy;
+pub mod heartbeat;
+pub mod plain;
+pub mod words;
+
+use std::time::Duration;
+
+use crate::{plan::View, record::Record};
+
+/// Somebody who is told what happens.
+pub trait Reporter {
+    /// A fact, and how things stand with it taken in.
+    fn record(&mut self, record: &Record, view: &View<'_>);
+
+    /// The loop turns.
+    fn tick(&mut self) {}
+
+    /// How often it wants to be told so.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// The end only.
+    Quiet,
+    /// Every attempt.
+    Normal,
+    /// Everything that is in the journal.
+    Verbose,
+}

@@ -1,0 +1,319 @@
+//! What is said about each fact: the same words for the plain and the fancy reporter.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Local, Utc};
+
+use super::Verbosity;
+use crate::{
+    duration,
+    event::{Cause, Ended, Event, Holder},
+    plan::{State, View},
+    record::Record,
+    task::{Task, TaskId},
+    terminal::{Style, visible},
+    verdict::{Commit, Verdict},
+};
+
+/// How many names of ready tasks are given.
+const NAMES: usize = 4;
+/// How many commits of one task the summary names.
+const COMMITS: usize = 3;
+/// How many tasks each part of the summary names.
+const TASKS: usize = 40;
+
+/// One line, and how it looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The style of all of it; none for plain text.
+    pub style: Option<Style>,
+    /// The text, safe to print.
+    pub text: String,
+}
+
+fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
+    Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
+}
+
+/// What the final summary is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    done: Vec<(TaskId, Vec<Commit>)>,
+    holders: Vec<Holder>,
+    max_iterations: u32,
+}
+
+impl Tally {
+    /// Notes what the summary will need.
+    pub fn note(&mut self, record: &Record) {
+        match &record.event {
+            Event::LoopStarted { max_iterations, .. } => self.max_iterations = *max_iterations,
+            Event::Completed(ended) => {
+                self.done
+                    .extend(record.task_id.clone().map(|id| (id, ended.evidence.commits.clone())));
+            }
+            Event::Blocked { holders } => self.holders.clone_from(holders),
+            _ => {}
+        }
+    }
+
+    /// The bound on attempts.
+    pub fn max_iterations(&self) -> u32 {
+        self.max_iterations
+    }
+
+    /// The end of a run: what was done, by which commits, what is left and why.
+    pub fn summary(&self, record: &Record, view: &View<'_>) -> Vec<Line> {
+        let Event::Finished { why, exit_code, iterations, completed, remaining, duration_seconds } =
+            &record.event
+        else {
+            return Vec::new();
+        };
+        let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
+        let total = view.admitted().count();
+        let time =
+            duration::short(Duration::try_from_secs_f64(*duration_seconds).unwrap_or_default());
+        let mut lines = vec![
+            line(style, format!("{why} (exit code {exit_code})")),
+            line(
+                None,
+                format!(
+                    "{completed} completed in {}, {time}; {} of {total} done",
+                    counted(*iterations as usize, "attempt"),
+                    total - remaining,
+                ),
+            ),
+        ];
+        for (id, commits) in self.done.iter().take(TASKS) {
+            let proof = commits.first().map_or("no commit".to_owned(), |first| {
+                format!("{} {}", first.short(), first.subject)
+            });
+            lines.push(line(Style::Good, format!("  + {id}: {proof}")));
+            lines.extend(
+                commits
+                    .iter()
+                    .take(COMMITS)
+                    .skip(1)
+                    .map(|commit| line(None, format!("    {} {}", commit.short(), commit.subject))),
+            );
+            if commits.len() > COMMITS {
+                lines.push(line(None, format!("    and {} more", commits.len() - COMMITS)));
+            }
+        }
+        lines.extend(more(self.done.len()));
+        if *remaining > 0 {
+            lines.extend(self.left(view));
+        }
+        lines
+    }
+
+    fn left(&self, view: &View<'_>) -> Vec<Line> {
+        let mut lines = vec![line(None, "left:")];
+        if self.holders.is_empty() {
+            lines.extend(standing(view).into_iter().map(|text| line(None, format!("  {text}"))));
+            return lines;
+        }
+        for holder in self.holders.iter().take(TASKS) {
+            let frees = match holder.frees {
+                0 | 1 => String::new(),
+                count => format!("; {} of what is left wait for it", count - 1),
+            };
+            lines.push(line(Style::Warn, format!("  - {}: {}{frees}", holder.task_id, holder.why)));
+        }
+        lines.extend(more(self.holders.len()));
+        let first = &self.holders[0].task_id;
+        lines.push(line(
+            Style::Faint,
+            format!("  next: look at it with `ralph dag-status`, then `ralph task-reset {first}`"),
+        ));
+        lines
+    }
+}
+
+fn more(count: usize) -> Option<Line> {
+    (count > TASKS).then(|| line(None, format!("  … and {} more", count - TASKS)))
+}
+
+/// `1 attempt`, `2 attempts`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What is not done, by state, one text each; the ready ones by name.
+pub fn standing(view: &View<'_>) -> Vec<String> {
+    let now = Utc::now();
+    let (mut waiting, mut parked, mut other) = (0, 0, 0);
+    for number in view.admitted() {
+        match view.state(number, now) {
+            State::Waiting(_) | State::Backoff(_) => waiting += 1,
+            State::Parked(_) => parked += 1,
+            State::Held | State::NeedsInput | State::Claimed => other += 1,
+            State::Complete | State::Cancelled | State::Running | State::Ready => {}
+        }
+    }
+    let ready = view.ready(now);
+    let mut texts = Vec::new();
+    if !ready.is_empty() {
+        let names: Vec<&str> =
+            ready.iter().take(NAMES).map(|key| view.graph.task(key.number).id.as_str()).collect();
+        let more = if ready.len() > NAMES { ", …" } else { "" };
+        texts.push(format!("{} ready: {}{more}", ready.len(), names.join(", ")));
+    }
+    for (count, word) in [(waiting, "waiting"), (parked, "parked"), (other, "held or in progress")]
+    {
+        if count > 0 {
+            texts.push(format!("{count} {word}"));
+        }
+    }
+    texts
+}
+
+/// The heading of an iteration.
+pub fn heading(iteration: u32, of: u32, attempt: u32, task: &Task, max_attempts: u32) -> String {
+    format!(
+        "Iteration {iteration} of {of} · {} · {} · attempt {attempt} (of {max_attempts} before it is parked)",
+        task.id, task.priority
+    )
+}
+
+/// A time of day here.
+pub fn clock(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%H:%M:%S").to_string()
+}
+
+/// What is said of a record at this verbosity, but for headings and the summary.
+pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
+    let verbose = verbosity >= Verbosity::Verbose;
+    match &record.event {
+        Event::LoopStarted { agent, .. } if verbose => {
+            vec![line(Style::Faint, format!("run {}, agent: {}", record.run_id, agent.join(" ")))]
+        }
+        Event::GraphLoaded { tasks, complete } => {
+            vec![line(None, format!("{}, {complete} complete", counted(*tasks, "task")))]
+        }
+        Event::GraphRejected { error } => {
+            vec![line(Style::Bad, format!("the graph file cannot be read: {error}"))]
+        }
+        Event::Started { base, branch, log, why, .. } if verbose => vec![
+            line(Style::Faint, format!("chosen by: {why}")),
+            line(
+                Style::Faint,
+                format!(
+                    "from {} on {}; prompt and output in {log}",
+                    base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base)),
+                    branch.as_deref().unwrap_or("a detached HEAD"),
+                ),
+            ),
+        ],
+        Event::Reported { .. } if verbose => {
+            vec![line(Style::Faint, format!("{id} was reported done"))]
+        }
+        Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
+        Event::Completed(ended) => completed(id, ended, view),
+        Event::Failed(ended) | Event::Interrupted(ended) => failed(id, ended, view),
+        Event::Parked { attempts } => vec![line(
+            Style::Bad,
+            format!(
+                "{id} is parked after {}; `ralph task-reset {id}` gives it new ones",
+                counted(*attempts as usize, "attempt")
+            ),
+        )],
+        Event::Recovered { attempt, from_run } => vec![line(
+            Style::Warn,
+            format!("recovered attempt {attempt} at {id}, left open by run {from_run}"),
+        )],
+        Event::StatusChanged { old, new, cause, .. } => {
+            let own = matches!(cause, Cause::Claimed | Cause::Completed | Cause::Released);
+            if own && !verbose {
+                return Vec::new();
+            }
+            let word = |status: &Option<crate::task::Status>| match status {
+                Some(status) => status.to_string(),
+                None => "nothing".to_owned(),
+            };
+            let by = match cause {
+                Cause::Claimed | Cause::Completed | Cause::Released => "by this run",
+                Cause::Command => "by command",
+                Cause::Edited => "by an edit of the graph file",
+                Cause::EditedDuringAttempt => "by an edit while an attempt ran",
+                Cause::Recovered => "by recovery",
+            };
+            vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
+        }
+        Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
+        Event::Waiting { until, why } => {
+            vec![line(Style::Faint, format!("waiting until {}: {why}", clock(*until)))]
+        }
+        Event::StopRequested { signal } => vec![line(
+            Style::Warn,
+            format!(
+                "{signal}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
+            ),
+        )],
+        Event::LoopStarted { .. }
+        | Event::Started { .. }
+        | Event::Reported { .. }
+        | Event::Blocked { .. }
+        | Event::Finished { .. } => Vec::new(),
+    }
+}
+
+fn completed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+    let time = duration::short(ended.duration());
+    let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
+    lines.extend(proof(ended));
+    let left = view
+        .admitted()
+        .filter(|n| !matches!(view.state(*n, Utc::now()), State::Complete | State::Cancelled))
+        .count();
+    let standing = standing(view).join("; ");
+    let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
+    lines.push(line(Style::Faint, format!("  {left} left{standing}")));
+    lines
+}
+
+fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+    let style = if ended.verdict.counts() { Style::Bad } else { Style::Warn };
+    let time = duration::short(ended.duration());
+    let mut text = format!("{id} {} after {time}: {}", ended.verdict, ended.why);
+    if ended.verdict == Verdict::Incomplete && ended.evidence.commits.is_empty() {
+        text += ", and committed nothing";
+    }
+    let mut lines = vec![line(style, text)];
+    lines.extend(proof(ended));
+    if let Some(last) = &ended.last_line {
+        lines.push(line(None, format!("  its last line: {last}")));
+    }
+    if let Some(number) = TaskId::new(id).ok().and_then(|id| view.graph.number(&id)) {
+        let counted = view.history.of(&view.graph.task(number).id).counted;
+        let max = view.max_attempts(number);
+        lines.push(line(
+            Style::Faint,
+            format!("  {counted} of {max} attempts used; output in {}", ended.log),
+        ));
+    }
+    lines
+}
+
+fn proof(ended: &Ended) -> Vec<Line> {
+    let commits = &ended.evidence.commits;
+    let mut lines: Vec<Line> = commits
+        .iter()
+        .take(COMMITS)
+        .map(|commit| line(None, format!("  {} {}", commit.short(), commit.subject)))
+        .collect();
+    if commits.len() > COMMITS {
+        lines.push(line(None, format!("  and {} more commits", commits.len() - COMMITS)));
+    }
+    if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
+        lines.push(line(None, format!("  {diff}")));
+    }
+    let leftovers = &ended.evidence.leftovers;
+    if !leftovers.is_empty() {
+        let names: Vec<&str> = leftovers.iter().take(NAMES).map(String::as_str).collect();
+        let more = if leftovers.len() > NAMES { ", …" } else { "" };
+        lines.push(line(Style::Warn, format!("  left uncommitted: {}{more}", names.join(", "))));
+    }
+    lines
+}

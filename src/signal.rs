@@ -1,0 +1,101 @@
+//! The signals that ask the runner to stop, delivered to a callback on a thread of its own.
+//!
+//! The only user of `signal-hook`. Does not know what stopping means, nor that there are agents.
+//!
+//! Handlers must be installed before the first agent is started, so that a signal cannot fall
+//! between. Agents are not touched by them: `exec` sets every handled signal back to its default.
+
+use std::{fs, io, thread};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+/// Calls `on_signal` with the number of each SIGINT, SIGTERM and SIGHUP, one after the other, on a
+/// thread that lives as long as the process. Those signals have no other effect from then on.
+///
+/// SIGHUP stays ignored if it is ignored at the call, as it is under `nohup`. That can be seen on
+/// Linux only (`/proc/self/status`); elsewhere it is always listened to.
+///
+/// # Errors
+/// When the handlers cannot be installed or the thread cannot be started.
+pub fn listen(on_signal: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut wanted = vec![SIGINT, SIGTERM];
+    if !is_ignored(SIGHUP, &status) {
+        wanted.push(SIGHUP);
+    }
+    let mut signals = Signals::new(wanted)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().for_each(on_signal))?;
+    Ok(())
+}
+
+/// The name of a signal that [`listen`] delivers.
+pub fn name(signal: i32) -> &'static str {
+    signal_hook::low_level::signal_name(signal).unwrap_or("an unknown signal")
+}
+
+fn is_ignored(signal: i32, status: &str) -> bool {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, process::Command, sync::mpsc, time::Duration};
+
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn each_signal_reaches_the_callback() {
+        let (sender, receiver) = mpsc::channel();
+        listen(move |signal| sender.send(signal).unwrap_or_default()).unwrap();
+        for signal in [SIGINT, SIGTERM, SIGINT] {
+            raise(signal).unwrap();
+            assert_eq!(receiver.recv_timeout(SOON), Ok(signal));
+        }
+        assert_eq!([name(SIGINT), name(SIGTERM), name(SIGHUP)], ["SIGINT", "SIGTERM", "SIGHUP"]);
+    }
+
+    #[test]
+    fn an_ignored_hangup_stays_ignored() {
+        const CHILD: &str = "RALPH_TEST_HANGUP";
+        if env::var_os(CHILD).is_some() {
+            let (sender, receiver) = mpsc::channel();
+            listen(move |signal| sender.send(signal).unwrap_or_default()).unwrap();
+            raise(SIGHUP).unwrap();
+            raise(SIGTERM).unwrap();
+            assert_eq!(receiver.recv_timeout(SOON), Ok(SIGTERM));
+            return;
+        }
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let run = Command::new("sh")
+            .args(["-c", "trap '' HUP; exec \"$0\" --exact \"$1\""])
+            .arg(env::current_exe().unwrap())
+            .arg("signal::tests::an_ignored_hangup_stays_ignored")
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    }
+
+    #[test]
+    fn the_mask_counts_signals_from_one() {
+        assert!(is_ignored(1, "Name:\tx\nSigIgn:\t0000000000001001\n"));
+        assert!(is_ignored(13, "SigIgn:\t0000000000001001"));
+        assert!(!is_ignored(2, "SigIgn:\t0000000000001001"));
+        assert!(!is_ignored(1, ""));
+    }
+}

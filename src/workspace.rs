@@ -1,0 +1,195 @@
+//! One repository as `ralph` works in it: where things lie, and how they are opened.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use crate::{
+    chronicle::{Chronicle, new_run_id},
+    complaint,
+    config::{Config, Select},
+    diagnostic::nearest,
+    exit::{Exit, Failure},
+    graphfile::{GraphFile, Rejected},
+    history::History,
+    journal::Journal,
+    plan::{Policy, View},
+    repo::Repo,
+    state::State,
+    task::TaskId,
+};
+
+/// The graph file, relative to the repository.
+pub const GRAPH: &str = "task-graph.yaml";
+/// The journal, relative to the repository.
+pub const JOURNAL: &str = "logs/ralph.jsonl";
+/// The heartbeat, relative to the repository.
+pub const HEARTBEAT: &str = "logs/ralph.heartbeat";
+/// The folder of prompts and outputs, relative to the repository.
+pub const ATTEMPTS: &str = "logs/attempts";
+/// The folder of the tasks' own folders, relative to the repository.
+pub const TASKS: &str = ".ralph/tasks";
+/// Where learnings are, unless the settings say otherwise.
+pub const LEARNINGS: &str = "docs/knowledge/learnings.md";
+
+/// A repository with its settings.
+pub struct Workspace {
+    /// Git.
+    pub repo: Repo,
+    /// The folder out of reach.
+    pub state: State,
+    /// The settings.
+    pub config: Config,
+    graph: PathBuf,
+}
+
+impl Workspace {
+    /// Opens the repository around `dir`; `graph` stands in for the graph file.
+    ///
+    /// # Errors
+    /// No repository, or settings that cannot be read.
+    pub fn open(dir: &Path, graph: Option<&Path>) -> Result<Workspace> {
+        let repo = Repo::discover(dir)?;
+        let config = Config::read(repo.root())?;
+        let state = State::open(repo.common_dir(), config.fsync.unwrap_or(true))
+            .with_context(|| format!("open `{}`", repo.common_dir().join("ralph").display()))?;
+        let graph = graph.map_or_else(|| repo.root().join(GRAPH), |path| dir.join(path));
+        Ok(Workspace { repo, state, config, graph })
+    }
+
+    /// The top of the work tree.
+    pub fn root(&self) -> &Path {
+        self.repo.root()
+    }
+
+    /// Whether state must survive a power cut.
+    pub fn durable(&self) -> bool {
+        self.config.fsync.unwrap_or(true)
+    }
+
+    /// The graph file.
+    pub fn graph_path(&self) -> &Path {
+        &self.graph
+    }
+
+    /// The graph file as it is shown: relative to the repository where it lies in it.
+    pub fn graph_name(&self) -> String {
+        self.graph.strip_prefix(self.root()).unwrap_or(&self.graph).display().to_string()
+    }
+
+    /// Reads the graph.
+    ///
+    /// # Errors
+    /// What is wrong with it, drawn, with its exit code.
+    pub fn graph(&self) -> Result<GraphFile> {
+        let inherit = self.config.select == Some(Select::Inherit);
+        GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit)
+            .map_err(|rejected| refused(&rejected))
+    }
+
+    /// Reads the past; facts added to it belong to a new run.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn chronicle(&self) -> Result<Chronicle> {
+        let journal = Journal::new(self.root().join(JOURNAL), self.durable());
+        Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()))
+    }
+
+    /// The rules that the settings make.
+    pub fn policy(&self) -> Policy {
+        let blank = Policy::default();
+        Policy {
+            max_iterations: self.config.max_iterations.unwrap_or(blank.max_iterations),
+            max_attempts: self.config.max_attempts.unwrap_or(blank.max_attempts),
+            stale_after: self.config.stale_after.unwrap_or(blank.stale_after),
+            inherit: self.config.select == Some(Select::Inherit),
+            ..blank
+        }
+    }
+
+    /// The folder of a task, relative to the repository.
+    pub fn task_dir(id: &TaskId) -> String {
+        format!("{TASKS}/{id}")
+    }
+
+    /// The learnings file, relative to the repository.
+    pub fn learnings(&self) -> &str {
+        self.config.learnings.as_deref().unwrap_or(LEARNINGS)
+    }
+
+    /// Keeps `ralph`'s own files out of `git status`, where the project does not do so itself. The
+    /// lines go into the clone's own exclude file, so that no tracked file changes.
+    ///
+    /// # Errors
+    /// As git or the disk gives them.
+    pub fn ignore_own_files(&self) -> Result<()> {
+        let own = [JOURNAL, HEARTBEAT, "logs/attempts/x", ".ralph/tasks/x"];
+        let lines =
+            ["/logs/ralph.jsonl", "/logs/ralph.heartbeat", "/logs/attempts/", "/.ralph/tasks/"];
+        let mut missing = Vec::new();
+        for (path, line) in own.iter().zip(lines) {
+            if !self.repo.is_ignored(path)? {
+                missing.push(line);
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { self.repo.exclude(&missing) }
+    }
+
+    /// The template `name` of this project, or the built-in one.
+    pub fn template(root: &Path, name: &str) -> Option<String> {
+        let inside = !name.contains("..") && !name.starts_with('/');
+        let own =
+            inside.then(|| fs::read_to_string(root.join("prompts").join(name)).ok()).flatten();
+        own.or_else(|| (name == "task.md").then(|| crate::prompt::DEFAULT_TEMPLATE.to_owned()))
+    }
+
+    /// The command by which a shell here runs this very program.
+    pub fn own_command() -> String {
+        let Ok(exe) = env::current_exe() else {
+            return "ralph".to_owned();
+        };
+        let found = env::var_os("PATH").and_then(|path| {
+            env::split_paths(&path).map(|dir| dir.join("ralph")).find(|file| file.is_file())
+        });
+        if found.and_then(|file| file.canonicalize().ok()) == exe.canonicalize().ok() {
+            return "ralph".to_owned();
+        }
+        let text = exe.display().to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+        if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    }
+}
+
+/// The view of a graph and its past outside of a run.
+pub fn view<'a>(file: &'a GraphFile, history: &'a History, policy: &'a Policy) -> View<'a> {
+    View { graph: file.graph(), keys: file.keys(), history, policy, running: &[] }
+}
+
+/// An invalid graph as the error that ends the program.
+pub fn refused(rejected: &Rejected) -> anyhow::Error {
+    complaint::invalid(&rejected.name, &rejected.text, &rejected.faults)
+}
+
+/// Finds a task by what was typed.
+///
+/// # Errors
+/// An unknown id, with the nearest one.
+pub fn find(file: &GraphFile, typed: &str) -> Result<(TaskId, usize)> {
+    if let Some(found) =
+        TaskId::new(typed).ok().and_then(|id| file.graph().number(&id).map(|number| (id, number)))
+    {
+        return Ok(found);
+    }
+    let ids = file.graph().tasks().iter().map(|task| task.id.as_str());
+    let hint = match nearest(typed, ids) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`ralph dag-status` lists the tasks".to_owned(),
+    };
+    let message = format!("no task `{}` in `{}`; {hint}", typed.escape_debug(), file.name());
+    Err(Failure::new(Exit::Error, message).into())
+}
