@@ -202,7 +202,9 @@ mod tests {
         writer.emit(None, Some(&id), Event::Reset {}).unwrap();
         assert_eq!(open(dir.path(), "r").history(), writer.history());
 
-        // Rotated: the past stays, the new file is read from its start.
+        // Rotated: the past stays, the new file is read from its start. Lines of the very
+        // millisecond up to which the past is known would be taken for known ones.
+        std::thread::sleep(std::time::Duration::from_millis(2));
         fs::rename(dir.path().join("ralph.jsonl"), dir.path().join("old")).unwrap();
         assert!(open(dir.path(), "r").history().of(&id).reported);
         writer

@@ -74,6 +74,7 @@ pub struct Which {
 
 /// `ralph run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct Run {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -107,6 +108,7 @@ pub struct Run {
 
 /// `ralph prompt`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct Prompt {
     /// The task; without it, the one that is next
     pub id: Option<String>,

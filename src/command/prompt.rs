@@ -1,6 +1,6 @@
 //! `ralph prompt`: what the next agent would be told, and why that one is next.
 
-use std::{env, fs, path::Path};
+use std::{env, fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result};
 use chrono::{SecondsFormat, Utc};
@@ -88,7 +88,8 @@ fn why(view: &View<'_>) -> Result<Exit> {
     for (rank, key) in view.ready(Utc::now()).iter().take(1 + RUNNERS_UP).enumerate() {
         let task = view.graph.task(key.number);
         let lead = if rank == 0 { "next" } else { "then" };
-        text += &format!("{lead}  {:<16}  {key}  {}\n", task.id, terminal::visible(&task.title));
+        let title = terminal::visible(&task.title);
+        let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}", task.id);
     }
     terminal::print(&text)?;
     Ok(Exit::Success)

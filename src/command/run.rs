@@ -1,6 +1,6 @@
 //! `ralph run`: the loop, from flags and settings.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use anyhow::Result;
 use chrono::Utc;
@@ -109,15 +109,18 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
         let task = view.graph.task(key.number);
         let title = terminal::visible(&task.title);
         let (at, width) = (at + 1, width.unwrap_or(0));
-        text += &format!("{at:>4}  {:<width$}  {title}  ({key})\n", task.id);
+        let _ = writeln!(text, "{at:>4}  {:<width$}  {title}  ({key})", task.id);
     }
     let limit = policy.max_iterations as usize;
     if order.len() > limit {
-        text += &format!("stops after {limit} of these, at the limit of iterations\n");
+        let _ = writeln!(text, "stops after {limit} of these, at the limit of iterations");
     }
     for holder in view.holders(now) {
-        text +=
-            &format!("not reached: {} and what waits for it ({})\n", holder.task_id, holder.why);
+        let _ = writeln!(
+            text,
+            "not reached: {} and what waits for it ({})",
+            holder.task_id, holder.why
+        );
     }
     if text.is_empty() {
         "nothing is left to do\n".clone_into(&mut text);

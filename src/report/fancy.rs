@@ -114,8 +114,8 @@ impl Reporter for Fancy {
         if let Some((number, attempt, log)) = started {
             self.rest();
             let task = view.graph.task(number);
-            let (of, max) = (self.tally.max_iterations(), view.max_attempts(number));
-            let heading = words::heading(record.iteration.unwrap_or(0), of, attempt, task, max);
+            let of = self.tally.max_iterations();
+            let heading = words::heading(record, of, attempt, number, view);
             let strong = |text: String| Line { style: Some(Style::Strong), text };
             let bar = rule();
             self.say(&[bar.clone(), strong(format!("  {heading}"))]);

@@ -44,8 +44,7 @@ impl<W: Write> Reporter for Plain<W> {
         {
             let task = view.graph.task(number);
             let of = self.tally.max_iterations();
-            let max = view.max_attempts(number);
-            let heading = words::heading(record.iteration.unwrap_or(0), of, *attempt, task, max);
+            let heading = words::heading(record, of, *attempt, number, view);
             let title = Line { style: None, text: format!("  {}", visible(&task.title)) };
             self.say(&time, &[Line { style: None, text: heading }, title]);
         }

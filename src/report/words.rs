@@ -10,7 +10,7 @@ use crate::{
     event::{Cause, Ended, Event, Holder},
     plan::{State, View},
     record::Record,
-    task::{Task, TaskId},
+    task::TaskId,
     terminal::{Style, visible},
     verdict::{Commit, Verdict},
 };
@@ -169,9 +169,15 @@ pub fn standing(view: &View<'_>) -> Vec<String> {
 }
 
 /// The heading of an iteration.
-pub fn heading(iteration: u32, of: u32, attempt: u32, task: &Task, max_attempts: u32) -> String {
+pub fn heading(record: &Record, of: u32, attempt: u32, number: usize, view: &View<'_>) -> String {
+    let task = view.graph.task(number);
+    let iteration = record.iteration.unwrap_or(0);
+    let used = match view.history.of(&task.id).counted {
+        0 => String::new(),
+        used => format!(" ({used} of {} used)", view.max_attempts(number)),
+    };
     format!(
-        "Iteration {iteration} of {of} · {} · {} · attempt {attempt} (of {max_attempts} before it is parked)",
+        "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",
         task.id, task.priority
     )
 }
