@@ -6,6 +6,8 @@
 //! and not the end; then values become tasks, each fault with the place the tree knows.
 //! Reads no disk.
 
+mod links;
+mod place;
 mod reader;
 
 use std::{fmt, ops::Range};

@@ -3,8 +3,10 @@
 //! One thread takes every message (an agent ended, a signal came, time passed) from one channel;
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
+mod close;
+mod start;
+
 use std::{
-    env,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
@@ -13,21 +15,20 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
-    agent::{self, Agent, Spec},
-    attempt::{self, Open},
+    agent::Agent,
+    attempt::Open,
     chronicle::Chronicle,
     duration,
-    event::{Cause, Ended, Event, SCHEMA, StopReason},
+    event::{Cause, Event, SCHEMA, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write},
-    output,
-    plan::{Decision, Key, Policy, View, Wait},
+    plan::{Decision, Policy, View, Wait},
     record::Record,
     report::Reporter,
     signal,
     state::{Holder, Lock},
     task::{Status, TaskId},
-    verdict::{Outcome, Verdict},
+    verdict::Outcome,
     workspace::{self, Workspace},
 };
 
@@ -92,7 +93,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         let file = workspace.graph()?;
-        check_agent(&options.agent, &workspace)?;
+        start::check_agent(&options.agent, &workspace)?;
         let lock = workspace.state.try_lock().context("take the lock")?;
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
@@ -297,85 +298,6 @@ impl Runner {
         self.emit(Some(about), Event::StatusChanged { old, new, cause, reason: None })
     }
 
-    /// Begins an attempt: intent first, on disk and in the graph, then the agent.
-    fn start(&mut self, key: Key) -> Result<()> {
-        let number = key.number;
-        let id = self.file.graph().task(number).id.clone();
-        let history = self.chronicle.history();
-        let (number_of_attempt, iteration) =
-            (history.of(&id).attempts + 1, history.run.iterations + 1);
-        let max_attempts = self.view(&[]).max_attempts(number);
-        let prompt =
-            attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
-        let run_id = self.chronicle.run_id().to_owned();
-        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
-        let mut record = attempt::open(&self.workspace, record, &prompt)?;
-        self.hold(Some(&id))?;
-        let about = (&id, iteration);
-        let at = rfc3339(record.started_at);
-        let by = format!("ralph {run_id}");
-        self.set(about, Write::Claim { at: &at, by: &by }, Cause::Claimed)?;
-        let started = Event::Started {
-            attempt: record.attempt,
-            base: record.base.clone(),
-            branch: record.branch.clone(),
-            log: record.log.clone(),
-            why: key.to_string(),
-        };
-        self.emit(Some(about), started)?;
-        self.wake = None;
-        let spec = self.spec(&record);
-        let (outbox, name) = (self.outbox.clone(), record.name());
-        let began = Instant::now();
-        match Agent::spawn(&spec, move |outcome| drop(outbox.send(Message::Ended(name, outcome)))) {
-            Ok(agent) => {
-                record.agent = Some(agent.identity().clone());
-                self.workspace
-                    .state
-                    .write_attempt(&record.name(), &record)
-                    .context("record the agent's process")?;
-                let task = self.file.graph().task(number);
-                let limit = task.timeout.unwrap_or(self.options.timeout);
-                self.running.push(Running {
-                    number,
-                    record,
-                    agent,
-                    started: began,
-                    limit,
-                    ending: None,
-                });
-                Ok(())
-            }
-            Err(error) => {
-                let outcome = Outcome::NotStarted { error: error.to_string() };
-                self.close(&record, outcome, began.elapsed()).map(drop)
-            }
-        }
-    }
-
-    fn spec(&self, record: &Open) -> Spec {
-        let root = self.workspace.root();
-        let task_dir = root.join(Workspace::task_dir(&record.task_id)).display().to_string();
-        let mut env = vec![
-            ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
-            ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),
-            ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
-            ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
-            ("TASK_FOLDER".to_owned(), task_dir),
-        ];
-        env.extend(without_gc());
-        Spec {
-            argv: self.options.agent.clone(),
-            dir: root.to_owned(),
-            env,
-            // Claude Code takes these as the sign that it runs inside another Claude Code.
-            env_remove: ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"].map(str::to_owned).to_vec(),
-            stdin: record.file(&self.workspace, "prompt.md"),
-            stdout: record.file(&self.workspace, "stdout"),
-            stderr: record.file(&self.workspace, "stderr"),
-        }
-    }
-
     /// Waits for the next message, limit, beat or wake-up, and deals with it.
     fn wait(&mut self, wait: Wait) -> Result<()> {
         let now = Utc::now();
@@ -456,114 +378,6 @@ impl Runner {
         }
         self.emit(None, Event::StopRequested { signal: signal::name(number).to_owned() })
     }
-
-    /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
-    /// anywhere: the graph, the journal, and only then is the record of the attempt removed.
-    fn close(&mut self, record: &Open, outcome: Outcome, took: Duration) -> Result<Verdict> {
-        let id = &record.task_id;
-        let about = (id, record.iteration);
-        let records = self.chronicle.catch_up()?;
-        self.tell(&records);
-        self.take_agents_edits(id)?;
-        let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
-        let (status, rule) = task.map_or((None, crate::task::CommitRule::Required), |task| {
-            (Some(task.status), task.commit)
-        });
-        let by_command = self.chronicle.history().of(id).reported;
-        let evidence = attempt::evidence(&self.workspace, record, by_command, status)?;
-        let verdict = Verdict::of(&outcome, &evidence, rule);
-        let gone = task.is_none();
-        let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
-        let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
-        let parks = verdict.counts() && spent >= max;
-        let at = rfc3339(Utc::now());
-        match verdict {
-            _ if gone => {}
-            Verdict::Complete => self.set(about, Write::Complete { at: &at }, Cause::Completed)?,
-            _ if parks => self.set(about, Write::Plain(Status::InProgress), Cause::Released)?,
-            // A person who blocks or cancels a task while it is worked on has the last word.
-            _ if matches!(
-                status,
-                Some(Status::InProgress | Status::Complete | Status::Pending)
-            ) =>
-            {
-                self.set(about, Write::Plain(Status::Pending), Cause::Released)?;
-            }
-            _ => {}
-        }
-        let why = verdict.explain(&outcome, &evidence);
-        let ended = Ended {
-            attempt: record.attempt,
-            verdict,
-            why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
-            outcome,
-            duration_seconds: (took.as_secs_f64() * 1000.0).round() / 1000.0,
-            evidence,
-            last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
-            log: record.log.clone(),
-        };
-        let event = match verdict {
-            Verdict::Complete => Event::Completed(ended),
-            _ if verdict.counts() => Event::Failed(ended),
-            _ => Event::Interrupted(ended),
-        };
-        self.emit(Some(about), event)?;
-        if parks {
-            self.emit(Some(about), Event::Parked { attempts: spent })?;
-        }
-        self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
-        self.hold(None)?;
-        Ok(verdict)
-    }
-
-    /// Reads the graph after an attempt. The agent's own task is left out of what is reported as
-    /// changed: its verdict says that.
-    fn take_agents_edits(&mut self, id: &TaskId) -> Result<()> {
-        match self.file.refresh() {
-            Ok(None) => Ok(()),
-            Ok(Some(foreign)) => {
-                for change in foreign.into_iter().filter(|change| change.task_id != *id) {
-                    let Foreign { task_id, old, new } = change;
-                    let cause = Cause::EditedDuringAttempt;
-                    let event = Event::StatusChanged { old, new, cause, reason: None };
-                    let records = self.chronicle.emit(None, Some(&task_id), event)?;
-                    self.tell(&records);
-                }
-                Ok(())
-            }
-            // The record stays open: once the file can be read again, the next start judges it.
-            Err(_) => self.refresh(),
-        }
-    }
-
-    /// Closes every attempt that an earlier run left open, as if it had ended just now.
-    fn recover(&mut self) -> Result<()> {
-        let (open, damaged) =
-            self.workspace.state.attempts::<Open>().context("read open attempts")?;
-        for path in damaged {
-            let why =
-                format!("an attempt's record could not be read; it is kept as {}", path.display());
-            self.emit(None, Event::GraphRejected { error: why })?;
-        }
-        for record in open {
-            if let Some(identity) = &record.agent {
-                agent::kill_group_of(identity, &format!("RALPH_RUN_ID={}", record.run_id));
-            }
-            let past = self.chronicle.history().of(&record.task_id);
-            let closed =
-                past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
-            if closed {
-                self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
-                continue;
-            }
-            let recovered =
-                Event::Recovered { attempt: record.attempt, from_run: record.run_id.clone() };
-            self.emit(Some((&record.task_id, record.iteration)), recovered)?;
-            let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
-            self.close(&record, Outcome::Interrupted, took)?;
-        }
-        Ok(())
-    }
 }
 
 impl Running {
@@ -579,43 +393,6 @@ impl Running {
         self.agent.terminate();
         self.ending = Some((outcome, Instant::now() + grace));
     }
-}
-
-/// Git's background maintenance calls `setsid` and outlives the attempt that caused it.
-fn without_gc() -> Vec<(String, String)> {
-    let count: usize =
-        env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
-    let off = [("gc.auto", "0"), ("maintenance.auto", "false")];
-    let mut env = vec![("GIT_CONFIG_COUNT".to_owned(), (count + off.len()).to_string())];
-    for (at, (key, value)) in (count..).zip(off) {
-        env.push((format!("GIT_CONFIG_KEY_{at}"), key.to_owned()));
-        env.push((format!("GIT_CONFIG_VALUE_{at}"), value.to_owned()));
-    }
-    env
-}
-
-/// Finds out before any task is claimed whether the agent can be started.
-fn check_agent(argv: &[String], workspace: &Workspace) -> Result<()> {
-    let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
-    let Some(program) = argv.first() else {
-        return refuse("no agent command; name one after `--`".to_owned());
-    };
-    if let Err(reason) = agent::resolve(program, workspace.root()) {
-        return refuse(format!(
-            "the agent cannot be started: {reason}; name another after `--`, or set `agent` in \
-             `.ralph/config.yaml`"
-        ));
-    }
-    let claude = program.rsplit('/').next() == Some("claude");
-    let asks = argv.iter().any(|word| word == "--dangerously-skip-permissions");
-    if claude && asks && agent::is_root() && env::var_os("IS_SANDBOX").is_none() {
-        return refuse(
-            "`claude` refuses `--dangerously-skip-permissions` as root; run as another user, or \
-             set `IS_SANDBOX=1` if this machine is a sandbox"
-                .to_owned(),
-        );
-    }
-    Ok(())
 }
 
 /// Who runs here already.

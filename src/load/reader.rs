@@ -2,13 +2,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    ops::Range,
     time::Duration,
 };
 
 use serde_json::{Map, Value};
 
-use super::{Edge, FIELDS, Fields, File, MAX_FAULTS, Shape, first_line};
+use super::{
+    FIELDS, Fields, File, MAX_FAULTS, Shape,
+    place::{Place, Places},
+};
 use crate::{
     diagnostic::{Diagnostic, Severity, nearest},
     duration,
@@ -17,7 +19,7 @@ use crate::{
     task::{
         CommitRule, DEFAULT_MINUTES, Priority, Spelling, Status, Task, TaskId, minutes_of_size,
     },
-    yaml::{Kind, NodeId},
+    yaml::Kind,
 };
 
 /// The graph, if it can be built, and all faults and warnings.
@@ -27,8 +29,7 @@ pub(super) fn read(
     file: File,
 ) -> (Option<TaskGraph>, Vec<Diagnostic>) {
     let mut reader = Reader {
-        document,
-        shape,
+        places: Places { document, shape },
         faults: Vec::new(),
         spelling: Spelling::default(),
         unknown: HashSet::new(),
@@ -40,24 +41,10 @@ pub(super) fn read(
     (graph, reader.faults)
 }
 
-/// A place in the file that a fault can be about.
-#[derive(Clone, Copy)]
-enum Place {
-    /// A field of a task; the task's `id`, or the task, where it has no such field.
-    Field(usize, &'static str),
-    /// One item of a task's list.
-    Item(usize, &'static str, usize),
-    /// One end of an edge.
-    Edge(usize, &'static str),
-    /// A field of `defaults`.
-    Default(&'static str),
-}
-
 /// Turns values into tasks and collects what is wrong.
-struct Reader<'a> {
-    document: &'a Document,
-    shape: &'a Shape,
-    faults: Vec<Diagnostic>,
+pub(super) struct Reader<'a> {
+    pub(super) places: Places<'a>,
+    pub(super) faults: Vec<Diagnostic>,
     spelling: Spelling,
     /// Unknown fields seen, each reported once.
     unknown: HashSet<String>,
@@ -70,8 +57,8 @@ impl Reader<'_> {
         for (number, task) in tasks.iter().enumerate() {
             if let Some(first) = numbers.insert(task.id.clone(), number) {
                 let message = format!("two tasks have the id `{}`", task.id);
-                let earlier = self.range(Place::Field(first, "id"));
-                let at = self.range(Place::Field(number, "id"));
+                let earlier = self.places.range(Place::Field(first, "id"));
+                let at = self.places.range(Place::Field(number, "id"));
                 self.push(
                     Diagnostic::error(message, at)
                         .related(earlier, "first used here")
@@ -93,107 +80,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Every dependency of both shapes, with its place.
-    fn links(
-        &mut self,
-        numbers: &HashMap<TaskId, usize>,
-        depends_on: &[Vec<String>],
-        edges: &[Edge],
-    ) -> Vec<Link> {
-        let mut links = Vec::new();
-        for (number, names) in depends_on.iter().enumerate() {
-            for (item, name) in names.iter().enumerate() {
-                let place = Place::Item(number, "depends_on", item);
-                if let Some(from) = self.known(numbers, name, place) {
-                    links.push(Link { edge: (from, number), place });
-                }
-            }
-        }
-        for (index, edge) in edges.iter().enumerate() {
-            let [from, to] = [("from", &edge.from), ("to", &edge.to)].map(|(end, value)| {
-                let place = Place::Edge(index, end);
-                if value.is_null() {
-                    self.error(format!("the edge has no `{end}`"), place, "");
-                }
-                let name = self.text(value, place, end)?;
-                self.known(numbers, &name, place)
-            });
-            if let (Some(from), Some(to)) = (from, to) {
-                links.push(Link { edge: (from, to), place: Place::Edge(index, "from") });
-            }
-        }
-        links.retain(|link| {
-            let itself = link.edge.0 == link.edge.1;
-            if itself {
-                let at = self.range(link.place);
-                let fault = Diagnostic::error("a task depends on itself", at);
-                self.faults.push(fault.help("remove it: a task cannot wait for its own end"));
-            }
-            !itself
-        });
-        links
-    }
-
-    /// The task a dependency names.
-    fn known(
-        &mut self,
-        numbers: &HashMap<TaskId, usize>,
-        name: &str,
-        place: Place,
-    ) -> Option<usize> {
-        // A suggestion compares with every id; past this many faults nobody reads on.
-        const SUGGESTIONS: usize = 20;
-        if let Some(number) = TaskId::new(name).ok().and_then(|id| numbers.get(&id)) {
-            return Some(*number);
-        }
-        let near = (self.faults.len() < SUGGESTIONS)
-            .then(|| nearest(name, numbers.keys().map(TaskId::as_str)))
-            .flatten();
-        let mut fault = Diagnostic::error(
-            format!("unknown dependency `{}`", name.escape_debug()),
-            self.range(place),
-        )
-        .label("no task has this id");
-        if let Place::Item(number, _, _) = place {
-            fault = fault.related(self.range(Place::Field(number, "id")), "in this task");
-        }
-        self.push(fault.did_you_mean(near));
-        None
-    }
-
-    fn cycles(&mut self, tasks: &[Task], cycles: &[Vec<usize>], links: &[Link]) {
-        /// A longer cycle is shown by its ends.
-        const SHOWN: usize = 8;
-        for cycle in cycles {
-            let (first, last) = (cycle[0], cycle[cycle.len() - 1]);
-            let name = |number: &usize| format!("`{}`", tasks[*number].id);
-            let mut names: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
-            if cycle.len() > SHOWN {
-                names.push(format!("… {} more …", cycle.len() - SHOWN));
-            }
-            names.push(name(&first));
-            let place = links
-                .iter()
-                .find(|link| link.edge == (last, first))
-                .map_or(Place::Field(first, "id"), |link| link.place);
-            let fault = Diagnostic::error(
-                format!("the tasks form a cycle: {}", names.join(" -> ")),
-                self.range(place),
-            );
-            self.push(
-                fault
-                    .label(format!("this makes {} wait for itself", name(&first)))
-                    .help("remove one of these dependencies"),
-            );
-        }
-    }
-
     fn tasks(
         &mut self,
         raw: Vec<Fields>,
         defaults: &Fields,
     ) -> Option<(Vec<Task>, Vec<Vec<String>>)> {
-        if raw.len() != self.shape.tasks.len() {
+        if raw.len() != self.places.shape.tasks.len() {
             self.push(Diagnostic::error("the two YAML readers count different tasks", 0..0));
             return None;
         }
@@ -215,10 +107,11 @@ impl Reader<'_> {
 
     /// Both readers must see the same id: a splice made for one task must not land in another.
     fn agree(&mut self, number: usize, fields: &Fields) {
-        let (tree, text) = (self.document.tree(), self.document.text());
-        let seen = tree.entry(text, self.shape.tasks[number], "id").and_then(|(_, value)| {
-            if tree.kind(value) == Kind::Alias { None } else { tree.scalar(text, value) }
-        });
+        let (tree, text) = (self.places.document.tree(), self.places.document.text());
+        let seen =
+            tree.entry(text, self.places.shape.tasks[number], "id").and_then(|(_, value)| {
+                if tree.kind(value) == Kind::Alias { None } else { tree.scalar(text, value) }
+            });
         if let (Some(seen), Value::String(id)) = (seen, &fields.id)
             && seen != *id
         {
@@ -262,10 +155,10 @@ impl Reader<'_> {
 
     fn id(&mut self, value: &Value, number: usize) -> Option<TaskId> {
         let place = Place::Field(number, "id");
-        let at = self.range(place);
-        let source = &self.document.text()[at];
+        let at = self.places.range(place);
+        let source = &self.places.document.text()[at];
         let text = match value {
-            Value::Null if source.is_empty() || self.node(place).is_none() => {
+            Value::Null if source.is_empty() || self.places.node(place).is_none() => {
                 self.error(
                     "a task without `id`",
                     place,
@@ -334,11 +227,11 @@ impl Reader<'_> {
             self.spelling.note(status, text);
             return status;
         }
-        let fault =
-            Diagnostic::error(format!("unknown status `{}`", clipped(text)), self.range(place))
-                .help(
-                    "statuses are pending, in-progress, complete, blocked, needs-input, cancelled",
-                );
+        let fault = Diagnostic::error(
+            format!("unknown status `{}`", clipped(text)),
+            self.places.range(place),
+        )
+        .help("statuses are pending, in-progress, complete, blocked, needs-input, cancelled");
         self.push(fault.did_you_mean(nearest(text, Status::words())));
         Status::Pending
     }
@@ -415,12 +308,12 @@ impl Reader<'_> {
     }
 
     /// A text; numbers and booleans as they are written.
-    fn text(&mut self, value: &Value, place: Place, name: &str) -> Option<String> {
+    pub(super) fn text(&mut self, value: &Value, place: Place, name: &str) -> Option<String> {
         match value {
             Value::Null => None,
             Value::String(text) => Some(text.clone()),
             Value::Number(_) | Value::Bool(_) => {
-                let source = self.document.text()[self.range(place)].to_owned();
+                let source = self.places.document.text()[self.places.range(place)].to_owned();
                 Some(if source.is_empty() { value.to_string() } else { source })
             }
             Value::Array(_) | Value::Object(_) => {
@@ -458,7 +351,7 @@ impl Reader<'_> {
         for name in extra.keys() {
             if FIELDS.contains(&name.as_str()) {
                 if name == "verify" && self.unknown.insert(name.clone()) {
-                    let at = self.key_range(number, name);
+                    let at = self.places.key_range(number, name);
                     self.push(
                         Diagnostic::warning("`verify` is not run by this version", at)
                             .help("a task counts as complete once it is reported and committed"),
@@ -473,7 +366,7 @@ impl Reader<'_> {
             if let Some(near) = nearest(name, FIELDS.iter().copied()) {
                 let fault = Diagnostic::warning(
                     format!("unknown field `{}`", clipped(name)),
-                    self.key_range(number, name),
+                    self.places.key_range(number, name),
                 )
                 .label("kept for templates, otherwise ignored");
                 self.push(fault.did_you_mean(Some(near)));
@@ -490,81 +383,29 @@ impl Reader<'_> {
             Value::Array(_) => "a list",
             Value::Object(_) => "a mapping",
         };
-        let fault = Diagnostic::error(format!("`{name}` must be {want}"), self.short_range(place));
+        let fault =
+            Diagnostic::error(format!("`{name}` must be {want}"), self.places.short_range(place));
         self.push(fault.label(format!("found {found}")));
     }
 
     fn odd(&mut self, name: &str, value: &Value, place: Place, want: &str) {
         let fault = Diagnostic::warning(
             format!("`{name}` is `{}`, which is not {want}", clipped(&value.to_string())),
-            self.short_range(place),
+            self.places.short_range(place),
         );
         self.push(fault.label("taken as size M"));
     }
 
-    fn error(&mut self, message: impl Into<String>, place: Place, help: &str) {
-        let fault = Diagnostic::error(message, self.short_range(place));
+    pub(super) fn error(&mut self, message: impl Into<String>, place: Place, help: &str) {
+        let fault = Diagnostic::error(message, self.places.short_range(place));
         self.push(if help.is_empty() { fault } else { fault.help(help) });
     }
 
-    fn push(&mut self, fault: Diagnostic) {
+    pub(super) fn push(&mut self, fault: Diagnostic) {
         if self.faults.len() < MAX_FAULTS || fault.severity == Severity::Error {
             self.faults.push(fault);
         }
     }
-
-    fn node(&self, place: Place) -> Option<NodeId> {
-        let (tree, text) = (self.document.tree(), self.document.text());
-        let field = |mapping, name| tree.entry(text, mapping, name).map(|(_, value)| value);
-        match place {
-            Place::Field(task, name) => field(self.shape.tasks[task], name),
-            Place::Item(task, name, item) => {
-                let list = field(self.shape.tasks[task], name)?;
-                tree.items(list).nth(item).or(Some(list))
-            }
-            Place::Edge(edge, name) => field(self.shape.edges[edge], name),
-            Place::Default(name) => field(field(tree.root()?, "defaults")?, name),
-        }
-    }
-
-    /// The bytes a fault is about.
-    fn range(&self, place: Place) -> Range<usize> {
-        if let Some(node) = self.node(place) {
-            return self.document.tree().range(node);
-        }
-        match place {
-            Place::Field(task, _) | Place::Item(task, _, _) => {
-                let id = (self.document.tree())
-                    .entry(self.document.text(), self.shape.tasks[task], "id")
-                    .map(|(_, value)| self.document.tree().range(value));
-                id.unwrap_or_else(|| first_line(self.document, self.shape.tasks[task]))
-            }
-            Place::Edge(edge, _) => first_line(self.document, self.shape.edges[edge]),
-            Place::Default(_) => 0..0,
-        }
-    }
-
-    fn short_range(&self, place: Place) -> Range<usize> {
-        let at = self.range(place);
-        let line = self.document.text()[at.clone()].lines().next().map_or(0, str::len);
-        at.start..at.start + line
-    }
-
-    fn key_range(&self, number: Option<usize>, name: &str) -> Range<usize> {
-        let (tree, text) = (self.document.tree(), self.document.text());
-        let mapping = match number {
-            Some(number) => Some(self.shape.tasks[number]),
-            None => tree.root().and_then(|root| Some(tree.entry(text, root, "defaults")?.1)),
-        };
-        let key = mapping.and_then(|mapping| tree.entry(text, mapping, name));
-        key.map_or(0..0, |(key, _)| tree.range(key))
-    }
-}
-
-/// A dependency and where it is written.
-struct Link {
-    edge: (usize, usize),
-    place: Place,
 }
 
 /// YAML 1.1's booleans, which this reader takes as text and others do not.

@@ -1,0 +1,131 @@
+//! The end of an attempt, before our eyes or found after a crash: one judgement for both.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::{Runner, rfc3339};
+use crate::{
+    agent,
+    attempt::{self, Open},
+    event::{Cause, Ended, Event},
+    graphfile::{Foreign, Write},
+    output,
+    task::{CommitRule, Status, TaskId},
+    verdict::{Outcome, Verdict},
+};
+
+impl Runner {
+    /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
+    /// anywhere: the graph, the journal, and only then is the record of the attempt removed.
+    pub(super) fn close(
+        &mut self,
+        record: &Open,
+        outcome: Outcome,
+        took: Duration,
+    ) -> Result<Verdict> {
+        let id = &record.task_id;
+        let about = (id, record.iteration);
+        let records = self.chronicle.catch_up()?;
+        self.tell(&records);
+        self.take_agents_edits(id)?;
+        let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
+        let (status, rule) =
+            task.map_or((None, CommitRule::Required), |task| (Some(task.status), task.commit));
+        let by_command = self.chronicle.history().of(id).reported;
+        let evidence = attempt::evidence(&self.workspace, record, by_command, status)?;
+        let verdict = Verdict::of(&outcome, &evidence, rule);
+        let gone = task.is_none();
+        let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
+        let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
+        let parks = verdict.counts() && spent >= max;
+        let at = rfc3339(Utc::now());
+        match verdict {
+            _ if gone => {}
+            Verdict::Complete => self.set(about, Write::Complete { at: &at }, Cause::Completed)?,
+            _ if parks => self.set(about, Write::Plain(Status::InProgress), Cause::Released)?,
+            // A person who blocks or cancels a task while it is worked on has the last word.
+            _ if matches!(
+                status,
+                Some(Status::InProgress | Status::Complete | Status::Pending)
+            ) =>
+            {
+                self.set(about, Write::Plain(Status::Pending), Cause::Released)?;
+            }
+            _ => {}
+        }
+        let why = verdict.explain(&outcome, &evidence);
+        let ended = Ended {
+            attempt: record.attempt,
+            verdict,
+            why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
+            outcome,
+            duration_seconds: (took.as_secs_f64() * 1000.0).round() / 1000.0,
+            evidence,
+            last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
+            log: record.log.clone(),
+        };
+        let event = match verdict {
+            Verdict::Complete => Event::Completed(ended),
+            _ if verdict.counts() => Event::Failed(ended),
+            _ => Event::Interrupted(ended),
+        };
+        self.emit(Some(about), event)?;
+        if parks {
+            self.emit(Some(about), Event::Parked { attempts: spent })?;
+        }
+        self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
+        self.hold(None)?;
+        Ok(verdict)
+    }
+
+    /// Reads the graph after an attempt. The agent's own task is left out of what is reported as
+    /// changed: its verdict says that.
+    fn take_agents_edits(&mut self, id: &TaskId) -> Result<()> {
+        match self.file.refresh() {
+            Ok(None) => Ok(()),
+            Ok(Some(foreign)) => {
+                for change in foreign.into_iter().filter(|change| change.task_id != *id) {
+                    let Foreign { task_id, old, new } = change;
+                    let cause = Cause::EditedDuringAttempt;
+                    let event = Event::StatusChanged { old, new, cause, reason: None };
+                    let records = self.chronicle.emit(None, Some(&task_id), event)?;
+                    self.tell(&records);
+                }
+                Ok(())
+            }
+            // The record stays open: once the file can be read again, the next start judges it.
+            Err(_) => self.refresh(),
+        }
+    }
+
+    /// Closes every attempt that an earlier run left open, as if it had ended just now.
+    pub(super) fn recover(&mut self) -> Result<()> {
+        let (open, damaged) =
+            self.workspace.state.attempts::<Open>().context("read open attempts")?;
+        for path in damaged {
+            let why =
+                format!("an attempt's record could not be read; it is kept as {}", path.display());
+            self.emit(None, Event::GraphRejected { error: why })?;
+        }
+        for record in open {
+            if let Some(identity) = &record.agent {
+                agent::kill_group_of(identity, &format!("RALPH_RUN_ID={}", record.run_id));
+            }
+            let past = self.chronicle.history().of(&record.task_id);
+            let closed =
+                past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
+            if closed {
+                self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
+                continue;
+            }
+            let recovered =
+                Event::Recovered { attempt: record.attempt, from_run: record.run_id.clone() };
+            self.emit(Some((&record.task_id, record.iteration)), recovered)?;
+            let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
+            self.close(&record, Outcome::Interrupted, took)?;
+        }
+        Ok(())
+    }
+}

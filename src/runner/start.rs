@@ -1,0 +1,135 @@
+//! The beginning of an attempt: intent on disk and in the graph, then the agent.
+
+use std::{env, time::Instant};
+
+use anyhow::{Context, Result};
+
+use super::{Message, Runner, Running, rfc3339};
+use crate::{
+    agent::{self, Agent, Spec},
+    attempt::{self, Open},
+    event::{Cause, Event},
+    exit::{Exit, Failure},
+    graphfile::Write,
+    plan::Key,
+    verdict::Outcome,
+    workspace::Workspace,
+};
+
+impl Runner {
+    /// Begins an attempt: intent first, on disk and in the graph, then the agent.
+    pub(super) fn start(&mut self, key: Key) -> Result<()> {
+        let number = key.number;
+        let id = self.file.graph().task(number).id.clone();
+        let history = self.chronicle.history();
+        let (number_of_attempt, iteration) =
+            (history.of(&id).attempts + 1, history.run.iterations + 1);
+        let max_attempts = self.view(&[]).max_attempts(number);
+        let prompt =
+            attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
+        let run_id = self.chronicle.run_id().to_owned();
+        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
+        let mut record = attempt::open(&self.workspace, record, &prompt)?;
+        self.hold(Some(&id))?;
+        let about = (&id, iteration);
+        let at = rfc3339(record.started_at);
+        let by = format!("ralph {run_id}");
+        self.set(about, Write::Claim { at: &at, by: &by }, Cause::Claimed)?;
+        let started = Event::Started {
+            attempt: record.attempt,
+            base: record.base.clone(),
+            branch: record.branch.clone(),
+            log: record.log.clone(),
+            why: key.to_string(),
+        };
+        self.emit(Some(about), started)?;
+        self.wake = None;
+        let spec = self.spec(&record);
+        let (outbox, name) = (self.outbox.clone(), record.name());
+        let began = Instant::now();
+        match Agent::spawn(&spec, move |outcome| drop(outbox.send(Message::Ended(name, outcome)))) {
+            Ok(agent) => {
+                record.agent = Some(agent.identity().clone());
+                self.workspace
+                    .state
+                    .write_attempt(&record.name(), &record)
+                    .context("record the agent's process")?;
+                let task = self.file.graph().task(number);
+                let limit = task.timeout.unwrap_or(self.options.timeout);
+                self.running.push(Running {
+                    number,
+                    record,
+                    agent,
+                    started: began,
+                    limit,
+                    ending: None,
+                });
+                Ok(())
+            }
+            Err(error) => {
+                let outcome = Outcome::NotStarted { error: error.to_string() };
+                self.close(&record, outcome, began.elapsed()).map(drop)
+            }
+        }
+    }
+
+    fn spec(&self, record: &Open) -> Spec {
+        let root = self.workspace.root();
+        let task_dir = root.join(Workspace::task_dir(&record.task_id)).display().to_string();
+        let mut env = vec![
+            ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
+            ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),
+            ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
+            ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
+            ("TASK_FOLDER".to_owned(), task_dir),
+        ];
+        env.extend(without_gc());
+        Spec {
+            argv: self.options.agent.clone(),
+            dir: root.to_owned(),
+            env,
+            // Claude Code takes these as the sign that it runs inside another Claude Code.
+            env_remove: ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"].map(str::to_owned).to_vec(),
+            stdin: record.file(&self.workspace, "prompt.md"),
+            stdout: record.file(&self.workspace, "stdout"),
+            stderr: record.file(&self.workspace, "stderr"),
+        }
+    }
+}
+
+/// Git's background maintenance calls `setsid` and outlives the attempt that caused it.
+fn without_gc() -> Vec<(String, String)> {
+    let count: usize =
+        env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let off = [("gc.auto", "0"), ("maintenance.auto", "false")];
+    let mut env = vec![("GIT_CONFIG_COUNT".to_owned(), (count + off.len()).to_string())];
+    for (at, (key, value)) in (count..).zip(off) {
+        env.push((format!("GIT_CONFIG_KEY_{at}"), key.to_owned()));
+        env.push((format!("GIT_CONFIG_VALUE_{at}"), value.to_owned()));
+    }
+    env
+}
+
+/// Finds out before any task is claimed whether the agent can be started.
+pub(super) fn check_agent(argv: &[String], workspace: &Workspace) -> Result<()> {
+    let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
+    let Some(program) = argv.first() else {
+        return refuse("no agent command; name one after `--`".to_owned());
+    };
+    if let Err(reason) = agent::resolve(program, workspace.root()) {
+        return refuse(format!(
+            "the agent cannot be started: {reason}; name another after `--`, or set `agent` in \
+             `.ralph/config.yaml`"
+        ));
+    }
+    let claude = program.rsplit('/').next() == Some("claude");
+    let asks = argv.iter().any(|word| word == "--dangerously-skip-permissions");
+    if claude && asks && agent::is_root() && env::var_os("IS_SANDBOX").is_none() {
+        return refuse(
+            "`claude` refuses `--dangerously-skip-permissions` as root; run as another user, or \
+             set `IS_SANDBOX=1` if this machine is a sandbox"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
