@@ -125,6 +125,31 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     console::truncate_str(text, width, "…")
 }
 
+/// Text broken at blanks into lines of at most `width` columns; further lines keep the indentation
+/// of the first and two columns more. A word that is wider than a line is left whole.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![" ".repeat(indent)];
+    let mut filled = indent;
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        let columns = columns(word);
+        if !empty && filled + 1 + columns > width {
+            lines.push(" ".repeat(indent + 2));
+            (filled, empty) = (indent + 2, true);
+        }
+        let line = lines.last_mut().expect("there is a first line");
+        if !empty {
+            line.push(' ');
+            filled += 1;
+        }
+        line.push_str(word);
+        filled += columns;
+        empty = false;
+    }
+    lines
+}
+
 /// Text padded with blanks to `width` columns.
 pub fn pad(text: &str, width: usize) -> Cow<'_, str> {
     console::pad_str(text, width, console::Alignment::Left, None)
@@ -143,6 +168,14 @@ mod tests {
     fn control_characters_are_shown() {
         assert_eq!(visible("plain é"), "plain é");
         assert_eq!(visible("a\u{1b}[31m\tb\u{202e}"), "a\\u{1b}[31m b\\u{202e}");
+    }
+
+    #[test]
+    fn long_text_is_broken_at_blanks() {
+        assert_eq!(wrap("  one two three", 9), ["  one two", "    three"]);
+        assert_eq!(wrap("short", 9), ["short"]);
+        assert_eq!(wrap("a unbreakable-word b", 6), ["a", "  unbreakable-word", "  b"]);
+        assert_eq!(wrap("", 6), [""]);
     }
 
     #[test]

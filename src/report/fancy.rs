@@ -56,14 +56,15 @@ impl Fancy {
     fn say(&self, lines: &[Line]) {
         for line in lines {
             let width = terminal::stderr_width().unwrap_or(80);
-            let text = terminal::fit(&line.text, width);
-            let text = match line.style {
-                Some(style) => self.paint.text(style, text),
-                None => text,
-            };
-            match &self.spinner {
-                Some(spinner) => spinner.bar.println(text),
-                None => terminal::say(&text),
+            for text in terminal::wrap(&line.text, width) {
+                let text = match line.style {
+                    Some(style) => self.paint.text(style, text),
+                    None => text.into(),
+                };
+                match &self.spinner {
+                    Some(spinner) => spinner.bar.println(text),
+                    None => terminal::say(&text),
+                }
             }
         }
     }
