@@ -22,7 +22,7 @@ pub struct Cli {
     #[arg(short = 'C', long = "directory", value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
     /// Use this graph file instead of `task-graph.yaml` at the top of the repository.
-    #[arg(long, value_name = "FILE", global = true, env = "RALPH_GRAPH")]
+    #[arg(long, value_name = "FILE", global = true, env = "RALPH_GRAPH", hide_env_values = true)]
     pub graph: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
@@ -77,7 +77,7 @@ pub struct Which {
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct Run {
     /// Stop after this many attempts [default: 50]
-    #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", hide_env_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// Which tasks.
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub struct Run {
     #[arg(long, conflicts_with = "max_iterations")]
     pub once: bool,
     /// End an attempt after this long [default: 2h]
-    #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", hide_env_values = true, value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// When everything left is in progress elsewhere, wait instead of stopping
     #[arg(long)]
@@ -206,9 +206,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
     match Cli::try_parse_from(words) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
-            crate::terminal::print(&error.render().ansi().to_string())
-                .map(|()| None)
-                .map_err(Into::into)
+            // Help into a pipe that nobody reads to its end is as good as read.
+            let _ = error.print();
+            Ok(None)
         }
         Err(error) => {
             let text = error.render().to_string();

@@ -14,10 +14,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("`{text}` is not a length of time; write `90s`, `15m` or `2h`"))
 }
 
-/// Two units at most, the finer one only where it says something: `0.4s`, `12s`, `3m 42s`, `2h 10m`.
+/// Two units at most, the finer one only where it says something: `420ms`, `4.2s`, `12s`, `3m 42s`,
+/// `2h 10m`.
 pub fn short(length: Duration) -> String {
     let rounded = match length.as_secs() {
-        0..10 => return format!("{:.1}s", length.as_secs_f64()),
+        0 => return format!("{}ms", length.as_millis()),
+        1..10 => return format!("{:.1}s", length.as_secs_f64()),
         secs @ 10..3600 => secs,
         secs @ 3600..86_400 => secs - secs % 60,
         secs => secs - secs % 3600,
@@ -40,7 +42,8 @@ mod tests {
     #[test]
     fn prints_two_units_at_most() {
         for (secs, want) in [
-            (0.42, "0.4s"),
+            (0.42, "420ms"),
+            (4.21, "4.2s"),
             (12.9, "12s"),
             (222.0, "3m 42s"),
             (7_805.0, "2h 10m"),

@@ -364,7 +364,8 @@ impl View<'_> {
             return Some(StopReason::Failures(run.failures_in_a_row));
         }
         if run.iterations >= self.policy.max_iterations {
-            let limit = format!("the limit of {} iterations", self.policy.max_iterations);
+            let max = self.policy.max_iterations;
+            let limit = format!("the limit of {max} iteration{}", if max == 1 { "" } else { "s" });
             return Some(StopReason::Limit(limit));
         }
         None

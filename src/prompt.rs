@@ -171,7 +171,7 @@ pub fn render(
             "the rendered prompt starts with `/`, which agents take for a command; start it with a \
              word or a heading",
         ),
-        Some(_) => Ok(rendered),
+        Some(_) => Ok(rendered.trim_end().to_owned() + "\n"),
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
             "It must produce: `a.txt`, `b.txt`.",
             "- `t0` (pending): t0",
             "are not yours to do: `t2`.",
-            "attempt 2 at the task; 1 of 3",
+            "attempt 2 at the task; 1 of 3 have failed.",
             "judged **unverified**: reported done, but nothing changed in git.",
             "- `src/half.rs`",
             "  - `0123456789` Begin",

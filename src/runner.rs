@@ -147,7 +147,9 @@ impl Runner {
             Ok(reason) => (reason.to_string(), reason.exit()),
             Err(error) => {
                 let text = format!("{error:#}");
-                (text.lines().next().unwrap_or_default().to_owned(), crate::exit::of_error(error))
+                let first = text.lines().next().unwrap_or_default();
+                let first = first.strip_prefix("error: ").unwrap_or(first);
+                (first.to_owned(), crate::exit::of_error(error))
             }
         };
         if let Ok(StopReason::Blocked(holders)) = &result {

@@ -116,7 +116,8 @@ impl Tally {
         for holder in self.holders.iter().take(TASKS) {
             let frees = match holder.frees {
                 0 | 1 => String::new(),
-                count => format!("; {} of what is left wait for it", count - 1),
+                2 => "; 1 other waits for it".to_owned(),
+                count => format!("; {} others wait for it", count - 1),
             };
             lines.push(line(Style::Warn, format!("  - {}: {}{frees}", holder.task_id, holder.why)));
         }
