@@ -262,7 +262,7 @@ impl StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StopReason::Complete => f.write_str("complete"),
+            StopReason::Complete => f.write_str("the graph is complete"),
             StopReason::Limit(what) => write!(f, "{what} reached"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),

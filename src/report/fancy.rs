@@ -56,7 +56,13 @@ impl Fancy {
     fn say(&self, lines: &[Line]) {
         for line in lines {
             let width = terminal::stderr_width().unwrap_or(80);
-            for text in terminal::wrap(&line.text, width) {
+            // What ended well or badly is seen without reading, also without colour.
+            let mark = match line.style {
+                Some(Style::Good) if !line.text.starts_with(' ') => "✓ ",
+                Some(Style::Bad) if !line.text.starts_with(' ') => "✗ ",
+                _ => "",
+            };
+            for text in terminal::wrap(&format!("{mark}{}", line.text), width) {
                 let text = match line.style {
                     Some(style) => self.paint.text(style, text),
                     None => text.into(),

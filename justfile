@@ -1,0 +1,39 @@
+# What people type. `just` alone lists it.
+
+# This project builds its own `ralph`; in yours, put `ralph := "ralph"` here.
+ralph := "cargo run --quiet --release --"
+
+_default:
+    @just --list
+
+# Work off the task graph: `just ralph`, `just ralph --once`, `just ralph -- my-agent`
+ralph *ARGS:
+    {{ralph}} run {{ARGS}}
+
+# Show the next prompt, without touching anything
+prompt *ARGS:
+    @{{ralph}} prompt {{ARGS}}
+
+# Show what is done, in progress, ready and blocked
+dag-status *ARGS:
+    @{{ralph}} dag-status {{ARGS}}
+
+# Give a task back: pending, with all its attempts
+task-reset ID:
+    {{ralph}} task-reset {{ID}}
+
+# Check the task graph
+check *ARGS:
+    @{{ralph}} check {{ARGS}}
+
+# Watch it work, with a built-in agent
+demo:
+    cargo run --quiet -- demo
+
+# Run the tests
+test *ARGS:
+    cargo test {{ARGS}}
+
+# Measure it, each figure beside something that is known; `just bench --full` adds the long rows
+bench *ARGS:
+    cargo bench --bench ralph -- {{ARGS}}
