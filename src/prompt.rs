@@ -152,7 +152,7 @@ pub fn render(
     environment.set_fuel(Some(FUEL));
     environment.set_loader(move |name| Ok(find(name)));
     environment.add_filter("fenced", |text: String| fenced(&text));
-    environment.add_filter("one_line", |text: String| one_line(&text));
+    environment.add_filter("code", |text: String| code(&text));
     environment.add_filter("list_of", list_of);
     let rendered = environment
         .get_template(name)
@@ -182,8 +182,13 @@ fn fenced(text: &str) -> String {
     format!("{fence}text\n{}\n{fence}", text.trim_end())
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// The text on one line, as a code span that its own backticks cannot end.
+fn code(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if longest > 0 { " " } else { "" };
+    format!("{fence}{pad}{line}{pad}{fence}")
 }
 
 /// Title, description and every other field that the file gave, as plain text.
@@ -297,7 +302,7 @@ mod tests {
             branch: Some("main".to_owned()),
             commits: vec![Commit {
                 id: "0123456789abcdef".to_owned(),
-                subject: "Begin".to_owned(),
+                subject: "Begin the `x`".to_owned(),
             }],
             learnings: "- the tests need `--all`\n".to_owned(),
             attempt: 2,
@@ -339,12 +344,12 @@ mod tests {
             "# Task t1\n",
             "````text\nt1\n\nWrite it.\n```\ncode\n```\n{{ task.id }}\n\nreviewer: ann\n````",
             "It must produce: `a.txt`, `b.txt`.",
-            "- `t0` (pending): t0",
+            "- `t0` (pending): `t0`",
             "are not yours to do: `t2`.",
             "attempt 2 at the task; 1 of 3 have failed.",
             "judged **unverified**: reported done, but nothing changed in git.",
             "- `src/half.rs`",
-            "  - `0123456789` Begin",
+            "  - `0123456789` `` Begin the `x` ``",
             "- the tests need `--all`",
             "ralph task-complete t1",
             "create the file `.ralph/tasks/t1/DONE`",

@@ -57,7 +57,6 @@ enum Message {
 
 /// An attempt whose agent runs.
 struct Running {
-    number: usize,
     record: Open,
     agent: Agent,
     started: Instant,
@@ -184,7 +183,9 @@ impl Runner {
     }
 
     fn numbers(&self) -> Vec<usize> {
-        self.running.iter().map(|running| running.number).collect()
+        // By id: an edit of the file may have moved the task.
+        let graph = self.file.graph();
+        self.running.iter().filter_map(|running| graph.number(&running.record.task_id)).collect()
     }
 
     fn view<'a>(&'a self, running: &'a [usize]) -> View<'a> {

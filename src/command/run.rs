@@ -83,7 +83,10 @@ pub fn work(workspace: Workspace, options: Options, verbosity: Verbosity) -> Res
 
 fn warn(name: &str, odd: usize, max_iterations: u32) {
     if odd > 0 {
-        terminal::say(&format!("warning: {} in {name}; see `ralph check`", counted(odd, "oddity")));
+        terminal::say(&format!(
+            "{} in `{name}`; `ralph check` shows them",
+            counted(odd, "warning")
+        ));
     }
     if max_iterations > MAX_ITERATIONS {
         terminal::say(&format!(

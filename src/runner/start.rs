@@ -56,14 +56,7 @@ impl Runner {
                     .context("record the agent's process")?;
                 let task = self.file.graph().task(number);
                 let limit = task.timeout.unwrap_or(self.options.timeout);
-                self.running.push(Running {
-                    number,
-                    record,
-                    agent,
-                    started: began,
-                    limit,
-                    ending: None,
-                });
+                self.running.push(Running { record, agent, started: began, limit, ending: None });
                 Ok(())
             }
             Err(error) => {
