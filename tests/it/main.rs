@@ -1,0 +1,18 @@
+//! The tests of the whole program: the real binary, real repositories, real agents. One test
+//! binary, because each would link libgit2.
+
+mod check;
+mod crash;
+mod demo;
+mod edits;
+mod limits;
+mod prompt;
+mod real;
+mod run;
+mod settings;
+mod signals;
+mod status;
+mod support;
+mod terminal;
+mod tidy;
+mod verdicts;

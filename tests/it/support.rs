@@ -1,0 +1,594 @@
+//! The one builder: a repository in a temporary folder, a graph, an agent, and the real program
+//! run on them with nothing of this machine's settings.
+//!
+//! ```text
+//! Workspace::new().graph("...").agent("commit").run(["run"]).code(0).stderr("...")
+//! ```
+//!
+//! What a run printed is compared whole, both streams, when the [`Ran`] is dropped; a stream of
+//! which nothing was said must be empty. Times, commits and folders are replaced by placeholders.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fmt::Write as _,
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    panic::Location,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; nothing waits so long unless it is broken.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The program.
+pub const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
+
+/// Two independent roots, one that joins them, and priorities that do not follow the file.
+pub const DIAMOND: &str = "\
+version: 1
+# The order of the file is not the order of the work.
+tasks:
+  - id: end
+    title: Put it together # last
+    priority: critical
+    depends_on: [left, right]
+  - id: left
+    title: The left half
+    priority: low
+    depends_on: [start]
+  - id: right
+    title: 'The right half'
+    priority: \"high\"
+    depends_on:
+      - start
+  - {id: start, title: Begin}
+";
+
+/// The settings of a trial: durability is not the point, and nobody waits for a grace of seconds.
+pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\n";
+
+/// A fake agent by name.
+pub fn agent(name: &str) -> String {
+    format!("{}/tests/agents/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A repository to try something in.
+pub struct Workspace {
+    dir: TempDir,
+    root: PathBuf,
+    agent: Vec<String>,
+    env: BTreeMap<String, String>,
+    trial: String,
+}
+
+impl Workspace {
+    /// An empty folder that is no repository.
+    pub fn bare() -> Workspace {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let dir = tempfile::Builder::new().prefix("trial-").tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("repo");
+        fs::create_dir(&root).unwrap();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let trial = format!("{}-{number}", std::process::id());
+        Workspace { dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
+    }
+
+    /// A repository with one commit.
+    pub fn new() -> Workspace {
+        let trial = Workspace::bare();
+        trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+        trial.git(&["config", "user.name", "Tess"]);
+        trial.git(&["config", "user.email", "tess@example.invalid"]);
+        trial.file(".ralph/config.yaml", SETTINGS)
+    }
+
+    /// With this graph.
+    pub fn graph(self, text: &str) -> Workspace {
+        self.file("task-graph.yaml", text)
+    }
+
+    /// With this file, committed.
+    pub fn file(self, path: &str, text: &str) -> Workspace {
+        self.write(path, text);
+        self.git(&["add", "--force", "--", path]);
+        self.git(&["commit", "--quiet", "--message", "Set the stage"]);
+        self
+    }
+
+    /// `ralph run` gets this fake agent.
+    pub fn agent(mut self, name: &str) -> Workspace {
+        self.agent = vec![agent(name)];
+        self
+    }
+
+    /// `ralph run` gets this command line.
+    pub fn command<const N: usize>(mut self, words: [&str; N]) -> Workspace {
+        self.agent = words.map(str::to_owned).to_vec();
+        self
+    }
+
+    /// The program, its agents and git get this variable.
+    pub fn env(mut self, name: &str, value: &str) -> Workspace {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The top of the repository.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder around the repository, where agents leave their signs.
+    pub fn dir(&self) -> PathBuf {
+        self.root.parent().unwrap().to_owned()
+    }
+
+    /// The folder out of reach.
+    pub fn state(&self) -> PathBuf {
+        self.root.join(".git/ralph")
+    }
+
+    /// Every variable that a process of this trial has.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        let text = |path: PathBuf| path.display().to_string();
+        let mut all: BTreeMap<String, String> = [
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("TZ", "UTC".to_owned()),
+            ("LC_ALL", "C.UTF-8".to_owned()),
+            ("USER", "tess".to_owned()),
+            ("HOME", text(self.dir())),
+            ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
+            ("GIT_CONFIG_SYSTEM", "/dev/null".to_owned()),
+            ("RALPH", RALPH.to_owned()),
+            ("TRIAL", self.trial.clone()),
+            ("TRIAL_DIR", text(self.dir())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        all.extend(self.env.clone());
+        all
+    }
+
+    /// A command in this repository.
+    pub fn process(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).env_clear().envs(self.variables()).stdin(Stdio::null());
+        command
+    }
+
+    fn ralph<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = self.process(RALPH);
+        command.args(words);
+        if words.first() == Some(&"run") && !self.agent.is_empty() {
+            command.arg("--").args(&self.agent);
+        }
+        command
+    }
+
+    /// Runs the program to its end.
+    #[track_caller]
+    pub fn run<const N: usize>(&self, words: [&str; N]) -> Ran {
+        let output = self.ralph(words).output().unwrap();
+        Ran {
+            place: Location::caller(),
+            words: words.join(" "),
+            code: (output.status.code().unwrap_or(-1), 0),
+            stdout: Stream::new(self.redact(&String::from_utf8_lossy(&output.stdout))),
+            stderr: Stream::new(self.redact(&String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
+    /// Starts the program and comes back while it runs.
+    pub fn start<const N: usize>(&self, words: [&str; N]) -> Live {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = |name: &str| self.dir().join(format!("{name}.{number}"));
+        let (stdout, stderr) = (path("stdout"), path("stderr"));
+        let mut command = self.ralph(words);
+        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        Live { child: command.spawn().unwrap(), words: words.join(" "), stdout, stderr }
+    }
+
+    /// Runs git, and gives its output.
+    pub fn git(&self, words: &[&str]) -> String {
+        let output = self.process("git").args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {}: {text}", words.join(" "));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The subjects of all commits but the first ones, oldest first.
+    pub fn subjects(&self) -> Vec<String> {
+        self.git(&["log", "--reverse", "--format=%s"])
+            .lines()
+            .filter(|subject| *subject != "Set the stage")
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Writes a file, with its folder.
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Writes a file at once and whole, as an editor does.
+    pub fn save(&self, path: &str, text: &str) {
+        let aside = self.dir().join("saved");
+        fs::write(&aside, text).unwrap();
+        fs::rename(aside, self.root.join(path)).unwrap();
+    }
+
+    /// Reads a file.
+    #[track_caller]
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    /// A file of the trial's folder.
+    pub fn sign(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    /// Leaves a sign for an agent.
+    pub fn leave(&self, name: &str) {
+        fs::write(self.sign(name), "").unwrap();
+    }
+
+    /// The graph as it is now.
+    pub fn graph_text(&self) -> String {
+        self.read("task-graph.yaml")
+    }
+
+    /// The status of a task, as `ralph` understands the file.
+    pub fn status(&self, id: &str) -> String {
+        let path = self.root.join("task-graph.yaml");
+        let file = ralph::graphfile::GraphFile::read(&path, "graph", false, false).unwrap();
+        let id = ralph::task::TaskId::new(id).unwrap();
+        let number = file.graph().number(&id).unwrap();
+        file.graph().task(number).status.to_string()
+    }
+
+    /// The journal: every line must be JSON and have what every line has.
+    #[track_caller]
+    pub fn journal(&self) -> Vec<Value> {
+        let text = self.read("logs/ralph.jsonl");
+        assert!(text.ends_with('\n'), "the last line is whole");
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        for (at, line) in lines.iter().enumerate() {
+            for field in ["timestamp", "run_id", "seq", "iteration", "task_id", "action"] {
+                assert!(line.get(field).is_some(), "no `{field}` in {line}");
+            }
+            let time = line["timestamp"].as_str().unwrap();
+            chrono::DateTime::parse_from_rfc3339(time).unwrap();
+            assert!(time.ends_with('Z') && time.len() == 24, "{time}");
+            assert_eq!(line["seq"], at as u64 + lines[0]["seq"].as_u64().unwrap(), "{text}");
+        }
+        lines
+    }
+
+    /// The lines of the journal with this action.
+    #[track_caller]
+    pub fn lines(&self, action: &str) -> Vec<Value> {
+        self.journal().into_iter().filter(|line| line["action"] == action).collect()
+    }
+
+    /// The tasks of all lines with this action, in order.
+    #[track_caller]
+    pub fn tasks(&self, action: &str) -> Vec<String> {
+        let lines = self.lines(action);
+        lines.iter().map(|line| line["task_id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Everything below the trial's folder: path -> mode and contents, `.git` included. Access
+    /// times and the refreshed index of git are no change.
+    pub fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let mut all = BTreeMap::new();
+        let mut folders = vec![self.root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let found = fs::symlink_metadata(&path).unwrap();
+                if found.is_dir() {
+                    folders.push(path.clone());
+                }
+                let bytes = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+                all.insert(path, (found.mode(), bytes));
+            }
+        }
+        all
+    }
+
+    /// No process of this trial is left. What is ending is given time; a zombie is dead.
+    #[track_caller]
+    pub fn nobody_is_left(&self) {
+        let marker = format!("TRIAL={}", self.trial);
+        let left = || -> Vec<String> {
+            let mut left = Vec::new();
+            for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+                let environ = fs::read(process.path().join("environ")).unwrap_or_default();
+                if environ.split(|byte| *byte == 0).any(|entry| entry == marker.as_bytes()) {
+                    let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                    left.push(String::from_utf8_lossy(&line).replace('\0', " "));
+                }
+            }
+            left
+        };
+        let began = Instant::now();
+        while !left().is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(15), "still alive: {:?}", left());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Replaces what differs from one run to the next.
+    pub fn redact(&self, text: &str) -> String {
+        let text = text
+            .replace(&self.root.display().to_string(), "[repo]")
+            .replace(&self.dir().display().to_string(), "[trial]")
+            .replace(RALPH, "[ralph]")
+            .replace(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents"), "[agents]");
+        redact(&text)
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < SOON, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for a file.
+#[track_caller]
+pub fn wait_for(path: &Path) {
+    until(&format!("{} is there", path.display()), || path.exists());
+}
+
+/// Text with times, lengths of time, commits, runs and processes replaced.
+fn redact(text: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || ":.-".contains(c);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut before = "";
+    while !rest.is_empty() {
+        let end = rest.find(|c| !word(c)).unwrap_or(rest.len());
+        if end == 0 {
+            let next = rest.find(word).unwrap_or(rest.len());
+            shown += &rest[..next];
+            rest = &rest[next..];
+            continue;
+        }
+        let bare = rest[..end].trim_end_matches(['.', ':', '-']);
+        let whole = if bare.is_empty() { &rest[..end] } else { bare };
+        shown += placeholder(before, whole).unwrap_or(whole);
+        before = whole;
+        rest = &rest[whole.len()..];
+    }
+    shown
+}
+
+fn placeholder(before: &str, word: &str) -> Option<&'static str> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let shape: String =
+        word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).take(24).collect();
+    let hex = word.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if shape.starts_with("0000-00-00T00:00:00") {
+        return Some("[when]");
+    }
+    if shape == "00:00:00" {
+        return Some("[time]");
+    }
+    if shape.starts_with("00000000T000000Z-") {
+        return Some("[run]");
+    }
+    if hex && [7, 10, 40].contains(&word.len()) {
+        return Some("[commit]");
+    }
+    if before == "process" && digits(word) {
+        return Some("[pid]");
+    }
+    let number = word.strip_suffix('s')?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    (digits(whole) && digits(part)).then_some("[took]")
+}
+
+/// One stream of a run, and what it should be.
+struct Stream {
+    text: String,
+    /// None when it was looked at in another way.
+    want: Option<String>,
+}
+
+impl Stream {
+    fn new(text: String) -> Stream {
+        Stream { text, want: Some(String::new()) }
+    }
+}
+
+/// A run of the program that has ended. Checked when it is dropped.
+pub struct Ran {
+    place: &'static Location<'static>,
+    words: String,
+    /// What it is, what it should be.
+    code: (i32, i32),
+    stdout: Stream,
+    stderr: Stream,
+}
+
+impl Ran {
+    /// It ends with this code.
+    pub fn code(mut self, code: i32) -> Ran {
+        self.code.1 = code;
+        self
+    }
+
+    /// Its standard output is exactly this.
+    pub fn stdout(mut self, text: &str) -> Ran {
+        self.stdout.want = Some(text.to_owned());
+        self
+    }
+
+    /// Its standard error is exactly this.
+    pub fn stderr(mut self, text: &str) -> Ran {
+        self.stderr.want = Some(text.to_owned());
+        self
+    }
+
+    /// Its standard error, which another test compares whole, has this in it.
+    #[track_caller]
+    pub fn stderr_has(mut self, part: &str) -> Ran {
+        let text = &self.stderr.text;
+        if !text.contains(part) {
+            self.stderr.want = None;
+            let text = std::mem::take(&mut self.stderr.text);
+            self.code.1 = self.code.0;
+            self.stdout.want = None;
+            panic!("`{part}` is not said by `ralph {}`:\n{text}", self.words);
+        }
+        self.stderr.want = None;
+        self
+    }
+
+    /// Its standard output has this in it.
+    #[track_caller]
+    pub fn stdout_has(mut self, part: &str) -> Ran {
+        assert!(self.stdout.text.contains(part), "`{part}` is not in:\n{}", self.stdout.text);
+        self.stdout.want = None;
+        self
+    }
+
+    /// What it says is compared elsewhere.
+    pub fn whatever(mut self) -> Ran {
+        self.stdout.want = None;
+        self.stderr.want = None;
+        self
+    }
+
+    /// Its standard output as JSON.
+    #[track_caller]
+    pub fn json(mut self) -> Value {
+        self.stdout.want = None;
+        serde_json::from_str(&self.stdout.text).expect(&self.stdout.text)
+    }
+
+    /// Its standard output, to be compared by whoever asks.
+    pub fn out(mut self) -> String {
+        self.stdout.want = None;
+        self.stdout.text.clone()
+    }
+
+    /// Code and streams as one text, for a snapshot.
+    pub fn whole(mut self) -> String {
+        self.code.1 = self.code.0;
+        self.stdout.want = None;
+        self.stderr.want = None;
+        let mut text = format!("exit code {}\n", self.code.0);
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !stream.text.is_empty() {
+                let _ = write!(text, "--- {name} ---\n{}", stream.text);
+            }
+        }
+        text
+    }
+}
+
+impl Drop for Ran {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        let mut faults = String::new();
+        if self.code.0 != self.code.1 {
+            let _ = writeln!(faults, "exit code {}, not {}", self.code.0, self.code.1);
+        }
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if let Some(want) = &stream.want
+                && *want != stream.text
+            {
+                let _ = writeln!(faults, "--- {name} should be\n{want}--- and is\n{}", stream.text);
+            }
+        }
+        if !faults.is_empty() {
+            let both = format!("{}{}", self.stdout.text, self.stderr.text);
+            panic!("`ralph {}` at {}:\n{faults}--- all\n{both}", self.words, self.place);
+        }
+    }
+}
+
+/// A run of the program that goes on; killed when dropped.
+pub struct Live {
+    child: Child,
+    words: String,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Live {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Kills it, and waits until it is dead.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// What it said so far.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Waits until it ends by itself.
+    #[track_caller]
+    pub fn end(mut self, trial: &Workspace) -> Ran {
+        until(&format!("`ralph {}` ends", self.words), || {
+            self.child.try_wait().unwrap().is_some()
+        });
+        let status = self.child.wait().unwrap();
+        let text = |path: &Path| trial.redact(&fs::read_to_string(path).unwrap());
+        Ran {
+            place: Location::caller(),
+            words: self.words.clone(),
+            code: (status.code().unwrap_or(-1), 0),
+            stdout: Stream::new(text(&self.stdout)),
+            stderr: Stream::new(text(&self.stderr)),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder on PATH with a program of this name in it, which is a fake agent.
+pub fn disguised(trial: &Workspace, agent_name: &str, name: &str) -> String {
+    let folder = trial.dir().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(agent(agent_name), folder.join(name)).unwrap();
+    path_with(folder.as_os_str())
+}
+
+fn path_with(folder: &OsStr) -> String {
+    format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap())
+}
