@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn open(dir: &Path, run: &str) -> Chronicle {
-        let state = State::open(dir, false).unwrap();
+        let state = State::open(dir, false);
         Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned())
             .unwrap()
     }

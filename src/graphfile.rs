@@ -309,7 +309,7 @@ mod tests {
     fn open(dir: &Path) -> (State, PathBuf, GraphFile) {
         let path = dir.join("g.yaml");
         fs::write(&path, TEXT).unwrap();
-        let state = State::open(dir, false).unwrap();
+        let state = State::open(dir, false);
         let file = GraphFile::read(&path, "g.yaml", false, false).unwrap();
         (state, path, file)
     }

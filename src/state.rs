@@ -41,14 +41,14 @@ pub struct Holder {
 }
 
 impl State {
-    /// Opens the folder, making it where it is missing.
-    ///
-    /// # Errors
-    /// As the disk gives them.
-    pub fn open(common_dir: &Path, durable: bool) -> io::Result<State> {
-        let dir = common_dir.join("ralph");
-        fs::create_dir_all(dir.join("attempts"))?;
-        Ok(State { dir, durable })
+    /// The folder in `common_dir`. It is made by the first who writes to it, so that looking
+    /// leaves no trace.
+    pub fn open(common_dir: &Path, durable: bool) -> State {
+        State { dir: common_dir.join("ralph"), durable }
+    }
+
+    fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(self.dir.join("attempts"))
     }
 
     /// The folder.
@@ -61,6 +61,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+        self.make()?;
         let folder = File::open(&self.dir)?;
         match folder.try_lock() {
             Ok(()) => Ok(Some(Lock { _folder: folder })),
@@ -74,7 +75,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn is_locked(&self) -> io::Result<bool> {
-        Ok(self.try_lock()?.is_none())
+        Ok(self.dir.exists() && self.try_lock()?.is_none())
     }
 
     /// Says who holds the lock. Never synced: it is only read while the holder lives.
@@ -82,6 +83,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn write_holder(&self, holder: &Holder) -> io::Result<()> {
+        self.make()?;
         replace(&self.dir.join("holder.json"), &json(holder), false)
     }
 
@@ -95,6 +97,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn lock_graph(&self) -> io::Result<File> {
+        self.make()?;
         let file = File::create(self.dir.join("graph.lock"))?;
         file.lock()?;
         Ok(file)
@@ -105,6 +108,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn write_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
+        self.make()?;
         replace(&self.attempt(name), &json(record), self.durable)
     }
 
@@ -126,6 +130,7 @@ impl State {
     /// As the disk gives them.
     pub fn attempts<T: DeserializeOwned>(&self) -> io::Result<(Vec<T>, Vec<PathBuf>)> {
         let (mut open, mut damaged) = (Vec::new(), Vec::new());
+        self.make()?;
         let mut paths: Vec<PathBuf> = fs::read_dir(self.dir.join("attempts"))?
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()?;
@@ -154,6 +159,7 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn write_snapshot(&self, snapshot: &impl Serialize) -> io::Result<()> {
+        self.make()?;
         replace(&self.dir.join("history.json"), &json(snapshot), false)
     }
 
@@ -225,13 +231,13 @@ mod tests {
     #[test]
     fn one_lock_holds_even_when_the_files_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path(), false).unwrap();
+        let state = State::open(dir.path(), false);
         let lock = state.try_lock().unwrap().unwrap();
         for entry in fs::read_dir(state.dir()).unwrap() {
             let path = entry.unwrap().path();
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
-        assert!(State::open(dir.path(), false).unwrap().is_locked().unwrap());
+        assert!(State::open(dir.path(), false).is_locked().unwrap());
         drop(lock);
         assert!(!state.is_locked().unwrap());
     }
@@ -239,7 +245,7 @@ mod tests {
     #[test]
     fn a_damaged_record_is_put_aside_and_named() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path(), true).unwrap();
+        let state = State::open(dir.path(), true);
         state.write_attempt("a.1", &"one").unwrap();
         state.write_attempt("b.1", &"two").unwrap();
         fs::write(state.attempt("c.1"), "{").unwrap();

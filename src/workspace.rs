@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::Utc;
 
 use crate::{
@@ -55,8 +55,7 @@ impl Workspace {
     pub fn open(dir: &Path, graph: Option<&Path>) -> Result<Workspace> {
         let repo = Repo::discover(dir)?;
         let config = Config::read(repo.root())?;
-        let state = State::open(repo.common_dir(), config.fsync.unwrap_or(true))
-            .with_context(|| format!("open `{}`", repo.common_dir().join("ralph").display()))?;
+        let state = State::open(repo.common_dir(), config.fsync.unwrap_or(true));
         let graph = graph.map_or_else(|| repo.root().join(GRAPH), |path| dir.join(path));
         Ok(Workspace { repo, state, config, graph })
     }
