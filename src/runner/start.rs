@@ -75,6 +75,8 @@ impl Runner {
             ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
             ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
             ("TASK_FOLDER".to_owned(), task_dir),
+            // An agent's own `ralph` must mean the same file.
+            ("RALPH_GRAPH".to_owned(), self.workspace.graph_path().display().to_string()),
         ];
         env.extend(without_gc());
         Spec {
