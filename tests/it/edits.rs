@@ -1,1 +1,131 @@
-//! To come.
+//! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
+
+use crate::support::{DIAMOND, Workspace, wait_for};
+
+#[test]
+fn an_edit_in_the_middle_is_kept_and_picked_up() {
+    let trial = Workspace::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let edited =
+        trial.graph_text() + "\n  # by hand,\twith care\n  -   id:   b\n      title: 'Second'\n";
+    trial.save("task-graph.yaml", &edited);
+    trial.leave("open");
+    run.end(&trial).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    insta::assert_snapshot!(trial.redact(&trial.graph_text()), @r#"
+    tasks:
+      - id: a # mine
+        status: complete
+        completed_at: "[when]"
+
+      # by hand,	with care
+      -   id:   b
+          status: complete
+          completed_at: "[when]"
+          title: 'Second'
+    "#);
+    let told = &trial.lines("status_changed")[1];
+    assert_eq!((&told["task_id"], &told["cause"]), (&"b".into(), &"edited_during_attempt".into()));
+}
+
+#[test]
+fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    trial
+        .run(["task-block", "b", "--reason", "not yet"])
+        .stdout("b: pending -> blocked (not yet)\n");
+    trial.leave("open");
+    run.end(&trial).code(3).stderr_has("  - b: blocked by hand");
+    assert_eq!(trial.status("b"), "blocked");
+}
+
+#[test]
+fn a_task_that_is_deleted_meanwhile_stays_deleted() {
+    let trial =
+        Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
+    trial.leave("open");
+    run.end(&trial).stderr_has("complete (exit code 0)");
+    assert!(!trial.graph_text().contains("id: a"));
+    assert!(
+        trial.lines("completed")[0]["why"].as_str().unwrap().contains("no longer in the graph")
+    );
+}
+
+#[test]
+fn work_that_an_agent_finds_is_done() {
+    let trial = Workspace::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
+    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["first", "found"]);
+    assert!(trial.graph_text().contains("- id: found # by an agent\n"));
+}
+
+#[test]
+fn a_graph_wrecked_by_an_agent_loses_nothing() {
+    let trial = Workspace::new().graph(DIAMOND).agent("wreck-graph");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    [time]  4 tasks, 0 complete
+    [time]  Iteration 1 of 50 · start · P2 · attempt 1
+    [time]    Begin
+    [time]  the graph file cannot be read: task-graph.yaml:2:9: `[` is opened here and never closed
+    [time]  error: `[` is opened here and never closed (exit code 65)
+    [time]  0 completed in 1 attempt, [took]; 0 of 4 done
+    [time]  left:
+    [time]    3 waiting
+    [time]    1 held or in progress
+    error: `[` is opened here and never closed
+     --> task-graph.yaml:2:9
+      |
+    2 |   - id: [
+      |         ^
+      |
+      = help: add the closing bracket
+    ");
+    assert_eq!(trial.graph_text(), "tasks:\n  - id: [", "nobody writes over what cannot be read");
+    assert!(trial.state().join("attempts/start.1.json").exists());
+    assert_eq!(trial.lines("finished")[0]["exit_code"], 65);
+    assert_eq!(trial.lines("graph_rejected").len(), 1);
+
+    trial.save("task-graph.yaml", DIAMOND);
+    let trial = trial.agent("commit");
+    trial.run(["run"]).stderr_has("start complete in [took]: reported done, and committed");
+    assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
+    assert_eq!(trial.read("work/start.txt"), "attempt 1\n", "it was not done twice");
+}
+
+#[test]
+fn a_half_saved_graph_is_waited_for() {
+    let trial =
+        Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let whole = trial.graph_text();
+    trial.save("task-graph.yaml", "tasks:\n  - id: [");
+    trial.leave("open");
+    crate::support::until("the fault is told", || run.said().contains("cannot be read"));
+    trial.save("task-graph.yaml", &whole);
+    run.end(&trial).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
+fn the_spelling_of_the_file_is_kept() {
+    let text = "nodes:\r\n- id: a\r\n  status: in_progress\r\n- id: b\r\n  status: \"todo\"\r\n\
+                - id: c\r\n  status: done\r\nedges:\r\n- {from: c, to: b}";
+    let trial = Workspace::new().graph(text).agent("commit");
+    trial.run(["run", "-q"]).code(3).stderr_has("in progress, but not by this run");
+    let want = text.replace("\"todo\"", "\"done\"");
+    let now: String = trial
+        .graph_text()
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("completed_at"))
+        .collect();
+    assert_eq!(now, want);
+}

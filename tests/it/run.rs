@@ -47,3 +47,371 @@ fn a_diamond_is_worked_off_in_order() {
     assert_eq!(trial.subjects(), subjects);
     trial.nobody_is_left();
 }
+
+#[test]
+fn only_statuses_and_times_change_in_the_graph() {
+    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    trial.run(["run", "-q"]).whatever();
+    insta::assert_snapshot!(trial.redact(&trial.graph_text()), @r#"
+    version: 1
+    # The order of the file is not the order of the work.
+    tasks:
+      - id: end
+        status: complete
+        completed_at: "[when]"
+        title: Put it together # last
+        priority: critical
+        depends_on: [left, right]
+      - id: left
+        status: complete
+        completed_at: "[when]"
+        title: The left half
+        priority: low
+        depends_on: [start]
+      - id: right
+        status: complete
+        completed_at: "[when]"
+        title: 'The right half'
+        priority: "high"
+        depends_on:
+          - start
+      - {id: start, status: complete, completed_at: "[when]", title: Begin}
+    "#);
+    let ours = ["status: complete", "completed_at:"];
+    let kept: Vec<String> = trial
+        .graph_text()
+        .lines()
+        .filter(|line| !ours.iter().any(|field| line.trim_start().starts_with(field)))
+        .map(|line| match (line.find("{id: start"), line.find(", title")) {
+            (Some(_), Some(rest)) => format!("  - {{id: start{}", &line[rest..]),
+            _ => line.to_owned(),
+        })
+        .collect();
+    assert_eq!(kept.join("\n") + "\n", DIAMOND, "every other byte is as it was");
+    assert_eq!(trial.git(&["status", "--porcelain"]), " M task-graph.yaml\n");
+}
+
+#[test]
+fn the_journal_tells_all_of_it() {
+    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    trial.run(["run"]).whatever();
+    let journal = trial.journal();
+    let told: Vec<String> = journal
+        .iter()
+        .map(|line| {
+            let word = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
+            let iteration = line["iteration"].as_u64().map_or("-".to_owned(), |n| n.to_string());
+            format!("{iteration} {} {}", word("task_id"), word("action"))
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    - - loop_started
+    - - graph_loaded
+    1 start status_changed
+    1 start started
+    - start reported
+    1 start status_changed
+    1 start completed
+    2 right status_changed
+    2 right started
+    - right reported
+    2 right status_changed
+    2 right completed
+    3 left status_changed
+    3 left started
+    - left reported
+    3 left status_changed
+    3 left completed
+    4 end status_changed
+    4 end started
+    - end reported
+    4 end status_changed
+    4 end completed
+    - - finished
+    ");
+    let (first, last) = (&journal[0], journal.last().unwrap());
+    assert_eq!((&first["schema"], &first["seq"]), (&1.into(), &0.into()));
+    assert_eq!(first["agent"], serde_json::json!([agent("commit")]));
+    assert_eq!((&last["exit_code"], &last["remaining"]), (&0.into(), &0.into()));
+    let other = journal.iter().filter(|line| line["run_id"] != first["run_id"]);
+    assert!(other.into_iter().all(|line| line["action"] == "reported"));
+
+    let commits = trial.git(&["log", "-4", "--reverse", "--format=%H"]);
+    let completed = trial.lines("completed");
+    for (line, id) in completed.iter().zip(commits.lines()) {
+        assert_eq!(line["commits"][0]["id"], id, "each commit belongs to the attempt that made it");
+        assert_eq!(line["commits"].as_array().unwrap().len(), 1);
+        assert_eq!((&line["verdict"], &line["report"]), (&"complete".into(), &"command".into()));
+        let log = line["log"].as_str().unwrap();
+        assert!(trial.read(&format!("{log}/prompt.md")).starts_with("# Task "));
+        assert!(trial.read(&format!("{log}/stdout")).contains("is reported done"));
+    }
+}
+
+#[test]
+fn the_heartbeat_is_a_time_and_says_how_it_ended() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.run(["run"]).whatever();
+    let beat = trial.read("logs/ralph.heartbeat");
+    let mut lines = beat.lines();
+    chrono::DateTime::parse_from_rfc3339(lines.next().unwrap()).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!(facts["finished"], "complete");
+    trial.run(["heartbeat"]).stdout("ended [took] ago: complete\n");
+}
+
+#[test]
+fn a_finished_graph_is_complete_at_once() {
+    let trial = Workspace::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
+    trial.run(["run"]).stderr(
+        "[time]  1 task, 1 complete\n[time]  complete (exit code 0)\n\
+         [time]  0 completed in 0 attempts, [took]; 1 of 1 done\n",
+    );
+}
+
+#[test]
+fn quiet_says_only_how_it_ended() {
+    let trial = Workspace::new().graph("tasks: [{id: a, title: Do it}]\n").agent("done-file");
+    trial.run(["run", "-q"]).stderr(
+        "[time]  complete (exit code 0)\n[time]  1 completed in 1 attempt, [took]; 1 of 1 done\n\
+         [time]    + a: [commit] Work on a\n",
+    );
+}
+
+#[test]
+fn verbose_says_all_that_is_in_the_journal() {
+    let trial = Workspace::new().graph("tasks: [{id: a, title: Do it}]\n").agent("commit");
+    insta::assert_snapshot!(trial.run(["run", "-v"]).whole(), @r"
+    exit code 0
+    --- stderr ---
+    [time]  run [run], agent: [agents]/commit
+    [time]  1 task, 0 complete
+    [time]  a: pending -> in-progress by this run
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    Do it
+    [time]  chosen by: P2, longest chain 1h, unblocks 0, place 1
+    [time]  from [commit] on main; prompt and output in logs/attempts/a/1
+    [time]  a was reported done
+    [time]  a: in-progress -> complete by this run
+    [time]  a complete in [took]: reported done, and committed
+    [time]    [commit] Work on a
+    [time]    1 file, +1 -0
+    [time]    0 left
+    [time]  complete (exit code 0)
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]    + a: [commit] Work on a
+    ");
+}
+
+#[test]
+fn an_agent_is_told_where_it_stands() {
+    let show = agent("show");
+    let trial = Workspace::new()
+        .graph("tasks: [{id: a, title: Do it}]\n")
+        .command([&show, "--model", "a b"])
+        .env("CLAUDECODE", "1");
+    trial.run(["run", "-q"]).whatever();
+    let given = fs::read_to_string(trial.sign("given")).unwrap();
+    insta::assert_snapshot!(trial.redact(&given), @r"
+    words: --model a b
+    task: a attempt: 1
+    pwd: [repo]
+    folder: [repo]/.ralph/tasks/a [repo]/.ralph/tasks/a
+    claude: unset
+    no terminal
+    ");
+    let prompt = fs::read_to_string(trial.sign("prompt")).unwrap();
+    assert_eq!(prompt, trial.read("logs/attempts/a/1/prompt.md"));
+}
+
+const SORTED: &str = "\
+tasks:
+  - {id: a, story: S1, milestone: M1, tags: [x]}
+  - {id: b, story: S1, milestone: M2, tags: [y, x]}
+  - {id: c, story: S2, milestone: M1}
+  - {id: d, tags: [z]}
+";
+
+#[test]
+fn filters_narrow_a_run() {
+    let trial = Workspace::new().graph(SORTED).agent("commit");
+    let dry = |words: [&str; 4]| {
+        let out = trial.run(words).out();
+        let ids = out.lines().filter_map(|line| line.split_whitespace().nth(1));
+        ids.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(dry(["run", "--dry-run", "--story", "S1"]), "a b");
+    assert_eq!(dry(["run", "--dry-run", "--milestone", "M1"]), "a c");
+    assert_eq!(dry(["run", "--dry-run", "--tag", "x"]), "a b");
+    assert_eq!(dry(["run", "--dry-run", "--task", "c"]), "c");
+    trial.run(["run", "--story", "S1", "--milestone", "M2"]).stderr_has("1 of 1 done");
+    trial.run(["run", "--task", "d", "--task", "c"]).stderr_has("2 of 2 done");
+    trial.run(["run", "--tag", "x"]).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["b", "c", "d", "a"]);
+    assert_eq!(trial.lines("loop_started")[1]["filter"], serde_json::json!(["task=d", "task=c"]));
+}
+
+#[test]
+fn an_unknown_task_in_a_filter_is_an_error_with_a_suggestion() {
+    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    trial
+        .run(["run", "--task", "strat"])
+        .code(1)
+        .stderr("ralph: error: no task `strat` in `task-graph.yaml`; did you mean `start`?\n");
+    assert!(!trial.root().join("logs").exists());
+}
+
+#[test]
+fn what_waits_outside_the_filter_is_named() {
+    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    insta::assert_snapshot!(trial.run(["run", "--task", "end"]).whole(), @r"
+    exit code 3
+    --- stderr ---
+    [time]  4 tasks, 0 complete
+    [time]  everything left is blocked (exit code 3)
+    [time]  0 completed in 0 attempts, [took]; 0 of 1 done
+    [time]  left:
+    [time]    - start: ready, but outside what this run was restricted to; 3 of what is left wait for it
+    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset start`
+    ");
+}
+
+#[test]
+fn a_dry_run_shows_the_order_and_touches_nothing() {
+    let text = format!(
+        "{DIAMOND}  - {{id: held, status: blocked}}\n  - {{id: after, depends_on: [held]}}\n"
+    );
+    let trial = Workspace::new().graph(&text).command(["no-such-agent"]);
+    let before = trial.everything();
+    insta::assert_snapshot!(trial.run(["run", "--dry-run", "--max-iterations", "3"]).whole(), @r"
+    exit code 0
+    --- stdout ---
+       1  start  Begin  (P2, longest chain 3h, unblocks 2, place 4)
+       2  right  The right half  (P1, longest chain 2h, unblocks 1, place 3)
+       3  left   The left half  (P3, longest chain 2h, unblocks 1, place 2)
+       4  end    Put it together  (P0, longest chain 1h, unblocks 0, place 1)
+    stops after 3 of these, at the limit of iterations
+    not reached: held and what waits for it (blocked by hand)
+    ");
+    let after = trial.everything();
+    let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
+    assert!(new.is_empty(), "a dry run made {new:?}");
+    assert!(before == after, "a dry run changed something");
+}
+
+#[test]
+fn without_a_repository_git_init_is_named() {
+    let trial = Workspace::bare();
+    trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 1
+    --- stderr ---
+    ralph: error: `[repo]` is not in a git repository; make one with `git init`
+    ");
+}
+
+#[test]
+fn without_a_graph_it_is_said_what_to_write() {
+    let trial = Workspace::new();
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: there is no `task-graph.yaml`
+    --> task-graph.yaml
+     = help: write one with a list `tasks:`, each with an `id`; `ralph demo` makes an example
+    ");
+}
+
+#[test]
+fn an_invalid_graph_is_drawn_and_nothing_starts() {
+    let trial = Workspace::new()
+        .graph("tasks:\n  - id: a\n    depends_on: [bb]\n  - id: b\n")
+        .agent("commit");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: unknown dependency `bb`
+     --> task-graph.yaml:3:18
+      |
+    2 |   - id: a
+      |         - in this task
+    3 |     depends_on: [bb]
+      |                  ^^ no task has this id
+      |
+    help: did you mean `b`?
+      |
+    3 -     depends_on: [bb]
+    3 +     depends_on: [b]
+      |
+    ");
+    assert!(!trial.root().join("logs").exists());
+}
+
+#[test]
+fn a_missing_agent_is_found_before_anything_is_claimed() {
+    for (words, why) in [
+        ("no-such-agent", "`no-such-agent` is not on PATH"),
+        ("./nowhere/agent", "`./nowhere/agent` does not exist in `[repo]`; check the path"),
+        ("./notes.txt", "`./notes.txt` is not executable; chmod +x it"),
+    ] {
+        let trial = Workspace::new().graph(DIAMOND).file("notes.txt", "x").command([words]);
+        trial.run(["run"]).code(69).stderr(&format!(
+            "ralph: error: the agent cannot be started: {why}; name another after `--`, or set \
+             `agent` in `.ralph/config.yaml`\n"
+        ));
+        assert_eq!(trial.graph_text(), DIAMOND);
+        assert!(!trial.root().join("logs").exists());
+    }
+}
+
+#[test]
+fn claude_as_root_is_refused_with_the_cure() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let path = crate::support::disguised(&trial, "commit", "claude");
+    let trial = trial.env("PATH", &path);
+    trial.run(["run"]).code(69).stderr(
+        "ralph: error: `claude` refuses `--dangerously-skip-permissions` as root; run as another \
+         user, or set `IS_SANDBOX=1` if this machine is a sandbox\n",
+    );
+    assert_eq!(trial.status("a"), "pending");
+    let trial = trial.env("IS_SANDBOX", "1");
+    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    let agent = &trial.lines("loop_started")[0]["agent"];
+    assert_eq!(*agent, serde_json::json!(["claude", "-p", "--dangerously-skip-permissions"]));
+}
+
+#[test]
+fn a_second_run_is_told_who_is_first() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let first = trial.start(["run"]);
+    crate::support::wait_for(&trial.sign("waiting-a"));
+    trial.run(["run"]).code(5).stderr(
+        "ralph: error: another ralph runs in this repository: process [pid], run [run], working \
+         on `a`, since [when]\n",
+    );
+    trial.leave("open");
+    first.end(&trial).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.lines("loop_started").len(), 1);
+}
+
+#[test]
+fn it_works_from_a_subfolder_and_with_a_graph_of_another_name() {
+    let trial = Workspace::new().file("plans/next.yaml", "tasks: [{id: a}]\n").agent("commit");
+    trial.run(["run", "-C", "plans", "--graph", "plans/next.yaml"]).stderr_has("1 of 1 done");
+    assert!(trial.read("plans/next.yaml").contains("status: complete"));
+    assert!(!trial.root().join("plans/logs").exists(), "logs are at the top");
+}
+
+#[test]
+fn a_repository_without_a_commit_is_worked_in() {
+    let trial = Workspace::bare();
+    trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+    trial.git(&["config", "user.name", "Tess"]);
+    trial.git(&["config", "user.email", "tess@example.invalid"]);
+    trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
+    trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
+}

@@ -1,1 +1,96 @@
-//! To come.
+//! Signals to the runner: one ends the attempt, a second kills it; none is held against the task.
+
+use rustix::process::Signal;
+
+use crate::support::{Workspace, until, wait_for};
+
+/// A run whose agent is at work, signalled once.
+fn stopped(signal: Signal) -> (Workspace, String) {
+    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
+    let before = trial.graph_text();
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("asleep"));
+    run.signal(signal);
+    let said = run.end(&trial).whole();
+    assert_eq!(trial.graph_text(), before, "the task is as it was");
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
+    assert!(trial.state().join("attempts").read_dir().unwrap().next().is_none());
+    trial.nobody_is_left();
+    (trial, said)
+}
+
+#[test]
+fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
+    let (trial, said) = stopped(Signal::INT);
+    insta::assert_snapshot!(said, @r"
+    exit code 130
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  SIGINT: ending the attempt, then stopping; press Ctrl-C again to kill it at once
+    [time]  a cancelled after [took]: ended by ralph because the run was stopped
+    [time]    0 of 3 attempts used; output in logs/attempts/a/1
+    [time]  stopped by SIGINT (exit code 130)
+    [time]  0 completed in 1 attempt, [took]; 0 of 1 done
+    [time]  left:
+    [time]    1 ready: a
+    ");
+    trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task; 0 of 3 have failed");
+    trial.run(["heartbeat"]).stdout("ended [took] ago: stopped by SIGINT\n");
+}
+
+#[test]
+fn term_and_hangup_have_their_codes() {
+    let (_, said) = stopped(Signal::TERM);
+    assert!(said.starts_with("exit code 143\n"), "{said}");
+    let (_, said) = stopped(Signal::HUP);
+    assert!(said.starts_with("exit code 129\n"), "{said}");
+}
+
+#[test]
+fn a_second_signal_kills_what_does_not_listen() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
+        .graph("tasks: [{id: a}]\n")
+        .agent("hang");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hanging"));
+    run.signal(Signal::INT);
+    until("the first signal is told", || run.said().contains("press Ctrl-C again"));
+    run.signal(Signal::INT);
+    run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+    assert_eq!(trial.status("a"), "pending");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn what_does_not_listen_is_killed_after_the_grace() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hanging"));
+    run.signal(Signal::TERM);
+    run.end(&trial).code(143).stderr_has("a cancelled after [took]: ended by ralph");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn work_that_was_reported_before_the_signal_is_complete() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    run.signal(Signal::INT);
+    run.end(&trial).code(130).stderr_has("a complete in");
+    assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
+    assert_eq!(trial.status("a"), "complete");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_run_that_waits_stops_at_once() {
+    let trial = Workspace::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
+    let run = trial.start(["run", "--wait"]);
+    until("it waits", || run.said().contains("waiting until"));
+    run.signal(Signal::INT);
+    run.end(&trial).whatever().code(130);
+}

@@ -1,1 +1,285 @@
-//! To come.
+//! Every verdict by an agent that earns it, and what comes after: retry, parking, stopping.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::Workspace;
+
+/// Runs one attempt by this agent, and gives verdict and reason.
+#[track_caller]
+fn judged(agent: &str, verdict: &str, why: &str) -> Workspace {
+    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
+    let done = verdict == "complete";
+    trial.run(["run", "--once", "-q"]).whatever().code(i32::from(!done));
+    let action = if done { "completed" } else { "failed" };
+    let ended = trial.lines(action).remove(0);
+    assert_eq!((ended["verdict"].as_str(), ended["why"].as_str()), (Some(verdict), Some(why)));
+    assert_eq!(trial.status("a"), if done { "complete" } else { "pending" });
+    trial.nobody_is_left();
+    trial
+}
+
+#[test]
+fn a_lie_is_unverified() {
+    judged("lie", "unverified", "reported done, but nothing changed in git");
+}
+
+#[test]
+fn work_left_uncommitted_is_uncommitted_and_kept() {
+    let trial =
+        judged("leave", "uncommitted", "reported done, but left 1 changed file uncommitted");
+    assert_eq!(trial.read("left.txt"), "half\n");
+    assert_eq!(trial.lines("failed")[0]["leftovers"], json!(["left.txt"]));
+}
+
+#[test]
+fn silence_is_incomplete_with_and_without_commits() {
+    let why = "ended without reporting that the task is done";
+    let trial = judged("silent", "incomplete", why);
+    assert_eq!(trial.subjects(), ["Work in silence, attempt 1"]);
+    let trial = judged("idle", "incomplete", why);
+    let failed = trial.lines("failed").remove(0);
+    assert_eq!(failed["last_line"], "I could not find the file you speak of.");
+}
+
+#[test]
+fn a_failing_process_is_failed() {
+    let trial = judged("fail", "failed", "exited with code 7");
+    assert_eq!(trial.lines("failed")[0]["exit_code"], 7);
+    judged("die", "failed", "killed by signal 9 (out of memory?)");
+}
+
+#[test]
+fn leaving_the_branch_is_off_branch() {
+    judged("branch", "off-branch", "reported done, but it moved from `main` to `elsewhere`");
+    judged(
+        "rewrite",
+        "off-branch",
+        "reported done, but it rewrote the history: HEAD does not descend from where it began",
+    );
+}
+
+#[test]
+fn each_way_to_report_counts() {
+    let why = "reported done, and committed";
+    for (agent, report) in [
+        ("commit", "command"),
+        ("done-file", "done_file"),
+        ("graph-complete", "graph"),
+        ("exit-1-but-done", "command"),
+        ("never-reads", "command"),
+    ] {
+        let trial = judged(agent, "complete", why);
+        assert_eq!(trial.lines("completed")[0]["report"], report, "{agent}");
+    }
+}
+
+#[test]
+fn a_task_may_need_no_commit() {
+    let trial = Workspace::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
+    trial.run(["run"]).stderr_has("a complete in [took]: reported done; no commit is required");
+    assert_eq!(trial.status("a"), "complete");
+}
+
+#[test]
+fn what_an_agent_prints_is_shown_and_not_obeyed() {
+    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 3
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  a incomplete after [took]: ended without reporting that the task is done, and committed nothing
+    [time]    its last line: \u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31mred
+    [time]    1 of 1 attempts used; output in logs/attempts/a/1
+    [time]  a is parked after 1 attempt; `ralph task-reset a` gives it new ones
+    [time]  everything left is blocked (exit code 3)
+    [time]  0 completed in 1 attempt, [took]; 0 of 1 done
+    [time]  left:
+    [time]    - a: parked after 1 attempt
+    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset a`
+    ");
+}
+
+#[test]
+fn a_done_file_of_an_earlier_attempt_is_no_report() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("idle");
+    trial.write(".ralph/tasks/a/DONE", "of yesterday\n");
+    trial.run(["run", "--once"]).code(1).stderr_has("incomplete");
+}
+
+#[test]
+fn files_that_were_dirty_before_are_not_the_agents() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("lie");
+    trial.write("mine.txt", "in the middle of something\n");
+    trial.run(["run", "--once"]).code(1).stderr_has("a unverified");
+    assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
+}
+
+#[test]
+fn a_second_attempt_is_told_of_the_first() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("fail-once");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 0
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  a failed after [took]: exited with code 1
+    [time]    its last line: the tests are red
+    [time]    1 of 3 attempts used; output in logs/attempts/a/1
+    [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
+    [time]    a
+    [time]  a complete in [took]: reported done, and committed
+    [time]    [commit] Work on a
+    [time]    1 file, +1 -0
+    [time]    0 left
+    [time]  complete (exit code 0)
+    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
+    [time]    + a: [commit] Work on a
+    ");
+    let prompt = trial.read("logs/attempts/a/2/prompt.md");
+    let at = prompt.find("## Where you stand").unwrap();
+    let end = prompt.find("## How to work").unwrap();
+    insta::assert_snapshot!(trial.redact(&prompt[at..end]), @r"
+    ## Where you stand
+
+    - This is attempt 2 at the task; 1 of 3 have failed so far.
+    - Branch: `main`. Stay on it and do not rewrite its history.
+    - The newest commits:
+      - `[commit]` Set the stage
+      - `[commit]` Set the stage
+
+    ### The attempt before this one
+
+    It was judged **failed**: exited with code 1.
+    The last thing it said:
+
+    ```text
+    the tests are red
+    ```
+    Its prompt and its full output are in `logs/attempts/a/1`.
+    ");
+    assert!(!trial.read("logs/attempts/a/1/prompt.md").contains("attempt before this one"));
+}
+
+const HALF: &str = "\
+tasks:
+  - {id: bad, priority: high, max_attempts: 1}
+  - {id: after, depends_on: [bad]}
+  - {id: last, depends_on: [after]}
+  - {id: good}
+";
+
+#[test]
+fn out_of_attempts_is_parked_and_the_rest_goes_on() {
+    let trial = Workspace::new().graph(HALF).agent("fail-some");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 3
+    --- stderr ---
+    [time]  4 tasks, 0 complete
+    [time]  Iteration 1 of 50 · bad · P1 · attempt 1
+    [time]    bad
+    [time]  bad failed after [took]: exited with code 7
+    [time]    its last line: no idea how to do bad
+    [time]    1 of 1 attempts used; output in logs/attempts/bad/1
+    [time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
+    [time]  Iteration 2 of 50 · good · P2 · attempt 1
+    [time]    good
+    [time]  good complete in [took]: reported done, and committed
+    [time]    [commit] Work on good
+    [time]    1 file, +1 -0
+    [time]    3 left (2 waiting; 1 parked)
+    [time]  everything left is blocked (exit code 3)
+    [time]  1 completed in 2 attempts, [took]; 1 of 4 done
+    [time]    + good: [commit] Work on good
+    [time]  left:
+    [time]    - bad: parked after 1 attempt; 2 of what is left wait for it
+    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
+    ");
+    assert_eq!(
+        (trial.status("bad"), trial.status("good")),
+        ("in-progress".into(), "complete".into())
+    );
+    let held = &trial.lines("blocked")[0]["holders"];
+    assert_eq!(*held, json!([{"task_id": "bad", "why": "parked after 1 attempt", "frees": 3}]));
+
+    trial.run(["run"]).code(3).stderr_has("left:\n[time]    - bad: parked after 1 attempt");
+    assert_eq!(trial.lines("started").len(), 2, "a parked task stays parked in the next run");
+    trial.run(["task-reset", "bad"]).stdout("bad: in-progress -> pending, attempts reset\n");
+    trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
+}
+
+#[test]
+fn three_attempts_and_no_more() {
+    let trial = Workspace::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 3
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · bad · P2 · attempt 1
+    [time]    bad
+    [time]  bad failed after [took]: exited with code 7
+    [time]    its last line: no idea how to do bad
+    [time]    1 of 3 attempts used; output in logs/attempts/bad/1
+    [time]  Iteration 2 of 50 · bad · P2 · attempt 2 (1 of 3 used)
+    [time]    bad
+    [time]  bad failed after [took]: exited with code 7
+    [time]    its last line: no idea how to do bad
+    [time]    2 of 3 attempts used; output in logs/attempts/bad/2
+    [time]  Iteration 3 of 50 · bad · P2 · attempt 3 (2 of 3 used)
+    [time]    bad
+    [time]  bad failed after [took]: exited with code 7
+    [time]    its last line: no idea how to do bad
+    [time]    3 of 3 attempts used; output in logs/attempts/bad/3
+    [time]  bad is parked after 3 attempts; `ralph task-reset bad` gives it new ones
+    [time]  everything left is blocked (exit code 3)
+    [time]  0 completed in 3 attempts, [took]; 0 of 1 done
+    [time]  left:
+    [time]    - bad: parked after 3 attempts
+    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
+    ");
+    let attempts: Vec<_> =
+        trial.lines("failed").iter().map(|line| line["attempt"].as_u64().unwrap()).collect();
+    assert_eq!(attempts, [1, 2, 3]);
+}
+
+#[test]
+fn a_task_has_as_many_attempts_as_it_says() {
+    let trial = Workspace::new()
+        .graph("tasks:\n  - {id: bad, max_attempts: 1}\n  - {id: bad2, max_attempts: 2}\n")
+        .agent("fail-some");
+    trial.run(["run", "-q"]).whatever().code(3);
+    assert_eq!(trial.tasks("failed"), ["bad", "bad2", "bad2"]);
+    assert_eq!(trial.tasks("parked"), ["bad", "bad2"]);
+}
+
+#[test]
+fn five_failures_in_a_row_stop_the_run() {
+    let tasks: String = (1..8).map(|n| format!("  - id: bad{n}\n")).collect();
+    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
+    trial.run(["run", "-q"]).code(1).stderr_has("5 failures in a row (exit code 1)\n");
+    assert_eq!(trial.lines("failed").len(), 5);
+}
+
+#[test]
+fn a_flood_of_output_harms_nobody() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("flood");
+    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    let length = fs::metadata(trial.root().join("logs/attempts/a/1/stdout")).unwrap().len();
+    assert!(length > 50_000_000, "{length}");
+    let journal = fs::metadata(trial.root().join("logs/ralph.jsonl")).unwrap().len();
+    assert!(journal < 10_000, "output is not in the journal: {journal}");
+}
+
+#[test]
+fn a_prompt_that_nobody_reads_blocks_nobody() {
+    let text = "The quick brown fox. ".repeat(200_000);
+    let graph = format!("tasks:\n  - id: a\n    description: {text}\n");
+    let trial = Workspace::new().graph(&graph).agent("never-reads");
+    trial.run(["run", "-q"]).whatever();
+    assert!(trial.read("logs/attempts/a/1/prompt.md").len() > 4_000_000);
+    assert_eq!(trial.status("a"), "complete");
+}
