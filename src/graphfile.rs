@@ -85,7 +85,7 @@ pub enum Write<'a> {
         /// RFC 3339.
         at: &'a str,
     },
-    /// Any other; a claim ends with it.
+    /// Any other; a claim or a completion ends with it.
     Plain(Status),
 }
 
@@ -224,7 +224,11 @@ impl GraphFile {
                 extras.extend(unclaimed);
                 extras
             }
-            Write::Plain(_) => unclaimed.to_vec(),
+            Write::Plain(_) => {
+                let mut extras = unclaimed.to_vec();
+                extras.push(Change::Remove { key: "completed_at" });
+                extras
+            }
         };
         let all: Vec<Change<'_>> = std::iter::once(status).chain(extras).collect();
         document.edit(node, &all).or_else(|_| document.edit(node, &[status]))
