@@ -5,39 +5,39 @@
 //! modules above it. `tests/it/tidy.rs` checks that, and that the core stays pure.
 
 // Core: no disk, clock, process, git or printing.
-pub mod diagnostic;
-pub mod duration;
-pub mod edit;
-pub mod event;
 pub mod exit;
-pub mod graph;
+pub mod duration;
+pub mod diagnostic;
+pub mod task;
+pub mod verdict;
+pub mod event;
+pub mod record;
 pub mod history;
+pub mod graph;
 pub mod plan;
 pub mod prompt;
 pub mod yaml;
+pub mod edit;
 
 // Adapters: each owns one outside thing; none imports another.
-pub mod agent;
-pub mod excerpt;
-pub mod journal;
-pub mod load;
-pub mod output;
-pub mod record;
-pub mod repo;
-pub mod signal;
-pub mod state;
 pub mod terminal;
+pub mod output;
+pub mod signal;
+pub mod excerpt;
+pub mod load;
+pub mod state;
+pub mod journal;
+pub mod repo;
+pub mod agent;
 
 // Shell.
-pub mod attempt;
-pub mod chronicle;
-pub mod cli;
-pub mod command;
 pub mod complaint;
 pub mod config;
+pub mod chronicle;
 pub mod graphfile;
+pub mod workspace;
+pub mod attempt;
 pub mod report;
 pub mod runner;
-pub mod task;
-pub mod verdict;
-pub mod workspace;
+pub mod cli;
+pub mod command;
