@@ -1,1 +1,313 @@
-//! To come.
+//! `ralph check`: good files in one line, bad ones with every fault, hostile ones refused fast.
+
+use std::{
+    fs::{self, File},
+    time::{Duration, Instant},
+};
+
+use crate::support::{DIAMOND, Workspace};
+
+fn fixture(name: &str) -> String {
+    let path = format!("{}/tests/graphs/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn a_good_graph_is_one_line() {
+    let trial = Workspace::new().graph(DIAMOND);
+    let before = trial.everything();
+    trial
+        .run(["check"])
+        .stdout("task-graph.yaml: 4 tasks, 4 dependencies, longest chain 3, 1 ready now\n");
+    let after = trial.everything();
+    assert!(before == after, "checking changed something");
+}
+
+#[test]
+fn a_file_needs_no_repository() {
+    let trial = Workspace::bare();
+    trial.write("g.yaml", DIAMOND);
+    trial
+        .run(["check", "g.yaml"])
+        .stdout("g.yaml: 4 tasks, 4 dependencies, longest chain 3, 1 ready now\n");
+    let json = trial.run(["check", "--json", "g.yaml"]).json();
+    assert_eq!((&json["valid"], &json["longest_chain"]), (&true.into(), &3.into()));
+    assert_eq!(json["diagnostics"], serde_json::json!([]));
+}
+
+#[test]
+fn both_shapes_and_their_neighbours_are_read() {
+    let trial = Workspace::bare();
+    for (name, line) in [
+        ("edges.yaml", "5 tasks, 5 dependencies, longest chain 4, 1 ready now"),
+        ("nested.yaml", "4 tasks, 3 dependencies, longest chain 3, 1 ready now"),
+    ] {
+        trial.write(name, &fixture(name));
+        trial.run(["check", name]).stdout(&format!("{name}: {line}\n"));
+    }
+}
+
+#[test]
+fn every_fault_is_shown_at_once() {
+    let trial = Workspace::bare();
+    trial.write("bad.yaml", &fixture("bad.yaml"));
+    insta::assert_snapshot!(trial.run(["check", "bad.yaml"]).whole(), @r#"
+    exit code 65
+    --- stderr ---
+    error: `priority` must be a whole number, `P0`–`P4`, or critical, high, medium, low
+     --> bad.yaml:5:15
+      |
+    5 |     priority: hihg
+      |               ^^^^ found this text
+
+    error: unknown status `doen`
+     --> bad.yaml:6:13
+      |
+    6 |     status: doen
+      |             ^^^^
+      |
+    help: did you mean `done`?
+      |
+    6 -     status: doen
+    6 +     status: done
+      |
+
+    error: two tasks have the id `one`
+     --> bad.yaml:7:9
+      |
+    3 |   - id: one
+      |         --- first used here
+    ...
+    7 |   - id: one
+      |         ^^^
+      |
+      = help: ids name tasks in the journal and in `depends_on`: rename one
+
+    error: unknown dependency `tow`
+     --> bad.yaml:8:18
+      |
+    7 |   - id: one
+      |         --- in this task
+    8 |     depends_on: [tow, one]
+      |                  ^^^ no task has this id
+      |
+    help: did you mean `two`?
+      |
+    8 -     depends_on: [tow, one]
+    8 +     depends_on: [two, one]
+      |
+
+    error: a task depends on itself
+     --> bad.yaml:8:23
+      |
+    8 |     depends_on: [tow, one]
+      |                       ^^^
+      |
+      = help: remove it: a task cannot wait for its own end
+
+    error: unknown dependency `three`
+      --> bad.yaml:10:17
+       |
+     9 |   - id: two
+       |         --- in this task
+    10 |     depends_on: three
+       |                 ^^^^^ no task has this id
+
+    error: `timeout` must be a length of time: `[took]`, `15m` or `2h`
+      --> bad.yaml:11:14
+       |
+    11 |     timeout: 90
+       |              ^^ found a number
+
+    error: `max_attempts` must be a whole number from 1
+      --> bad.yaml:12:19
+       |
+    12 |     max_attempts: many
+       |                   ^^^^ found this text
+
+    error: a task without `id`
+      --> bad.yaml:13:5
+       |
+    13 |   - title: No id at all
+       |     ^^^^^^^^^^^^^^^^^^^
+       |
+       = help: give it a short name that stays, such as `T-1`
+
+    error: the id `has space` may hold only letters, digits, `.`, `_` and `-`
+      --> bad.yaml:14:9
+       |
+    14 |   - id: "has space"
+       |         ^^^^^^^^^^^
+       |
+       = help: ids are letters, digits, `.`, `_` and `-`, at most 64
+
+    error: `tags` must be a list
+      --> bad.yaml:16:11
+       |
+    16 |     tags: {a: b}
+       |           ^^^^^^ found a mapping
+
+    error: `description` must be text
+      --> bad.yaml:17:18
+       |
+    17 |     description: [1, 2]
+       |                  ^^^^^^ found a list
+
+    error: unknown dependency `nowhere`
+      --> bad.yaml:19:21
+       |
+    19 |   - {from: one, to: nowhere}
+       |                     ^^^^^^^ no task has this id
+
+    bad.yaml: 13 errors
+    "#);
+    let json = trial.run(["check", "bad.yaml", "--json"]).code(65).json();
+    assert_eq!(json["valid"], false);
+    let faults = json["diagnostics"].as_array().unwrap();
+    assert!(faults.iter().all(|fault| fault["line"].as_u64() > Some(0)), "{json}");
+}
+
+#[test]
+fn what_has_not_even_the_shape_is_shown_first() {
+    let trial = Workspace::bare();
+    trial.write("shapeless.yaml", &fixture("shapeless.yaml"));
+    insta::assert_snapshot!(trial.run(["check", "shapeless.yaml"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: a task must be a mapping
+     --> shapeless.yaml:2:5
+      |
+    2 |   - just words
+      |     ^^^^^^^^^^ a single value
+
+    error: a task must be a mapping
+     --> shapeless.yaml:3:5
+      |
+    3 |   - [a, list]
+      |     ^^^^^^^^^ a list
+
+    error: an edge must be a mapping
+     --> shapeless.yaml:8:5
+      |
+    8 |   - one -> two
+      |     ^^^^^^^^^^ a single value
+
+    shapeless.yaml: 3 errors
+    ");
+}
+
+#[test]
+fn a_cycle_is_shown_as_a_walk() {
+    let trial = Workspace::bare();
+    trial.write("cycle.yaml", &fixture("cycle.yaml"));
+    insta::assert_snapshot!(trial.run(["check", "cycle.yaml"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: the tasks form a cycle: `a` -> `c` -> `b` -> `a`
+     --> cycle.yaml:3:26
+      |
+    3 |   - {id: a, depends_on: [b]}
+      |                          ^ this makes `a` wait for itself
+      |
+      = help: remove one of these dependencies
+
+    cycle.yaml: 1 error
+    ");
+}
+
+#[test]
+fn oddities_are_warnings() {
+    let trial = Workspace::bare();
+    trial.write("odd.yaml", "tasks:\n  - id: a\n    depend_on: []\n    prioritty: high\n");
+    insta::assert_snapshot!(trial.run(["check", "odd.yaml"]).whole(), @r"
+    exit code 0
+    --- stdout ---
+    odd.yaml: 1 task, 0 dependencies, longest chain 1, 1 ready now
+    --- stderr ---
+    warning: unknown field `depend_on`
+     --> odd.yaml:3:5
+      |
+    3 |     depend_on: []
+      |     ^^^^^^^^^ kept for templates, otherwise ignored
+      |
+    help: did you mean `depends_on`?
+      |
+    3 |     depends_on: []
+      |           +
+
+    warning: unknown field `prioritty`
+     --> odd.yaml:4:5
+      |
+    4 |     prioritty: high
+      |     ^^^^^^^^^ kept for templates, otherwise ignored
+      |
+    help: did you mean `priority`?
+      |
+    4 -     prioritty: high
+    4 +     priority: high
+      |
+    ");
+}
+
+/// Refused with this code of 65, and with so little said, and quickly even in a slow build.
+#[track_caller]
+fn refused(name: &str, bytes: &[u8], part: &str) {
+    let trial = Workspace::bare();
+    fs::write(trial.root().join(name), bytes).unwrap();
+    let began = Instant::now();
+    let said = trial.run(["check", name]).whole();
+    assert!(began.elapsed() < Duration::from_secs(20), "{name} took {:?}", began.elapsed());
+    assert!(said.starts_with("exit code 65\n") && said.len() < 10_000, "{name}: {said}");
+    assert!(said.contains(part), "`{part}` is not said of {name}:\n{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(!said.contains(['\u{1b}', '\0', '\u{7}']), "{name}: control characters in {said:?}");
+}
+
+#[test]
+fn hostile_files_are_refused_fast() {
+    refused("deep.yaml", "[".repeat(100_000).as_bytes(), "nest");
+    let bomb: String = (1..30)
+        .map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{}, ", n - 1).repeat(9)))
+        .collect();
+    refused("bomb.yaml", format!("a0: &a0 [lol]\n{bomb}tasks: *a29\n").as_bytes(), "alias");
+    refused("empty.yaml", b"", "tasks");
+    refused("list.yaml", b"- a\n- b\n", "error");
+    refused("tabs.yaml", b"tasks:\n\t- id: a\n", "tab");
+    refused("twice.yaml", b"tasks:\n  - id: a\n    title: x\n    title: y\n", "title");
+    refused("two.yaml", b"tasks: [{id: a}]\n---\ntasks: [{id: b}]\n", "document");
+    refused("no.yaml", b"tasks:\n  - id: no\n  - id: yes\n", "error");
+    refused("nul.yaml", b"tasks:\n  - id: \"a\\0b\"\n", "id");
+    refused("escape.yaml", b"tasks:\n  - id: \"\\e]0;x\\a\\e[31m\"\n", "id");
+    refused("raw.yaml", b"tasks:\n  - id: a\x1b[31mb\n", "error");
+    refused("latin.yaml", b"tasks:\n  - id: a\n    title: caf\xe9\n", "not UTF-8");
+    refused("up.yaml", b"tasks:\n  - id: ../../etc\n", "id");
+    refused("long.yaml", format!("tasks:\n  - id: {}\n", "a".repeat(65)).as_bytes(), "64");
+    refused("self.yaml", b"tasks:\n  - {id: a, depends_on: [a]}\n", "itself");
+}
+
+#[test]
+fn a_file_of_200_mib_is_not_even_read() {
+    let trial = Workspace::bare();
+    File::create(trial.root().join("huge.yaml")).unwrap().set_len(200 << 20).unwrap();
+    trial.run(["check", "huge.yaml"]).code(65).stderr_has("200 MiB long; the limit is 64 MiB");
+}
+
+#[test]
+fn a_file_that_is_none_is_an_error() {
+    let trial = Workspace::bare();
+    trial.run(["check", "nowhere.yaml"]).code(65).stderr_has("there is no `nowhere.yaml`");
+    trial.run(["check", "."]).code(65).stderr_has("cannot read `.`");
+}
+
+#[test]
+fn a_long_chain_overflows_nothing() {
+    let mut text = String::from("tasks:\n  - {id: t0}\n");
+    for n in 1..20_000 {
+        text += &format!("  - {{id: t{n}, depends_on: [t{}]}}\n", n - 1);
+    }
+    let trial = Workspace::bare();
+    trial.write("chain.yaml", &text);
+    trial
+        .run(["check", "chain.yaml"])
+        .stdout("chain.yaml: 20000 tasks, 19999 dependencies, longest chain 20000, 1 ready now\n");
+}

@@ -1,1 +1,30 @@
-//! To come.
+//! A real graph, where it is at hand.
+
+use std::{fs, path::Path};
+
+use crate::support::Workspace;
+
+const GRAPH: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/graphs/solar-sim.task-graph.yaml");
+
+#[test]
+fn a_real_graph_is_worked_off_with_only_its_statuses_changed() {
+    if !Path::new(GRAPH).exists() {
+        println!("skipped: {GRAPH} is not here");
+        return;
+    }
+    let text = fs::read_to_string(GRAPH).unwrap();
+    let trial = Workspace::new().graph(&text).agent("commit");
+    trial.run(["check"]).whatever();
+    trial.run(["run", "-q", "--max-iterations", "200"]).stderr_has("complete (exit code 0)");
+    let ours = |line: &str| {
+        let line = line.trim_start();
+        ["status:", "completed_at:"].iter().any(|field| line.starts_with(field))
+    };
+    let others = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !ours(line)).map(str::to_owned).collect()
+    };
+    assert_eq!(others(&trial.graph_text()), others(&text));
+    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.nobody_is_left();
+}

@@ -1,1 +1,193 @@
-//! To come.
+//! Looking and steering: `dag-status`, `heartbeat`, `task-reset`, `task-complete`, `task-block`.
+
+use serde_json::json;
+
+use crate::support::{DIAMOND, Workspace, wait_for};
+
+const MIXED: &str = "\
+tasks:
+  - {id: done, title: Already there, status: complete}
+  - {id: next, title: 'Can start', depends_on: [done], priority: high}
+  - {id: later, title: Has to wait, depends_on: [next, theirs]}
+  - {id: theirs, title: Somebody is at it, status: in-progress, claimed_by: tess, claimed_at: \"2026-01-01T00:00:00Z\"}
+  - {id: held, title: Not now, status: blocked}
+  - {id: asked, title: Which one?, status: needs-input}
+  - {id: never, title: Given up, status: cancelled}
+  - {id: orphan, title: Wants what is given up, depends_on: [never]}
+  - {id: plain}
+";
+
+#[test]
+fn every_state_has_its_part() {
+    let trial = Workspace::new().graph(MIXED);
+    let before = trial.everything();
+    let text = trial.run(["dag-status"]).whole();
+    // The age of a claim grows.
+    let (head, tail) = text.split_once("for ").unwrap();
+    let tail = tail.split_once(',').unwrap().1;
+    insta::assert_snapshot!(format!("{head}for [age],{tail}"), @r"
+    exit code 0
+    --- stdout ---
+    task-graph.yaml: 1 of 9 complete, 1 in progress, 1 need input, 1 held, 2 ready, 2 blocked, 1 cancelled
+
+    In progress
+      theirs  Somebody is at it  for [age], by tess, STALE; `ralph task-reset theirs` gives it back
+
+    Needs input
+      asked  Which one?
+
+    Held back by hand
+      held  Not now
+
+    Ready, in the order they will run
+      next   Can start  P1
+      plain  P2
+
+    Blocked
+      later   Has to wait  waits for next, theirs (in-progress)
+      orphan  Wants what is given up  waits for never (cancelled: it will never be done)
+    ");
+    let after = trial.everything();
+    assert!(before == after, "looking changed something");
+}
+
+#[test]
+fn json_says_the_same() {
+    let trial = Workspace::new().graph(MIXED);
+    let status = trial.run(["dag-status", "--json"]).json();
+    assert_eq!(
+        status["counts"],
+        json!({
+            "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "parked": 0,
+            "needs_input": 1, "held": 1, "ready": 2, "backing_off": 0, "blocked": 2
+        })
+    );
+    assert_eq!(status["ready"][0], json!({"id": "next", "title": "Can start", "priority": 1}));
+    let theirs = &status["in_progress"][0];
+    assert_eq!((&theirs["stale"], &theirs["live"]), (&true.into(), &false.into()));
+    assert_eq!(status["blocked"][0]["on"], json!(["next", "theirs"]));
+}
+
+#[test]
+fn filters_narrow_what_is_shown() {
+    let trial = Workspace::new().graph(MIXED);
+    trial.run(["dag-status", "--task", "plain"]).stdout(
+        "task-graph.yaml: 0 of 1 complete, 1 ready\n\nReady, in the order they will run\n  plain  P2\n",
+    );
+}
+
+#[test]
+fn long_lists_are_cut_unless_all_is_wanted() {
+    let tasks: String = (0..40).map(|n| format!("  - id: t{n}\n")).collect();
+    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
+    let short = trial.run(["dag-status"]).out();
+    assert!(short.ends_with("  t14  P2\n  … and 25 more (--all)\n"), "{short}");
+    let long = trial.run(["dag-status", "--all"]).out();
+    assert_eq!(long.lines().count(), 3 + 40, "{long}");
+}
+
+#[test]
+fn a_parked_task_is_shown_with_its_last_failure() {
+    let trial =
+        Workspace::new().graph("tasks: [{id: bad, title: Hard, max_attempts: 1}]\n").agent("fail");
+    trial.run(["run", "-q"]).code(3).whatever();
+    insta::assert_snapshot!(trial.run(["dag-status"]).whole(), @r"
+    exit code 0
+    --- stdout ---
+    task-graph.yaml: 0 of 1 complete, 1 parked
+
+    Parked: out of attempts
+      bad  Hard  failed: exited with code 7; `ralph task-reset bad`
+    ");
+    let json = trial.run(["dag-status", "--json"]).json();
+    assert_eq!(json["parked"][0]["why"], "failed: exited with code 7");
+}
+
+#[test]
+fn text_of_strangers_is_shown_and_not_obeyed() {
+    let trial = Workspace::new().graph("tasks: [{id: a, title: \"red \\e[31m\\u202E alert\"}]\n");
+    let text = trial.run(["dag-status"]).out();
+    assert!(text.contains("red \\u{1b}[31m\\u{202e} alert") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn while_an_agent_works_its_task_is_left_to_it() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start(["run", "--task", "a"]);
+    wait_for(&trial.sign("waiting-a"));
+    let status = trial.run(["dag-status"]).out();
+    assert!(status.contains(", an agent is at work\n"), "{status}");
+    let busy =
+        "ralph: error: `a` is being worked on since [time] (attempt 1); stop that run first\n";
+    trial.run(["task-reset", "a"]).code(5).stderr(busy);
+    trial.run(["task-reset", "b", "a"]).code(5).stderr(busy);
+    trial.run(["task-block", "a", "--reason", "no"]).code(5).stderr(busy);
+    trial.run(["heartbeat"]).stdout("alive: last beat [took] ago, working on a\n");
+    trial.run(["task-block", "b", "--reason", "later"]).stdout("b: pending -> blocked (later)\n");
+    assert!(trial.lines("reset").is_empty(), "all or nothing");
+
+    trial
+        .run(["task-complete", "a"])
+        .stdout("a is reported done; it is judged by its commits when attempt 1 ends\n");
+    assert_eq!(trial.status("a"), "in-progress", "a report is not a verdict");
+    trial.leave("open");
+    run.end(&trial).stderr_has("complete (exit code 0)");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_report_without_work_does_not_complete() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
+    let run = trial.start(["run", "--once", "--timeout", "3s"]);
+    wait_for(&trial.sign("asleep"));
+    trial.run(["task-complete", "a"]).whatever();
+    run.end(&trial).code(1).stderr_has("a unverified after");
+}
+
+#[test]
+fn a_persons_word_holds() {
+    let trial = Workspace::new().graph(DIAMOND);
+    trial.run(["task-complete", "start"]).stdout("start: pending -> complete\n");
+    trial.run(["task-complete", "start"]).stdout("start is complete already\n");
+    trial
+        .run(["task-reset", "start", "left"])
+        .stdout("start: complete -> pending, attempts reset\nleft is pending already\n");
+    trial
+        .run(["task-block", "left", "--reason", "no money"])
+        .stdout("left: pending -> blocked (no money)\n");
+    let told: Vec<_> = trial.lines("status_changed");
+    assert!(told.iter().all(|line| line["cause"] == "command"));
+    assert_eq!(told[2]["reason"], "no money");
+    assert!(!trial.graph_text().contains("completed_at"), "{}", trial.graph_text());
+}
+
+#[test]
+fn an_unknown_task_is_an_error_with_a_suggestion_and_nothing_is_touched() {
+    let trial = Workspace::new().graph(DIAMOND);
+    let said = "ralph: error: no task `lfet` in `task-graph.yaml`; did you mean `left`?\n";
+    trial.run(["task-reset", "start", "lfet"]).code(1).stderr(said);
+    trial.run(["task-complete", "lfet"]).code(1).stderr(said);
+    trial.run(["task-block", "lfet", "--reason", "x"]).code(1).stderr(said);
+    assert_eq!(trial.graph_text(), DIAMOND);
+    assert!(!trial.root().join("logs").exists());
+}
+
+#[test]
+fn the_heartbeat_is_missing_alive_or_dead() {
+    let trial = Workspace::new().graph(DIAMOND);
+    trial
+        .run(["heartbeat"])
+        .code(1)
+        .stdout("no heartbeat: `logs/ralph.heartbeat` does not exist\n");
+    trial.write("logs/ralph.heartbeat", "2026-01-01T00:00:00Z\n");
+    let dead = trial.run(["heartbeat"]).code(1).out();
+    assert!(dead.starts_with("dead: last beat ") && dead.ends_with(", more than 1h\n"), "{dead}");
+    trial.write("logs/ralph.heartbeat", "soon\n");
+    trial
+        .run(["heartbeat"])
+        .code(1)
+        .stdout("no heartbeat: `logs/ralph.heartbeat`: its first line is no time\n");
+    let now = chrono::Utc::now().to_rfc3339();
+    trial.write("logs/ralph.heartbeat", &format!("{now}\n"));
+    trial.run(["heartbeat", "--max-age", "10m"]).stdout("alive: last beat [took] ago\n");
+}

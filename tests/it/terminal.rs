@@ -1,1 +1,139 @@
-//! To come.
+//! On a terminal, and into a pipe whose reader has seen enough.
+
+use std::{fs, process::Command};
+
+use rexpect::{process::WaitStatus, session::PtySession};
+
+use crate::support::{Workspace, agent, wait_for};
+
+const GRAPH: &str = "\
+tasks:
+  - id: first
+    title: A title that is much longer than any terminal of sixty columns could ever hope to show on one line
+  - {id: second, title: 日本語の題名はとても長いので端末の幅には決して収まりませんから切らなければなりませんよね本当に}
+";
+
+/// The program on a terminal of so many columns.
+fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
+    let mut command = Command::new("sh");
+    let script = format!("stty cols {columns} rows 30 && exec \"$RALPH\" {words}");
+    command.args(["-c", &script]).current_dir(trial.root()).env_clear().envs(trial.variables());
+    command.env("TERM", "xterm-256color");
+    rexpect::session::spawn_command(command, Some(60_000)).unwrap()
+}
+
+fn code(session: &PtySession) -> i32 {
+    match session.process().wait().unwrap() {
+        WaitStatus::Exited(_, code) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was said, whole: rexpect takes each byte for a character.
+fn utf8(text: &str) -> String {
+    let bytes = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// The text without what moves the cursor or paints.
+fn bare(text: &str) -> String {
+    let mut shown = String::new();
+    let text = utf8(text);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c != '\u{1b}' {
+            shown.push(c);
+        } else if rest.next_if_eq(&'[').is_some() {
+            while rest.next().is_some_and(|c| !('\u{40}'..='\u{7e}').contains(&c)) {}
+        }
+    }
+    shown
+}
+
+#[test]
+fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
+    for columns in [60_u32, 100] {
+        let trial = Workspace::new().graph(GRAPH);
+        let mut session = on_terminal(&trial, columns, &format!("run -- {}", agent("gate")));
+        wait_for(&trial.sign("waiting-first"));
+        let mut said = session.exp_string("the agent is at work").unwrap();
+        trial.leave("open");
+        said += &session.exp_eof().unwrap();
+        assert_eq!(code(&session), 0);
+        let text = bare(&said);
+        for line in text.split(['\n', '\r']) {
+            let width = ralph::terminal::columns(line);
+            assert!(width <= columns as usize, "{width} columns of {columns}: {line:?}");
+        }
+        let bar = "═".repeat(columns.min(72) as usize);
+        for part in [
+            bar.as_str(),
+            "  Iteration 1 of 50 · first · P2 · attempt 1",
+            "  Iteration 2 of 50 · second · P2 · attempt 1",
+            "second complete in ",
+            "complete (exit code 0)",
+            "2 completed in 2 attempts",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(said.contains("\u{1b}[32m"), "there is colour: {said:?}");
+        assert!(
+            text.contains(['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']),
+            "a spinner turns"
+        );
+        trial.nobody_is_left();
+    }
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    let trial = Workspace::new().graph(GRAPH).env("NO_COLOR", "1");
+    let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("commit")));
+    let said = session.exp_eof().unwrap();
+    assert_eq!(code(&session), 0);
+    let mut rest = said.as_str();
+    while let Some(at) = rest.find("\u{1b}[") {
+        rest = &rest[at + 2..];
+        let end = rest.find(|c| ('\u{40}'..='\u{7e}').contains(&c)).unwrap();
+        assert!(&rest[end..=end] != "m", "colour in {said:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_is_typed() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("sleepy")));
+    wait_for(&trial.sign("asleep"));
+    session.send_control('c').unwrap();
+    let said = bare(&session.exp_eof().unwrap());
+    assert_eq!(code(&session), 130);
+    assert!(said.contains("stopped by SIGINT (exit code 130)"), "{said}");
+    assert_eq!(trial.status("a"), "pending");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn status_fits_the_terminal() {
+    let trial = Workspace::new().graph(GRAPH);
+    let mut session = on_terminal(&trial, 60, "dag-status");
+    let text = bare(&session.exp_eof().unwrap());
+    assert_eq!(code(&session), 0);
+    for line in text.lines() {
+        assert!(ralph::terminal::columns(line) <= 60, "{line}");
+    }
+    assert!(text.contains('…') && text.contains("second"), "{text}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let tasks: String =
+        (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
+    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
+    for words in ["dag-status --all", "dag-status --json", "run --dry-run"] {
+        let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 1");
+        let output = trial.process("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+        assert_eq!(fs::read_to_string(trial.sign("code")).unwrap(), "0\n", "{words}");
+    }
+}

@@ -1,1 +1,411 @@
-//! To come.
+//! What the source itself promises: its order, its owners, its size, its words, its documents.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
+
+use crate::support::RALPH;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The only module that may name a crate. Its submodules belong to it.
+const OWNERS: &[(&str, &[&str])] = &[
+    ("annotate_snippets", &["excerpt"]),
+    ("anstream", &["terminal"]),
+    ("clap", &["cli"]),
+    ("console", &["terminal"]),
+    ("duct", &["agent"]),
+    ("git2", &["repo"]),
+    ("granit_parser", &["yaml"]),
+    ("humantime", &["duration"]),
+    ("indicatif", &["report/fancy"]),
+    ("minijinja", &["prompt"]),
+    ("petgraph", &["graph"]),
+    ("rustix", &["agent"]),
+    ("serde_yaml", &["load"]),
+    ("signal_hook", &["signal"]),
+    ("strsim", &["diagnostic"]),
+    // The demo makes a folder that is to stay; state makes files that are renamed.
+    ("tempfile", &["state", "command/demo"]),
+];
+
+/// Files over 500 lines and functions over 80, tests apart: the limit each may have, and why.
+const LONG: &[(&str, usize, &str)] =
+    &[("src/plan.rs", 520, "one decision, read from its words to its end")];
+
+/// A file of the project.
+struct Source {
+    /// From the root of the project.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The part before the tests, without comments.
+    fn code(&self) -> String {
+        let end = self.text.find("#[cfg(test)]\nmod tests").unwrap_or(self.text.len());
+        let lines = self.text[..end].lines();
+        lines
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .map(|line| line.split(" // ").next().unwrap_or(line))
+            .fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// `report/fancy` for `src/report/fancy.rs`.
+    fn name(&self) -> &str {
+        self.path.trim_start_matches("src/").trim_end_matches(".rs")
+    }
+
+    /// `report` for `src/report/fancy.rs`.
+    fn module(&self) -> &str {
+        self.name().split('/').next().unwrap()
+    }
+}
+
+/// All text files below a folder.
+fn files(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(ROOT).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !["target", ".git", "logs"].contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let path = path.strip_prefix(ROOT).unwrap().display().to_string();
+                found.push(Source { path, text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+fn sources() -> Vec<Source> {
+    let rust = files("src").into_iter().filter(|file| file.path.ends_with(".rs"));
+    rust.filter(|file| file.name() != "lib" && file.name() != "main").collect()
+}
+
+/// A document that others write.
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(name))
+        .unwrap_or_else(|error| panic!("{name} must be there and be readable: {error}"))
+}
+
+/// The modules of `lib.rs` in order, each with the heading it stands under.
+fn order() -> Vec<(String, String)> {
+    let mut part = String::new();
+    let mut modules = Vec::new();
+    for line in document("src/lib.rs").lines() {
+        if let Some(words) = line.strip_prefix("// ") {
+            words.split([':', '.']).next().unwrap_or_default().clone_into(&mut part);
+        }
+        if let Some(name) = line.strip_prefix("pub mod ") {
+            modules.push((name.trim_end_matches(';').to_owned(), part.clone()));
+        }
+    }
+    modules
+}
+
+/// The first names after every `crate::`, in braces and out of them.
+fn imports(code: &str) -> BTreeSet<String> {
+    let name = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let Some(inner) = rest.strip_prefix('{') else {
+            found.insert(name(rest));
+            continue;
+        };
+        let (mut depth, mut start) = (0, 0);
+        for (at, c) in inner.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                ',' | '}' if depth == 0 => {
+                    found.insert(name(&inner[start..at]));
+                    start = at + 1;
+                    if c == '}' {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found.remove("");
+    found
+}
+
+#[test]
+fn imports_are_found_in_every_form() {
+    let code = "use crate::{\n    a::{self, X, y::{Z}},\n    b,\n};\nuse crate::c::D;\n\
+                fn f() { crate::d::g(); }\n";
+    let found: Vec<String> = imports(code).into_iter().collect();
+    assert_eq!(found, ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_module_imports_only_modules_above_it() {
+    let order = order();
+    let place = |module: &str| order.iter().position(|(name, _)| name == module);
+    let mut faults = Vec::new();
+    for file in sources() {
+        let module = file.module();
+        let own = place(module).unwrap_or_else(|| panic!("{} is not in lib.rs", file.path));
+        for name in imports(&file.code()).iter().filter(|name| *name != module) {
+            match place(name) {
+                Some(at) if at > own => {
+                    faults.push(format!("{} imports {name}, which is below it", file.path));
+                }
+                _ => {}
+            }
+        }
+        if file.code().contains("super::super") {
+            faults.push(format!("{} reaches over its parent", file.path));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn adapters_do_not_import_each_other() {
+    let order = order();
+    let adapters: BTreeSet<&str> = order
+        .iter()
+        .filter(|(_, part)| part == "Adapters")
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(adapters.len() > 5, "the heading of the adapters in lib.rs was not found");
+    for file in sources().iter().filter(|file| adapters.contains(file.module())) {
+        for name in imports(&file.code()) {
+            let other = adapters.contains(name.as_str()) && name != file.module();
+            assert!(!other, "{} imports {name}, another adapter", file.path);
+        }
+    }
+}
+
+#[test]
+fn the_core_does_no_input_or_output() {
+    const FORBIDDEN: &[&str] = &[
+        "fs::",
+        "process::",
+        "env::",
+        "net::",
+        "io::stdout",
+        "io::stderr",
+        "io::stdin",
+        "Instant::now",
+        "SystemTime::now",
+        "Utc::now",
+        "Local::now",
+        "println!",
+        "print!(",
+        "eprint",
+        "thread::",
+        "File::",
+    ];
+    let order = order();
+    let core: BTreeSet<&str> =
+        order.iter().filter(|(_, part)| part == "Core").map(|(name, _)| name.as_str()).collect();
+    assert!(core.len() > 5, "the heading of the core in lib.rs was not found");
+    for file in sources().iter().filter(|file| core.contains(file.module())) {
+        // `use std::{fs, …}` names them without the colons.
+        let flat: String = file.code().split_whitespace().collect();
+        let uses = flat.split("usestd::{").nth(1).and_then(|rest| rest.split("};").next());
+        for word in ["fs", "process", "env", "net", "thread"] {
+            let named = uses.is_some_and(|uses| uses.split([',', '{', '}']).any(|it| it == word));
+            assert!(!named, "{} uses std::{word}", file.path);
+        }
+        for word in FORBIDDEN {
+            assert!(!file.code().contains(word), "{} has `{word}` in it", file.path);
+        }
+    }
+}
+
+#[test]
+fn every_outside_crate_has_one_owner() {
+    let mut faults = Vec::new();
+    for (name, owners) in OWNERS {
+        let mut found = BTreeSet::new();
+        for file in sources() {
+            let code = file.code();
+            let named = code.match_indices(&format!("{name}::")).any(|(at, _)| {
+                !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+            });
+            if !named {
+                continue;
+            }
+            let owner = owners.iter().find(|owner| {
+                file.name() == **owner || file.name().starts_with(&format!("{owner}/"))
+            });
+            match owner {
+                Some(owner) => drop(found.insert(*owner)),
+                None => faults.push(format!("{} uses {name}, which is not its own", file.path)),
+            }
+        }
+        if found.len() != owners.len() {
+            faults.push(format!("{name} belongs to {owners:?} and is used by {found:?}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    for file in files("src").iter().chain(&files("tests/it")) {
+        if file.path.ends_with(".rs") {
+            assert!(file.text.starts_with("//! "), "{} does not open with `//!`", file.path);
+        }
+    }
+    for file in files("tests/agents") {
+        let mut lines = file.text.lines();
+        assert!(lines.next().is_some_and(|line| line.starts_with("#!")), "{}", file.path);
+        assert!(lines.next().is_some_and(|line| line.starts_with("# ")), "{}", file.path);
+    }
+}
+
+#[test]
+fn nothing_is_left_to_do_in_the_source() {
+    let words = ["todo", "unimplemented", "dbg"].map(|word| format!("{word}!("));
+    let notes = ["FIX", "XX", "TO"].iter().zip(["ME", "X", "DO"]);
+    let notes: Vec<String> = notes.map(|(a, b)| format!("{a}{b}:")).collect();
+    for file in files("src").iter().chain(&files("tests/it")) {
+        for word in words.iter().chain(&notes) {
+            assert!(!file.text.contains(word), "{} has `{word}` in it", file.path);
+        }
+        let mark = format!("#[{}", "ignore");
+        for (at, _) in file.text.match_indices(&mark) {
+            let reason = format!("{mark} = \"a measurement\"]");
+            assert!(file.text[at..].starts_with(&reason), "{}: a test is ignored", file.path);
+        }
+    }
+}
+
+/// The limit for a file or function: `src/x.rs` or `src/x.rs name`.
+fn limit(what: &str, usual: usize) -> usize {
+    LONG.iter().find(|(name, ..)| *name == what).map_or(usual, |(_, limit, _)| *limit)
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut faults = Vec::new();
+    for file in files("src").iter().filter(|file| file.path.ends_with(".rs")) {
+        let tests = file.text.find("#[cfg(test)]").unwrap_or(file.text.len());
+        let lines: Vec<&str> = file.text[..tests].lines().collect();
+        let most = limit(&file.path, 500);
+        if lines.len() > most {
+            faults.push(format!("{} has {} lines, over {most}", file.path, lines.len()));
+        }
+        for (at, line) in lines.iter().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let Some((_, name)) = line.split_once("fn ").filter(|(before, _)| {
+                let before = before.trim_start();
+                before.is_empty() || before.starts_with("pub")
+            }) else {
+                continue;
+            };
+            let close = format!("{}}}", " ".repeat(indent));
+            let length = lines[at..].iter().position(|line| *line == close).map_or(1, |n| n + 1);
+            let name: String =
+                name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if length > limit(&format!("{} {name}", file.path), 80) {
+                faults.push(format!("{}: `{name}` has {length} lines, over 80", file.path));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn main_is_small() {
+    assert!(document("src/main.rs").lines().count() < 60);
+}
+
+#[test]
+fn every_action_has_its_heading_in_the_docs() {
+    let page = document("docs/journal.md");
+    let headings: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## `").and_then(|rest| rest.strip_suffix('`')))
+        .collect();
+    for action in ralph::event::Event::ACTIONS {
+        assert!(headings.contains(action), "docs/journal.md has no heading for `{action}`");
+    }
+    for heading in headings {
+        let known = ralph::event::Event::ACTIONS.contains(&heading);
+        assert!(known, "docs/journal.md has a heading for `{heading}`, which is no action");
+    }
+}
+
+#[test]
+fn the_readme_lists_the_commands() {
+    let page = document("README.md");
+    let listed: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("| `ralph "))
+        .filter_map(|rest| rest.split_once("` |").map(|(name, _)| name.to_owned()))
+        .collect();
+    let commands: BTreeSet<String> =
+        ralph::cli::commands().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(listed, commands, "the table in README.md and the commands that there are");
+}
+
+#[test]
+fn the_changelog_knows_the_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let named = document("CHANGELOG.md").lines().any(|line| {
+        line.starts_with('#')
+            && line.split(|c: char| c != '.' && !c.is_ascii_digit()).any(|w| w == version)
+    });
+    assert!(named, "CHANGELOG.md has no heading for {version}");
+}
+
+#[test]
+fn the_projects_own_graph_is_valid() {
+    let graph = Path::new(ROOT).join("task-graph.yaml");
+    assert!(graph.exists(), "task-graph.yaml must be there");
+    let output = Command::new(RALPH).arg("check").arg(graph).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "and has no oddities");
+}
+
+#[test]
+fn no_file_speaks_of_how_it_came_to_be() {
+    let words: BTreeMap<String, &str> = [
+        (["crates", ".io"], "a registry"),
+        (["docs", ".rs"], "a registry"),
+        (["npmjs", ".com"], "a registry"),
+        (["pypi", ".org"], "a registry"),
+        (["sess", "ion"], "a word of other programs"),
+        (["iss", "ue #"], "a number that says nothing here"),
+        (["/wo", "rk/"], "a folder of one machine"),
+    ]
+    .map(|(parts, why)| (parts.concat(), why))
+    .into();
+    for file in files("") {
+        // Written by cargo; the terminal tests use a type of that name.
+        if file.path == "Cargo.lock" || file.path == "tests/it/terminal.rs" {
+            continue;
+        }
+        let text = file.text.to_lowercase();
+        for (word, why) in &words {
+            for (at, _) in text.match_indices(word.as_str()) {
+                let before = text[..at].chars().next_back().is_some_and(char::is_alphanumeric);
+                let after =
+                    text[at + word.len()..].chars().next().is_some_and(char::is_alphanumeric);
+                let line = text[..at].lines().count();
+                let inside = word.chars().all(char::is_alphanumeric) && (before || after);
+                assert!(inside, "{}:{line} says `{word}`, {why}", file.path);
+            }
+        }
+    }
+}
