@@ -13,7 +13,7 @@ use crate::{
     graphfile::Write,
     plan::Key,
     verdict::Outcome,
-    workspace::Workspace,
+    workspace::{GRAPH, Workspace},
 };
 
 impl Runner {
@@ -75,9 +75,12 @@ impl Runner {
             ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
             ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
             ("TASK_FOLDER".to_owned(), task_dir),
-            // An agent's own `ralph` must mean the same file.
-            ("RALPH_GRAPH".to_owned(), self.workspace.graph_path().display().to_string()),
         ];
+        let graph = self.workspace.graph_path();
+        if graph != root.join(GRAPH) {
+            // The agent's own `ralph` must mean the same file.
+            env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
+        }
         env.extend(without_gc());
         Spec {
             argv: self.options.agent.clone(),
