@@ -48,6 +48,7 @@ fn both_shapes_and_their_neighbours_are_read() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a page of faults")]
 fn every_fault_is_shown_at_once() {
     let trial = Workspace::bare();
     trial.write("bad.yaml", &fixture("bad.yaml"));
@@ -301,10 +302,9 @@ fn a_file_that_is_none_is_an_error() {
 
 #[test]
 fn a_long_chain_overflows_nothing() {
-    let mut text = String::from("tasks:\n  - {id: t0}\n");
-    for n in 1..20_000 {
-        text += &format!("  - {{id: t{n}, depends_on: [t{}]}}\n", n - 1);
-    }
+    let tasks: String =
+        (1..20_000).map(|n| format!("  - {{id: t{n}, depends_on: [t{}]}}\n", n - 1)).collect();
+    let text = format!("tasks:\n  - {{id: t0}}\n{tasks}");
     let trial = Workspace::bare();
     trial.write("chain.yaml", &text);
     trial

@@ -1,6 +1,8 @@
 //! The tests of the whole program: the real binary, real repositories, real agents. One test
 //! binary, because each would link libgit2.
 
+#![expect(clippy::format_collect, reason = "graphs are short, and read better made so")]
+
 mod check;
 mod crash;
 mod demo;
@@ -15,4 +17,5 @@ mod status;
 mod support;
 mod terminal;
 mod tidy;
+mod usage;
 mod verdicts;

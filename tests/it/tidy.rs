@@ -54,6 +54,10 @@ impl Source {
             .fold(String::new(), |text, line| text + line + "\n")
     }
 
+    fn is_rust(&self) -> bool {
+        Path::new(&self.path).extension().is_some_and(|kind| kind == "rs")
+    }
+
     /// `report/fancy` for `src/report/fancy.rs`.
     fn name(&self) -> &str {
         self.path.trim_start_matches("src/").trim_end_matches(".rs")
@@ -88,7 +92,7 @@ fn files(folder: &str) -> Vec<Source> {
 }
 
 fn sources() -> Vec<Source> {
-    let rust = files("src").into_iter().filter(|file| file.path.ends_with(".rs"));
+    let rust = files("src").into_iter().filter(Source::is_rust);
     rust.filter(|file| file.name() != "lib" && file.name() != "main").collect()
 }
 
@@ -262,7 +266,7 @@ fn every_outside_crate_has_one_owner() {
 #[test]
 fn every_file_says_what_it_is() {
     for file in files("src").iter().chain(&files("tests/it")) {
-        if file.path.ends_with(".rs") {
+        if file.is_rust() {
             assert!(file.text.starts_with("//! "), "{} does not open with `//!`", file.path);
         }
     }
@@ -298,7 +302,7 @@ fn limit(what: &str, usual: usize) -> usize {
 #[test]
 fn files_and_functions_are_short() {
     let mut faults = Vec::new();
-    for file in files("src").iter().filter(|file| file.path.ends_with(".rs")) {
+    for file in files("src").iter().filter(|file| file.is_rust()) {
         let tests = file.text.find("#[cfg(test)]").unwrap_or(file.text.len());
         let lines: Vec<&str> = file.text[..tests].lines().collect();
         let most = limit(&file.path, 500);
