@@ -34,16 +34,9 @@ impl Desk {
         self.file.graph().task(number).status
     }
 
-    /// The number of the attempt that works on the task right now, if one does.
-    fn live_attempt(&self, id: &TaskId) -> Result<Option<u32>> {
-        let past = self.chronicle.history().of(id);
-        let open = past.open_since.is_some() && self.workspace.state.is_locked()?;
-        Ok(open.then_some(past.attempts))
-    }
-
     /// Refuses to pull a task away from the agent that works on it.
     fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
-        let Some(attempt) = self.live_attempt(id)? else {
+        let Some(attempt) = live_attempt(&self.workspace, &self.chronicle, id)? else {
             return Ok(());
         };
         let since = self.chronicle.history().of(id).open_since.map_or(String::new(), clock);
@@ -65,6 +58,13 @@ impl Desk {
         self.chronicle.emit(None, Some(id), changed)?;
         Ok(old.unwrap_or(Status::Pending))
     }
+}
+
+/// The number of the attempt that works on the task right now, if one does.
+fn live_attempt(workspace: &Workspace, chronicle: &Chronicle, id: &TaskId) -> Result<Option<u32>> {
+    let past = chronicle.history().of(id);
+    let open = past.open_since.is_some() && workspace.state.is_locked()?;
+    Ok(open.then_some(past.attempts))
 }
 
 /// Gives tasks back: pending, with all their attempts.
@@ -99,15 +99,11 @@ pub fn reset(here: &Here, ids: &[String]) -> Result<Exit> {
 /// # Errors
 /// An unknown task.
 pub fn complete(here: &Here, id: &str) -> Result<Exit> {
-    let mut desk = Desk::open(here)?;
-    let (id, number) = find(&desk.file, id)?;
-    if let Some(attempt) = desk.live_attempt(&id)? {
-        desk.chronicle.emit(None, Some(&id), Event::Reported { attempt })?;
-        terminal::print(&format!(
-            "{id} is reported done; it is judged by its commits when attempt {attempt} ends\n"
-        ))?;
+    if report(here, id)? {
         return Ok(Exit::Success);
     }
+    let mut desk = Desk::open(here)?;
+    let (id, number) = find(&desk.file, id)?;
     if desk.status(number) == Status::Complete {
         terminal::print(&format!("{id} is complete already\n"))?;
         return Ok(Exit::Success);
@@ -116,6 +112,24 @@ pub fn complete(here: &Here, id: &str) -> Result<Exit> {
     let old = desk.write(&id, Write::Complete { at: &at }, None)?;
     terminal::print(&format!("{id}: {old} -> complete\n"))?;
     Ok(Exit::Success)
+}
+
+/// Puts a report on record if an attempt works on the task. Does not read the graph: a report must
+/// not be lost because somebody is in the middle of saving it.
+fn report(here: &Here, id: &str) -> Result<bool> {
+    let Ok(id) = TaskId::new(id) else {
+        return Ok(false);
+    };
+    let workspace = here.workspace()?;
+    let mut chronicle = workspace.chronicle()?;
+    let Some(attempt) = live_attempt(&workspace, &chronicle, &id)? else {
+        return Ok(false);
+    };
+    chronicle.emit(None, Some(&id), Event::Reported { attempt })?;
+    terminal::print(&format!(
+        "{id} is reported done; it is judged by its commits when attempt {attempt} ends\n"
+    ))?;
+    Ok(true)
 }
 
 /// Holds a task back.
