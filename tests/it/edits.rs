@@ -116,6 +116,20 @@ fn a_half_saved_graph_is_waited_for() {
 }
 
 #[test]
+fn a_report_is_heard_while_the_graph_is_half_saved() {
+    let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let whole = trial.graph_text();
+    trial.save("task-graph.yaml", "tasks:\n  - id: [");
+    trial.leave("open");
+    crate::support::until("the fault is told", || run.said().contains("cannot be read"));
+    trial.save("task-graph.yaml", &whole);
+    run.end(&trial).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
 fn the_spelling_of_the_file_is_kept() {
     let text = "nodes:\r\n- id: a\r\n  status: in_progress\r\n- id: b\r\n  status: \"todo\"\r\n\
                 - id: c\r\n  status: done\r\nedges:\r\n- {from: c, to: b}";
