@@ -415,3 +415,38 @@ fn a_repository_without_a_commit_is_worked_in() {
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
     trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
 }
+
+#[test]
+fn another_worktree_of_the_repository_has_the_same_lock() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+    trial.git(&["worktree", "add", "--quiet", "../beside", "-b", "beside"]);
+    let run = trial.start(["run"]);
+    crate::support::wait_for(&trial.sign("waiting-a"));
+    trial.run(["run", "-C", "../beside"]).code(5).stderr_has("another ralph runs");
+    trial.leave("open");
+    run.end(&trial).stderr_has("complete (exit code 0)");
+}
+
+#[test]
+fn a_folder_with_blanks_and_quotes_is_a_folder_like_any_other() {
+    let trial = Workspace::bare();
+    trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet", "it's a \"place\""]);
+    trial.write("it's a \"place\"/task-graph.yaml", "tasks: [{id: a}]\n");
+    let place = "it's a \"place\"";
+    for (name, value) in [("user.name", "Tess"), ("user.email", "tess@example.invalid")] {
+        trial.git(&["-C", place, "config", name, value]);
+    }
+    trial.agent("done-file").run(["run", "-C", place]).stderr_has("complete (exit code 0)");
+}
+
+#[test]
+fn what_a_commit_is_called_is_shown_and_not_obeyed() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command([
+        "sh",
+        "-c",
+        "cat > /dev/null; git commit -q --allow-empty -m \"$(printf 'Say \"hi\"\\033[31m\\n\\nbody')\"; \
+         \"$RALPH\" task-complete a",
+    ]);
+    trial.run(["run"]).stderr_has("[commit] Say \"hi\"\\u{1b}[31m\n");
+    assert_eq!(trial.lines("completed")[0]["commits"][0]["subject"], "Say \"hi\"\u{1b}[31m");
+}
