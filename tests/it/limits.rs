@@ -94,7 +94,7 @@ fn a_task_may_have_its_own_limit() {
 #[test]
 fn work_reported_and_committed_before_the_limit_counts() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
-    trial.run(["run", "--timeout", "3s"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--timeout", "5s"]).stderr_has("complete (exit code 0)");
     assert_eq!(trial.lines("completed")[0]["outcome"], "timed_out");
     trial.nobody_is_left();
 }

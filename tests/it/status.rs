@@ -137,10 +137,11 @@ fn while_an_agent_works_its_task_is_left_to_it() {
 
 #[test]
 fn a_report_without_work_does_not_complete() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
-    let run = trial.start(["run", "--once", "--timeout", "3s"]);
-    wait_for(&trial.sign("asleep"));
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("linger");
+    let run = trial.start(["run", "--once"]);
+    wait_for(&trial.sign("waiting-a"));
     trial.run(["task-complete", "a"]).whatever();
+    trial.leave("open");
     run.end(&trial).code(1).stderr_has("a unverified after");
 }
 
