@@ -126,28 +126,38 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// Text broken at blanks into lines of at most `width` columns; further lines keep the indentation
-/// of the first and two columns more. A word that is wider than a line is left whole.
+/// of the first and two columns more. A word that is wider than a line is broken where it must be.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
     let mut filled = indent;
     let mut empty = true;
     for word in text.split_whitespace() {
-        let columns = columns(word);
-        if !empty && filled + 1 + columns > width {
+        let wide = columns(word);
+        if !empty && filled + 1 + wide > width {
             lines.push(" ".repeat(indent + 2));
             (filled, empty) = (indent + 2, true);
         }
-        let line = lines.last_mut().expect("there is a first line");
         if !empty {
-            line.push(' ');
+            append(&mut lines, ' ');
             filled += 1;
         }
-        line.push_str(word);
-        filled += columns;
+        for c in word.chars() {
+            let wide = columns(c.encode_utf8(&mut [0; 4]));
+            if filled + wide > width.max(indent + 4) {
+                lines.push(" ".repeat(indent + 2));
+                filled = indent + 2;
+            }
+            append(&mut lines, c);
+            filled += wide;
+        }
         empty = false;
     }
     lines
+}
+
+fn append(lines: &mut [String], c: char) {
+    lines.last_mut().expect("there is a first line").push(c);
 }
 
 /// How many columns text takes.
@@ -169,7 +179,8 @@ mod tests {
     fn long_text_is_broken_at_blanks() {
         assert_eq!(wrap("  one two three", 9), ["  one two", "    three"]);
         assert_eq!(wrap("short", 9), ["short"]);
-        assert_eq!(wrap("a unbreakable-word b", 6), ["a", "  unbreakable-word", "  b"]);
+        assert_eq!(wrap("a bcdefghij k", 6), ["a", "  bcde", "  fghi", "  j k"]);
+        assert_eq!(wrap("日本語です", 6), ["日本語", "  です"]);
         assert_eq!(wrap("", 6), [""]);
     }
 

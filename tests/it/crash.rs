@@ -29,7 +29,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     [time]    [commit] Work on a
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  complete (exit code 0)
+    [time]  the graph is complete (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 done
     [time]    + a: [commit] Work on a
     ");
@@ -62,7 +62,7 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
     wait_for(&trial.sign("hanging"));
     first.kill();
     let trial = trial.agent("commit");
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     trial.nobody_is_left();
 }
 
@@ -76,7 +76,7 @@ fn an_agent_that_ended_after_its_run_died_is_judged_by_its_work() {
     // Without a run that is a person's word, which holds.
     until("the agent has reported", || trial.status("a") == "complete");
     trial.nobody_is_left();
-    trial.agent("fail").run(["run"]).stderr_has("complete (exit code 0)");
+    trial.agent("fail").run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_reset_is_possible_after_a_crash() {
     wait_for(&trial.sign("asleep"));
     first.kill();
     trial.run(["task-reset", "a"]).stdout("a: in-progress -> pending, attempts reset\n");
-    trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
+    trial.agent("commit").run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 /// Kills runs at many moments, and holds what is left against what must be.
@@ -104,7 +104,7 @@ fn nothing_is_done_twice_wherever_the_run_is_killed() {
         run.kill();
     }
     let last = trial.run(["run"]).whole();
-    assert!(last.contains("complete (exit code 0)"), "{last}");
+    assert!(last.contains("the graph is complete (exit code 0)"), "{last}");
     let completed = trial.tasks("completed");
     for n in 0..6 {
         let id = format!("t{n}");
@@ -123,7 +123,7 @@ fn a_torn_line_costs_that_line_only() {
     let mut journal = trial.read("logs/ralph.jsonl");
     journal.push_str("{\"timestamp\":\"2026-");
     trial.write("logs/ralph.jsonl", &journal);
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     let text = trial.read("logs/ralph.jsonl");
     let damaged =
         text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_err());

@@ -11,7 +11,7 @@ fn an_edit_in_the_middle_is_kept_and_picked_up() {
         trial.graph_text() + "\n  # by hand,\twith care\n  -   id:   b\n      title: 'Second'\n";
     trial.save("task-graph.yaml", &edited);
     trial.leave("open");
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     insta::assert_snapshot!(trial.redact(&trial.graph_text()), @r#"
     tasks:
@@ -50,7 +50,7 @@ fn a_task_that_is_deleted_meanwhile_stays_deleted() {
     wait_for(&trial.sign("waiting-a"));
     trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
     trial.leave("open");
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert!(!trial.graph_text().contains("id: a"));
     assert!(
         trial.lines("completed")[0]["why"].as_str().unwrap().contains("no longer in the graph")
@@ -60,7 +60,7 @@ fn a_task_that_is_deleted_meanwhile_stays_deleted() {
 #[test]
 fn work_that_an_agent_finds_is_done() {
     let trial = Workspace::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["first", "found"]);
     assert!(trial.graph_text().contains("- id: found # by an agent\n"));
 }
@@ -75,7 +75,7 @@ fn a_graph_wrecked_by_an_agent_loses_nothing() {
     [time]  Iteration 1 of 50 · start · P2 · attempt 1
     [time]    Begin
     [time]  the graph file cannot be read: task-graph.yaml:2:9: `[` is opened here and never closed
-    [time]  error: `[` is opened here and never closed (exit code 65)
+    [time]  `[` is opened here and never closed (exit code 65)
     [time]  0 completed in 1 attempt, [took]; 0 of 4 done
     [time]  left:
     [time]    3 waiting
@@ -111,7 +111,7 @@ fn a_half_saved_graph_is_waited_for() {
     trial.leave("open");
     crate::support::until("the fault is told", || run.said().contains("cannot be read"));
     trial.save("task-graph.yaml", &whole);
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
@@ -125,7 +125,7 @@ fn a_report_is_heard_while_the_graph_is_half_saved() {
     trial.leave("open");
     crate::support::until("the fault is told", || run.said().contains("cannot be read"));
     trial.save("task-graph.yaml", &whole);
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 

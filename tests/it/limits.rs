@@ -19,13 +19,13 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     [time]    1 waiting
     ");
     assert_eq!(trial.tasks("completed"), ["start", "right"]);
-    trial.run(["run", "--max-iterations=2"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--max-iterations=2"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
 fn reaching_the_limit_with_the_last_task_is_complete() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit");
-    trial.run(["run", "--max-iterations", "4"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--max-iterations", "4"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn over_fifty_iterations_are_warned_about() {
 #[test]
 fn the_limit_may_come_from_the_environment_and_not_be_nought() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit").env("RALPH_MAX_ITERATIONS", "1");
-    trial.run(["run"]).code(2).stderr_has("the limit of 1 iterations reached (exit code 2)");
+    trial.run(["run"]).code(2).stderr_has("the limit of 1 iteration reached (exit code 2)");
     trial.run(["run", "--max-iterations", "0"]).code(64).stderr_has("0 is not in 1..");
 }
 
@@ -94,7 +94,7 @@ fn a_task_may_have_its_own_limit() {
 #[test]
 fn work_reported_and_committed_before_the_limit_counts() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
-    trial.run(["run", "--timeout", "5s"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--timeout", "5s"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.lines("completed")[0]["outcome"], "timed_out");
     trial.nobody_is_left();
 }

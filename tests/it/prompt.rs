@@ -27,11 +27,11 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
 
     ## Where you stand
 
-    - This is attempt 1 at the task; 0 of 3 have failed so far.
+    - This is attempt 1 at the task.
     - Branch: `main`. Stay on it and do not rewrite its history.
     - The newest commits:
-      - `[commit]` Set the stage
-      - `[commit]` Set the stage
+      - `[commit]` `Set the stage`
+      - `[commit]` `Set the stage`
 
     ## How to work
 

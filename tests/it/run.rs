@@ -35,7 +35,7 @@ fn a_diamond_is_worked_off_in_order() {
     [time]    [commit] Work on end
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  complete (exit code 0)
+    [time]  the graph is complete (exit code 0)
     [time]  4 completed in 4 attempts, [took]; 4 of 4 done
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
@@ -156,15 +156,15 @@ fn the_heartbeat_is_a_time_and_says_how_it_ended() {
     let mut lines = beat.lines();
     chrono::DateTime::parse_from_rfc3339(lines.next().unwrap()).unwrap();
     let facts: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!(facts["finished"], "complete");
-    trial.run(["heartbeat"]).stdout("ended [took] ago: complete\n");
+    assert_eq!(facts["finished"], "the graph is complete");
+    trial.run(["heartbeat"]).stdout("ended [took] ago: the graph is complete\n");
 }
 
 #[test]
 fn a_finished_graph_is_complete_at_once() {
     let trial = Workspace::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
-        "[time]  1 task, 1 complete\n[time]  complete (exit code 0)\n\
+        "[time]  1 task, 1 complete\n[time]  the graph is complete (exit code 0)\n\
          [time]  0 completed in 0 attempts, [took]; 1 of 1 done\n",
     );
 }
@@ -173,7 +173,7 @@ fn a_finished_graph_is_complete_at_once() {
 fn quiet_says_only_how_it_ended() {
     let trial = Workspace::new().graph("tasks: [{id: a, title: Do it}]\n").agent("done-file");
     trial.run(["run", "-q"]).stderr(
-        "[time]  complete (exit code 0)\n[time]  1 completed in 1 attempt, [took]; 1 of 1 done\n\
+        "[time]  the graph is complete (exit code 0)\n[time]  1 completed in 1 attempt, [took]; 1 of 1 done\n\
          [time]    + a: [commit] Work on a\n",
     );
 }
@@ -197,7 +197,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]    [commit] Work on a
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  complete (exit code 0)
+    [time]  the graph is complete (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 done
     [time]    + a: [commit] Work on a
     ");
@@ -246,7 +246,7 @@ fn filters_narrow_a_run() {
     assert_eq!(dry(["run", "--dry-run", "--task", "c"]), "c");
     trial.run(["run", "--story", "S1", "--milestone", "M2"]).stderr_has("1 of 1 done");
     trial.run(["run", "--task", "d", "--task", "c"]).stderr_has("2 of 2 done");
-    trial.run(["run", "--tag", "x"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--tag", "x"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["b", "c", "d", "a"]);
     assert_eq!(trial.lines("loop_started")[1]["filter"], serde_json::json!(["task=d", "task=c"]));
 }
@@ -271,7 +271,7 @@ fn what_waits_outside_the_filter_is_named() {
     [time]  everything left is blocked (exit code 3)
     [time]  0 completed in 0 attempts, [took]; 0 of 1 done
     [time]  left:
-    [time]    - start: ready, but outside what this run was restricted to; 3 of what is left wait for it
+    [time]    - start: ready, but outside what this run was restricted to; 3 others wait for it
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset start`
     ");
 }
@@ -379,7 +379,7 @@ fn claude_as_root_is_refused_with_the_cure() {
     );
     assert_eq!(trial.status("a"), "pending");
     let trial = trial.env("IS_SANDBOX", "1");
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     let agent = &trial.lines("loop_started")[0]["agent"];
     assert_eq!(*agent, serde_json::json!(["claude", "-p", "--dangerously-skip-permissions"]));
 }
@@ -394,7 +394,7 @@ fn a_second_run_is_told_who_is_first() {
          on `a`, since [when]\n",
     );
     trial.leave("open");
-    first.end(&trial).stderr_has("complete (exit code 0)");
+    first.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.lines("loop_started").len(), 1);
 }
 
@@ -413,7 +413,7 @@ fn a_repository_without_a_commit_is_worked_in() {
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
-    trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
+    trial.agent("commit").run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn another_worktree_of_the_repository_has_the_same_lock() {
     crate::support::wait_for(&trial.sign("waiting-a"));
     trial.run(["run", "-C", "../beside"]).code(5).stderr_has("another ralph runs");
     trial.leave("open");
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -436,7 +436,10 @@ fn a_folder_with_blanks_and_quotes_is_a_folder_like_any_other() {
     for (name, value) in [("user.name", "Tess"), ("user.email", "tess@example.invalid")] {
         trial.git(&["-C", place, "config", name, value]);
     }
-    trial.agent("done-file").run(["run", "-C", place]).stderr_has("complete (exit code 0)");
+    trial
+        .agent("done-file")
+        .run(["run", "-C", place])
+        .stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn the_agent_and_its_limit_may_be_settings() {
     assert_eq!(trial.lines("loop_started")[0]["agent"], serde_json::json!([agent("sleepy")]));
     let trial = trial.agent("commit");
     trial.run(["task-reset", "a"]).whatever();
-    trial.run(["run", "--timeout", "1m"]).stderr_has("complete (exit code 0)");
+    trial.run(["run", "--timeout", "1m"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
     exit code 65
     --- stderr ---
     [time]  4 tasks, 0 complete
-    [time]  error: `task.titel` is not defined (exit code 65)
+    [time]  `task.titel` is not defined (exit code 65)
     [time]  0 completed in 0 attempts, [took]; 0 of 4 done
     [time]  left:
     [time]    1 ready: start
@@ -120,8 +120,8 @@ fn a_task_may_name_its_template_and_templates_include_others() {
         .agent("commit");
     trial.run(["run", "-q"]).whatever();
     let prompt = |id: &str| trial.read(&format!("logs/attempts/{id}/1/prompt.md"));
-    assert_eq!(prompt("a"), "# Review Alpha\nBe kind to a.");
-    assert_eq!(prompt("b"), "# Do b, attempt 1");
+    assert_eq!(prompt("a"), "# Review Alpha\nBe kind to a.\n");
+    assert_eq!(prompt("b"), "# Do b, attempt 1\n");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_template_that_is_not_there_is_named() {
     exit code 65
     --- stderr ---
     [time]  1 task, 0 complete
-    [time]  error: template "reveiw.md" does not exist (exit code 65)
+    [time]  template "reveiw.md" does not exist (exit code 65)
     [time]  0 completed in 0 attempts, [took]; 0 of 1 done
     [time]  left:
     [time]    1 ready: a

@@ -131,7 +131,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
         .stdout("a is reported done; it is judged by its commits when attempt 1 ends\n");
     assert_eq!(trial.status("a"), "in-progress", "a report is not a verdict");
     trial.leave("open");
-    run.end(&trial).stderr_has("complete (exit code 0)");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     trial.nobody_is_left();
 }
 

@@ -405,7 +405,7 @@ fn placeholder(before: &str, word: &str) -> Option<&'static str> {
     if before == "process" && digits(word) {
         return Some("[pid]");
     }
-    let number = word.strip_suffix('s')?;
+    let number = word.strip_suffix("ms").or(word.strip_suffix('s'))?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     (digits(whole) && digits(part)).then_some("[took]")
 }

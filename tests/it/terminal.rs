@@ -71,7 +71,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
             "  Iteration 1 of 50 · first · P2 · attempt 1",
             "  Iteration 2 of 50 · second · P2 · attempt 1",
             "second complete in ",
-            "complete (exit code 0)",
+            "the graph is complete (exit code 0)",
             "2 completed in 2 attempts",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");

@@ -136,7 +136,7 @@ fn a_second_attempt_is_told_of_the_first() {
     [time]    [commit] Work on a
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  complete (exit code 0)
+    [time]  the graph is complete (exit code 0)
     [time]  1 completed in 2 attempts, [took]; 1 of 1 done
     [time]    + a: [commit] Work on a
     ");
@@ -146,11 +146,11 @@ fn a_second_attempt_is_told_of_the_first() {
     insta::assert_snapshot!(trial.redact(&prompt[at..end]), @r"
     ## Where you stand
 
-    - This is attempt 2 at the task; 1 of 3 have failed so far.
+    - This is attempt 2 at the task; 1 of 3 have failed.
     - Branch: `main`. Stay on it and do not rewrite its history.
     - The newest commits:
-      - `[commit]` Set the stage
-      - `[commit]` Set the stage
+      - `[commit]` `Set the stage`
+      - `[commit]` `Set the stage`
 
     ### The attempt before this one
 
@@ -196,7 +196,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     [time]  1 completed in 2 attempts, [took]; 1 of 4 done
     [time]    + good: [commit] Work on good
     [time]  left:
-    [time]    - bad: parked after 1 attempt; 2 of what is left wait for it
+    [time]    - bad: parked after 1 attempt; 2 others wait for it
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
     ");
     assert_eq!(
@@ -209,7 +209,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     trial.run(["run"]).code(3).stderr_has("left:\n[time]    - bad: parked after 1 attempt");
     assert_eq!(trial.lines("started").len(), 2, "a parked task stays parked in the next run");
     trial.run(["task-reset", "bad"]).stdout("bad: in-progress -> pending, attempts reset\n");
-    trial.agent("commit").run(["run"]).stderr_has("complete (exit code 0)");
+    trial.agent("commit").run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn five_failures_in_a_row_stop_the_run() {
 #[test]
 fn a_flood_of_output_harms_nobody() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("flood");
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     let length = fs::metadata(trial.root().join("logs/attempts/a/1/stdout")).unwrap().len();
     assert!(length > 50_000_000, "{length}");
     let journal = fs::metadata(trial.root().join("logs/ralph.jsonl")).unwrap().len();
