@@ -9,6 +9,7 @@
 mod links;
 mod place;
 mod reader;
+mod runs;
 
 use std::{fmt, ops::Range};
 
@@ -68,7 +69,10 @@ pub const MAX_FAULTS: usize = 100;
 /// Every fault, in the order of the file, warnings among them.
 pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     let shape = Shape::check(document)?;
-    let file: File = typed(document.text())?;
+    let file = match runs::read(document, &shape) {
+        Some(file) => file,
+        None => typed(document.text())?,
+    };
     let (graph, mut faults) = reader::read(document, &shape, file);
     faults.sort_by_key(|fault| (fault.at.start, fault.severity));
     match graph {

@@ -171,6 +171,11 @@ impl Tree {
         self.aliases.iter().any(|pair| pair.1 == node.0)
     }
 
+    /// Whether anything stands for something else in the text.
+    pub fn has_aliases(&self) -> bool {
+        !self.aliases.is_empty()
+    }
+
     /// The items of a sequence; nothing for any other node.
     pub fn items(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let is_sequence = matches!(self.kind(node), Kind::Sequence { .. });
