@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of files: how these are written in `task-graph.yaml` is `load`'s affair.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,6 +54,13 @@ impl fmt::Display for TaskId {
     }
 }
 
+/// Maps by id are asked for plain text; what is no id is in none of them.
+impl Borrow<str> for TaskId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl<'de> Deserialize<'de> for TaskId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<TaskId, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
@@ -95,6 +102,10 @@ const SPELLINGS: [(Status, &[&str]); 6] = [
 impl Status {
     /// Reads any known spelling.
     pub fn parse(text: &str) -> Option<Status> {
+        let exact = SPELLINGS.iter().find(|(_, words)| words.contains(&text));
+        if let Some((status, _)) = exact {
+            return Some(*status);
+        }
         let folded: String = text
             .chars()
             .map(|c| if c == '_' || c == ' ' { '-' } else { c.to_ascii_lowercase() })

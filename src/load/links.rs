@@ -65,7 +65,7 @@ impl Reader<'_> {
     ) -> Option<usize> {
         // A suggestion compares with every id; past this many faults nobody reads on.
         const SUGGESTIONS: usize = 20;
-        if let Some(number) = TaskId::new(name).ok().and_then(|id| numbers.get(&id)) {
+        if let Some(number) = numbers.get(name) {
             return Some(*number);
         }
         let near = (self.faults.len() < SUGGESTIONS)
