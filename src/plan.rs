@@ -167,7 +167,7 @@ fn unfinished(task: &Task) -> bool {
 }
 
 /// The state of a task, derived from the file, the past and what runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Done.
     Complete,
@@ -187,8 +187,8 @@ pub enum State {
     NeedsInput,
     /// Held back by a person.
     Held,
-    /// Waits for these dependencies.
-    Waiting(Vec<usize>),
+    /// Waits for [`View::waits_for`].
+    Waiting,
 }
 
 /// All that states and decisions are made from, but for the time.
@@ -213,20 +213,21 @@ impl View<'_> {
         if self.running.contains(&number) {
             return State::Running;
         }
-        let past = self.history.of(&task.id);
+        // The past is looked up last: most tasks of a large graph are done or wait.
+        let past = || self.history.of(&task.id);
         match task.status {
             Status::Complete => State::Complete,
             Status::Cancelled => State::Cancelled,
             Status::Blocked => State::Held,
             Status::NeedsInput => State::NeedsInput,
-            Status::InProgress if self.out_of_attempts(number) => State::Parked(past.counted),
-            Status::InProgress => State::Claimed,
+            Status::InProgress => match past().counted {
+                counted if counted >= self.max_attempts(number) => State::Parked(counted),
+                _ => State::Claimed,
+            },
+            Status::Pending if self.waits_for(number).next().is_some() => State::Waiting,
             Status::Pending => {
-                let open = |d: &usize| self.graph.task(*d).status != Status::Complete;
-                if self.graph.dependencies(number).any(|d| open(&d)) {
-                    return State::Waiting(self.graph.dependencies(number).filter(open).collect());
-                }
-                if self.out_of_attempts(number) {
+                let past = past();
+                if past.counted >= self.max_attempts(number) {
                     return State::Parked(past.counted);
                 }
                 match &past.last {
@@ -238,6 +239,12 @@ impl View<'_> {
                 }
             }
         }
+    }
+
+    /// The dependencies of a task that are not complete.
+    pub fn waits_for(&self, number: usize) -> impl Iterator<Item = usize> {
+        let open = |d: &usize| self.graph.task(*d).status != Status::Complete;
+        self.graph.dependencies(number).filter(open)
     }
 
     /// Whether a task has used up its attempts.
@@ -269,12 +276,8 @@ impl View<'_> {
     /// The order in which everything that can be done would be done, one at a time, if every
     /// attempt succeeded at once.
     pub fn order(&self, now: DateTime<Utc>) -> Vec<Key> {
-        let mut open: Vec<usize> = (0..self.graph.tasks().len())
-            .map(|number| {
-                let waits = |d: &usize| self.graph.task(*d).status != Status::Complete;
-                self.graph.dependencies(number).filter(waits).count()
-            })
-            .collect();
+        let mut open: Vec<usize> =
+            (0..self.graph.tasks().len()).map(|number| self.waits_for(number).count()).collect();
         let startable = |number: usize| {
             self.policy.filter.admits(self.graph.task(number))
                 && self.graph.task(number).status == Status::Pending
@@ -324,7 +327,7 @@ impl View<'_> {
                 | State::Parked(_)
                 | State::NeedsInput
                 | State::Held
-                | State::Waiting(_) => {}
+                | State::Waiting => {}
             }
             unfinished = true;
         }
@@ -384,11 +387,7 @@ impl View<'_> {
             }
             match self.held_by_itself(number, now) {
                 Some(why) => roots.push((number, why)),
-                None => stack.extend(
-                    self.graph
-                        .dependencies(number)
-                        .filter(|d| self.graph.task(*d).status != Status::Complete),
-                ),
+                None => stack.extend(self.waits_for(number)),
             }
         }
         self.rank(roots)
@@ -416,7 +415,7 @@ impl View<'_> {
             | State::Running
             | State::Ready
             | State::Backoff(_)
-            | State::Waiting(_) => None,
+            | State::Waiting => None,
         }
     }
 

@@ -91,7 +91,9 @@ impl Parts {
                 State::Held => parts.held.push(number),
                 State::Ready => {}
                 State::Backoff(until) => parts.backoff.push((number, until)),
-                State::Waiting(on) => parts.waiting.push((number, on)),
+                State::Waiting => {
+                    parts.waiting.push((number, view.waits_for(number).collect()));
+                }
             }
         }
         parts.ready = view.ready(now).into_iter().map(|key| key.number).collect();

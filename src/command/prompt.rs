@@ -108,8 +108,9 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
         State::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
         State::NeedsInput => "needs input".to_owned(),
         State::Held => "is blocked by hand".to_owned(),
-        State::Waiting(on) => {
-            let on: Vec<&str> = on.iter().map(|d| view.graph.task(*d).id.as_str()).collect();
+        State::Waiting => {
+            let on: Vec<&str> =
+                view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();
             format!("waits for {}", on.join(", "))
         }
     };

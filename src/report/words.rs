@@ -110,7 +110,7 @@ impl Tally {
     fn left(&self, view: &View<'_>) -> Vec<Line> {
         let mut lines = vec![line(None, "left:")];
         if self.holders.is_empty() {
-            lines.extend(standing(view).into_iter().map(|text| line(None, format!("  {text}"))));
+            lines.extend(standing(view).1.into_iter().map(|text| line(None, format!("  {text}"))));
             return lines;
         }
         for holder in self.holders.iter().take(TASKS) {
@@ -140,19 +140,22 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What is not done, by state, one text each; the ready ones by name.
-pub fn standing(view: &View<'_>) -> Vec<String> {
+/// How much is not done, and that by state, one text each; the ready ones by name.
+pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
-    let (mut waiting, mut parked, mut other) = (0, 0, 0);
+    let (mut running, mut waiting, mut parked, mut other) = (0, 0, 0, 0);
+    let mut ready = Vec::new();
     for number in view.admitted() {
         match view.state(number, now) {
-            State::Waiting(_) | State::Backoff(_) => waiting += 1,
+            State::Complete | State::Cancelled => {}
+            State::Ready => ready.push(view.keys[number]),
+            State::Running => running += 1,
+            State::Waiting | State::Backoff(_) => waiting += 1,
             State::Parked(_) => parked += 1,
             State::Held | State::NeedsInput | State::Claimed => other += 1,
-            State::Complete | State::Cancelled | State::Running | State::Ready => {}
         }
     }
-    let ready = view.ready(now);
+    ready.sort_unstable();
     let mut texts = Vec::new();
     if !ready.is_empty() {
         let names: Vec<&str> =
@@ -166,7 +169,7 @@ pub fn standing(view: &View<'_>) -> Vec<String> {
             texts.push(format!("{count} {word}"));
         }
     }
-    texts
+    (ready.len() + running + waiting + parked + other, texts)
 }
 
 /// The heading of an iteration.
@@ -270,11 +273,8 @@ fn completed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
     lines.extend(proof(ended));
-    let left = view
-        .admitted()
-        .filter(|n| !matches!(view.state(*n, Utc::now()), State::Complete | State::Cancelled))
-        .count();
-    let standing = standing(view).join("; ");
+    let (left, standing) = standing(view);
+    let standing = standing.join("; ");
     let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
     lines.push(line(Style::Faint, format!("  {left} left{standing}")));
     lines
