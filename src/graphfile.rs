@@ -29,7 +29,8 @@ pub struct GraphFile {
     name: String,
     durable: bool,
     inherit: bool,
-    stamp: Stamp,
+    /// None once an edit in memory may not have reached the disk.
+    stamp: Option<Stamp>,
     document: Document,
     graph: TaskGraph,
     keys: Vec<Key>,
@@ -123,7 +124,7 @@ impl GraphFile {
             name: name.to_owned(),
             durable,
             inherit,
-            stamp,
+            stamp: Some(stamp),
             keys: keys(&loaded.graph, inherit),
             graph: loaded.graph,
             warnings: loaded.warnings,
@@ -161,7 +162,7 @@ impl GraphFile {
     /// # Errors
     /// What is wrong with it; the last good graph is kept.
     pub fn refresh(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
-        if state::stamp(&self.path).is_ok_and(|now| now == self.stamp) {
+        if self.stamp.is_some() && state::stamp(&self.path).ok() == self.stamp {
             return Ok(None);
         }
         let fresh = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)?;
@@ -185,31 +186,26 @@ impl GraphFile {
                 .graph
                 .number(id)
                 .ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
-            let mut edited = self.document.clone();
-            self.splice(&mut edited, number, write)
+            self.splice(number, write)
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
-            if state::stamp(&self.path).ok() != Some(self.stamp) {
+            // Whatever keeps the edit from the disk makes the file be read again.
+            let seen = self.stamp.take();
+            if state::stamp(&self.path).ok() != seen {
                 continue;
             }
-            state::replace(&self.path, edited.text().as_bytes(), self.durable)
+            state::replace(&self.path, self.document.text().as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
-            self.stamp =
-                state::stamp(&self.path).with_context(|| format!("read `{}`", self.name))?;
-            self.document = edited;
+            let stamp = state::stamp(&self.path);
             self.follow(number, write);
+            self.stamp = Some(stamp.with_context(|| format!("read `{}`", self.name))?);
             return Ok(foreign);
         }
     }
 
     /// Status, claim and completion time in one go. What goes with the status is dropped where
     /// the layout of the task does not allow it; the status itself never is.
-    fn splice(
-        &self,
-        document: &mut Document,
-        number: usize,
-        write: Write<'_>,
-    ) -> Result<(), Unsupported> {
-        let node = load::node_of(document, number).expect("the number is of this document");
+    fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
+        let node = load::node_of(&self.document, number).expect("the number is of this document");
         let word = self.graph.spelling.write(write.status());
         let status = Change::Set { key: "status", value: &word };
         let unclaimed =
@@ -231,7 +227,7 @@ impl GraphFile {
             }
         };
         let all: Vec<Change<'_>> = std::iter::once(status).chain(extras).collect();
-        document.edit(node, &all).or_else(|_| document.edit(node, &[status]))
+        self.document.edit(node, &all).or_else(|_| self.document.edit(node, &[status]))
     }
 
     fn follow(&mut self, number: usize, write: Write<'_>) {
