@@ -5,9 +5,9 @@
 //! kept, not what they mean: contents are any serialisable value.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -78,13 +78,21 @@ impl State {
         Ok(self.dir.exists() && self.try_lock()?.is_none())
     }
 
-    /// Says who holds the lock. Never synced: it is only read while the holder lives.
+    /// Says who holds the lock. Never synced: it is only read while the holder lives. Written in
+    /// place, padded to one size: this happens twice an attempt, and a new file for each would make
+    /// the disk's search for a free one longer and longer.
     ///
     /// # Errors
     /// As the disk gives them.
     pub fn write_holder(&self, holder: &Holder) -> io::Result<()> {
+        const SIZE: usize = 256;
         self.make()?;
-        replace(&self.dir.join("holder.json"), &json(holder), false)
+        let mut bytes = json(holder);
+        bytes.resize(bytes.len().max(SIZE), b' ');
+        let mut open = OpenOptions::new();
+        let file =
+            open.write(true).create(true).truncate(false).open(self.dir.join("holder.json"))?;
+        file.write_all_at(&bytes, 0)
     }
 
     /// Who holds the lock, or held it last.
@@ -200,7 +208,12 @@ pub fn stamp(path: &Path) -> io::Result<Stamp> {
 /// # Errors
 /// As the disk gives them; the file is then as it was.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+        }
+        _ => path.to_owned(),
+    };
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".ralph-").suffix(".tmp");
