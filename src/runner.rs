@@ -82,16 +82,16 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Takes the lock, reads graph and past, and makes sure that the agent can be started at all.
+    /// Takes the lock, reads the past, and makes sure that the agent can be started at all.
     ///
     /// # Errors
-    /// With an exit code of their own: another run, an invalid graph, a missing agent.
+    /// With an exit code of their own: another run, a missing agent.
     pub fn new(
         workspace: Workspace,
+        file: GraphFile,
         options: Options,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
-        let file = workspace.graph()?;
         start::check_agent(&options.agent, &workspace)?;
         let lock = workspace.state.try_lock().context("take the lock")?;
         let Some(lock) = lock else {

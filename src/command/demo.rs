@@ -44,7 +44,9 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         timeout: Duration::from_secs(60),
         grace: Duration::from_secs(2),
     };
-    let exit = work(Workspace::open(&dir, None)?, options, Verbosity::Normal)?;
+    let workspace = Workspace::open(&dir, None)?;
+    let file = workspace.graph()?;
+    let exit = work(workspace, file, options, Verbosity::Normal)?;
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
     let command = Workspace::own_command();
     let place = dir.display();

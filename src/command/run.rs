@@ -9,6 +9,7 @@ use super::{Here, filter};
 use crate::{
     cli::Run,
     exit::Exit,
+    graphfile::GraphFile,
     plan::{MAX_ITERATIONS, Policy},
     report::{
         Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
@@ -63,14 +64,19 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         grace: workspace.config.grace.unwrap_or(GRACE),
     };
-    work(workspace, options, verbosity)
+    work(workspace, file, options, verbosity)
 }
 
 /// Works off a graph before the eyes of whoever sits here.
 ///
 /// # Errors
 /// As [`Runner::new`] and [`Runner::run`].
-pub fn work(workspace: Workspace, options: Options, verbosity: Verbosity) -> Result<Exit> {
+pub fn work(
+    workspace: Workspace,
+    file: GraphFile,
+    options: Options,
+    verbosity: Verbosity,
+) -> Result<Exit> {
     let root = workspace.root().to_owned();
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
         Box::new(Fancy::new(root.clone(), verbosity))
@@ -78,7 +84,7 @@ pub fn work(workspace: Workspace, options: Options, verbosity: Verbosity) -> Res
         Box::new(Plain::new(std::io::stderr(), verbosity))
     };
     let reporters = vec![view, Box::new(Heartbeat::new(root.join(HEARTBEAT)))];
-    Ok(Runner::new(workspace, options, reporters)?.run()?.exit())
+    Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 
 fn warn(name: &str, odd: usize, max_iterations: u32) {
