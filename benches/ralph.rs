@@ -1,0 +1,445 @@
+//! What `ralph` costs, beside what one would use instead: `cargo bench`, or `cargo bench -- NAME`
+//! for one part, or `cargo bench -- --full` for the largest inputs too.
+//!
+//! Shown and never asserted: a shared machine may miss any of these for a while. Ratios are what to
+//! trust; both sides of one run in turn. Needs git, make and xargs; what else is missing is said and
+//! left out. Odd on purpose: `cargo bench` builds no examples, so this does.
+
+mod inputs;
+mod measure;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use inputs::{Place, Shape};
+use measure::{Times, Usage, in_turn, time, wrapper};
+use ralph::{
+    repo::Repo,
+    report::{Reporter, heartbeat::Heartbeat},
+};
+
+const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
+/// Rounds of what takes well under a second; more than that gets fewer.
+const ROUNDS: usize = 9;
+const FEW: usize = 3;
+/// The exit code of a run that stops at its limit of iterations.
+const LIMIT: i32 = 2;
+
+type Part = fn(&Bench);
+
+/// The parts, by the name that asks for one.
+const PARTS: [(&str, Part); 11] = [
+    ("start-up", start_up),
+    ("choose", choose),
+    ("shapes", shapes),
+    ("loop", iterations),
+    ("large-loop", large_loop),
+    ("wait", wait),
+    ("flood", flood),
+    ("journal", journal),
+    ("git", git),
+    ("heartbeat", heartbeat),
+    ("growth", growth),
+];
+
+fn main() -> ExitCode {
+    let mut words = env::args().skip(1).peekable();
+    if words.next_if(|word| word == measure::CHILD).is_some() {
+        return measure::child(words);
+    }
+    let words: Vec<String> = words.collect();
+    if !words.iter().any(|word| word == "--bench") {
+        println!("measures under `cargo bench` only");
+        return ExitCode::SUCCESS;
+    }
+    let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    let folder = tempfile::tempdir().expect("make a temporary folder");
+    let bench = Bench {
+        root: folder.path().canonicalize().expect("the folder has a path"),
+        full: words.iter().any(|word| word == "--full"),
+        drain: example("drain"),
+        parse_only: example("parse_only"),
+    };
+    println!("| # | what | ralph | beside it | ratio | target |");
+    println!("|--:|------|------:|----------:|------:|--------|");
+    for (name, part) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str())) {
+            part(&bench);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Builds an example and says where it is.
+fn example(name: &str) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--example", name])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(Stdio::null())
+        .status()
+        .expect("start cargo");
+    assert!(status.success(), "the example `{name}` cannot be built");
+    Path::new(RALPH).with_file_name("examples").join(name)
+}
+
+/// What every part needs.
+struct Bench {
+    root: PathBuf,
+    full: bool,
+    drain: PathBuf,
+    parse_only: PathBuf,
+}
+
+impl Bench {
+    /// A run of `ralph` that makes `count` attempts with the small agent and these words for it.
+    fn run(&self, place: &Place, count: usize, words: &[&str]) -> Command {
+        let mut command = ralph(&place.dir, &["run", "--max-iterations", &count.to_string(), "--"]);
+        command.arg(&self.drain).args(words);
+        command
+    }
+
+    /// The same from a clean start, timed.
+    fn timed_run(&self, place: &Place, count: usize, words: &[&str]) -> Duration {
+        place.reset();
+        time(&mut self.run(place, count, words), &[0, LIMIT])
+    }
+}
+
+fn ralph(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(RALPH);
+    command.args(words).current_dir(dir);
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RALPH"))
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Starts through a shell, which is how people start programs; beside `true` it matters.
+fn typed(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        shell.current_dir(dir);
+    }
+    shell
+}
+
+fn nothing() -> Command {
+    typed(&Command::new("true"))
+}
+
+fn shell(dir: &Path, script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(dir);
+    command
+}
+
+fn there_is(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        println!("|  | no `{program}` here: its rows are left out | | | | |");
+    }
+    found
+}
+
+fn row(target: &str, what: &str, ours: &str, beside: &str, ratio: &str, wanted: &str) {
+    println!("| {target} | {what} | {ours} | {beside} | {ratio} | {wanted} |");
+}
+
+/// The row of a comparison of the first alternative with the second.
+fn compared(target: &str, what: &str, times: &Times, beside: &str, wanted: &str) {
+    let beside = format!("{} {beside}", ms(times.of(1)));
+    row(target, what, &ms(times.of(0)), &beside, &ratio(times.ratio(0, 1)), wanted);
+}
+
+fn ms(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    if ms < 20.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}
+
+fn mb(peak: i64) -> String {
+    format!("{:.1} MB", peak as f64 / 1024.0)
+}
+
+fn ratio(value: f64) -> String {
+    format!("{value:.2}x")
+}
+
+fn start_up(bench: &Bench) {
+    let version = || ralph(&bench.root, &["--version"]);
+    let times = in_turn(
+        3 * ROUNDS,
+        &mut [&mut || time(&mut typed(&version()), &[0]), &mut || time(&mut nothing(), &[0])],
+    );
+    compared("1", "`ralph --version`", &times, "`true`", "<= 1.5x");
+    row("1", "… peak memory", &mb(Usage::of(&version()).peak), "", "", "<= 5 MB");
+}
+
+fn choose(bench: &Bench) {
+    let place = Place::layered(&bench.root, 10_000);
+    let parse = || time(Command::new(&bench.parse_only).current_dir(&place.dir), &[0]);
+    for words in [&["prompt", "--why"][..], &["dag-status"], &["run", "--dry-run"]] {
+        let times = in_turn(
+            ROUNDS,
+            &mut [&mut || time(&mut ralph(&place.dir, words), &[0]), &mut || parse()],
+        );
+        let what = format!("`ralph {}`, 10,000 tasks", words.join(" "));
+        compared("2", &what, &times, "reading only", "<= 1.5x");
+    }
+    let peak = |command: &mut Command| mb(Usage::of(command.current_dir(&place.dir)).peak);
+    let ours = peak(&mut ralph(&place.dir, &["prompt", "--why"]));
+    let beside = format!("{} reading only", peak(&mut Command::new(&bench.parse_only)));
+    row("2", "… peak memory", &ours, &beside, "", "");
+
+    let place = Place::layered(&bench.root, 1_000);
+    let times = in_turn(
+        2 * ROUNDS,
+        &mut [
+            &mut || time(&mut typed(&ralph(&place.dir, &["prompt", "--why"])), &[0]),
+            &mut || time(&mut nothing(), &[0]),
+        ],
+    );
+    compared("5", "`ralph prompt --why`, 1,000 tasks", &times, "`true`", "<= 4x");
+}
+
+fn shapes(bench: &Bench) {
+    let place = |shape, name: &str, count| {
+        let graph = inputs::graph(shape, count, count * 2 / 5);
+        Place::new(bench.root.join(format!("shape-{name}-{count}")), graph, false)
+    };
+    let layered = place(Shape::Layered, "layered", 10_000);
+    let why = |place: &Place| time(&mut ralph(&place.dir, &["prompt", "--why"]), &[0]);
+    for (shape, name) in [(Shape::Chain, "chain"), (Shape::FanOut, "fan-out")] {
+        let odd = place(shape, name, 10_000);
+        let times = in_turn(ROUNDS, &mut [&mut || why(&odd), &mut || why(&layered)]);
+        let what = format!("`ralph prompt --why`, {name} of 10,000");
+        compared("6", &what, &times, "layered", "<= 1.3x");
+    }
+    if bench.full {
+        let large = place(Shape::Layered, "layered", 100_000);
+        let times = in_turn(FEW, &mut [&mut || why(&large), &mut || why(&layered)]);
+        compared("6", "`ralph prompt --why`, 100,000 tasks", &times, "10,000 tasks", "<= 11x");
+        let peak = Usage::of(&ralph(&large.dir, &["prompt", "--why"])).peak;
+        row("6", "… peak memory", &mb(peak), "", "", "");
+        let chain = place(Shape::Chain, "chain", 100_000);
+        let times = in_turn(FEW, &mut [&mut || why(&chain), &mut || why(&large)]);
+        compared("6", "… chain of 100,000", &times, "layered", "works");
+    }
+}
+
+/// The loop with the small agent, beside programs that run the same one as often.
+fn iterations(bench: &Bench) {
+    const COUNT: usize = 100;
+    let graph = || inputs::graph(Shape::Layered, 200, 0);
+    let place = Place::new(bench.root.join("loop"), graph(), false);
+    let synced = Place::new(bench.root.join("loop-synced"), graph(), true);
+    let beside = bench.root.join("beside");
+    fs::create_dir_all(&beside).expect("make a folder");
+    let numbers: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
+    fs::write(beside.join("numbers"), numbers.join("\n") + "\n").expect("write");
+    let drain = bench.drain.display();
+    let rules: String = numbers
+        .iter()
+        .map(|n| format!("out/{n}:\n\t@{drain} {n} && : > $@\n"))
+        .chain([format!("all: out/{}\n", numbers.join(" out/"))])
+        .collect();
+    fs::write(beside.join("Makefile"), format!(".DEFAULT_GOAL = all\n{rules}")).expect("write");
+    let alone = |script: &str| {
+        let out = beside.join("out");
+        let _ = fs::remove_dir_all(&out);
+        fs::create_dir_all(&out).expect("make a folder");
+        time(shell(&beside, script).env("RALPH_TASK_DIR", &beside), &[0])
+    };
+    let xargs = format!("exec xargs -n1 {drain} < numbers");
+    let times = in_turn(
+        7,
+        &mut [
+            &mut || bench.timed_run(&place, COUNT, &[]),
+            &mut || alone(&xargs),
+            &mut || alone("exec make -s -j1 -rR all"),
+            &mut || bench.timed_run(&synced, COUNT, &[]),
+        ],
+    );
+    let each = |at: usize| ms(times.of(at) / u32::try_from(COUNT).expect("a hundred"));
+    for (at, name, wanted) in [(1, "`xargs -n1`", "<= 2.5x"), (2, "`make -j1`", "<= 1x")] {
+        let beside = format!("{} {name}", each(at));
+        let ratio = ratio(times.ratio(0, at));
+        row("7", "an iteration of the loop, 200 tasks", &each(0), &beside, &ratio, wanted);
+    }
+    let beside = format!("{} not synced", each(0));
+    row("7", "… synced to disk", &each(3), &beside, &ratio(times.ratio(3, 0)), "<= 1.5x");
+}
+
+/// What one more iteration takes, start and end left out.
+fn large_loop(bench: &Bench) {
+    let graph = |count| inputs::graph(Shape::Layered, count, 0);
+    let small = Place::new(bench.root.join("small"), graph(200), false);
+    let large = Place::new(bench.root.join("large"), graph(10_000), false);
+    let marginal = |place: &Place| {
+        let few = bench.timed_run(place, 5, &[]);
+        bench.timed_run(place, 85, &[]).saturating_sub(few) / 80
+    };
+    let times = in_turn(5, &mut [&mut || marginal(&large), &mut || marginal(&small)]);
+    compared("8", "one more iteration, 10,000 tasks", &times, "200 tasks", "<= 2x");
+}
+
+fn wait(bench: &Bench) {
+    const LONG: f64 = 12.0;
+    let place = Place::new(bench.root.join("wait"), inputs::graph(Shape::Layered, 200, 0), false);
+    let alone = |seconds: &str| time(Command::new(&bench.drain).args(["sleep", seconds]), &[0]);
+    let times = in_turn(
+        ROUNDS,
+        &mut [
+            &mut || bench.timed_run(&place, 1, &["sleep", "0.2"]),
+            &mut || bench.timed_run(&place, 1, &["sleep", "0"]),
+            &mut || alone("0.2"),
+            &mut || alone("0"),
+        ],
+    );
+    let late = times.difference(0, 1) - times.difference(2, 3);
+    let late = format!("{late:.2} ms");
+    row("10", "an agent's end is noticed after", &late, "", "", "<= 2 ms");
+
+    let cpu = |words: &[&str]| {
+        place.reset();
+        Usage::of(&bench.run(&place, 1, words)).cpu
+    };
+    let long = LONG.to_string();
+    let mut short: Vec<i64> = (0..5).map(|_| cpu(&["sleep", "0"])).collect();
+    let idle = cpu(&["sleep", &long]) - measure::median(std::mem::take(&mut short));
+    let a_second = |microseconds: i64| format!("{:.2} ms", microseconds as f64 / 1e3 / LONG);
+    row("10", "processor time a second while it works", &a_second(idle), "", "", "<= 1 ms");
+
+    let on_terminal = |words: &[&str]| {
+        place.reset();
+        let report = bench.root.join("report");
+        let mut command = wrapper(&bench.run(&place, 1, words));
+        command.env("RALPH_BENCH_REPORT", &report).env("TERM", "xterm-256color");
+        let mut session = rexpect::session::spawn_command(command, Some(60_000)).expect("a pty");
+        session.exp_eof().expect("the run ends");
+        Usage::parse(&fs::read_to_string(report).expect("the report")).cpu
+    };
+    let short: Vec<i64> = (0..3).map(|_| on_terminal(&["sleep", "0"])).collect();
+    let idle = on_terminal(&["sleep", &long]) - measure::median(short);
+    row("10", "… on a terminal, with the spinner", &a_second(idle), "", "", "<= 1 ms");
+}
+
+fn flood(bench: &Bench) {
+    let place = Place::new(bench.root.join("flood"), inputs::graph(Shape::Layered, 200, 0), false);
+    let sizes: &[(&str, usize)] =
+        if bench.full { &[("50", 5), ("500", FEW)] } else { &[("50", 5)] };
+    for &(size, rounds) in sizes {
+        let words = ["flood", size];
+        let script = format!("{} flood {size} | cat > out", bench.drain.display());
+        let times = in_turn(
+            rounds,
+            &mut [&mut || bench.timed_run(&place, 1, &words), &mut || {
+                time(&mut shell(&bench.root, &script), &[0])
+            }],
+        );
+        let what = format!("an agent that prints {size} MB");
+        compared("11", &what, &times, "through `cat`", "<= 1.5x");
+        place.reset();
+        let peak = mb(Usage::of(&bench.run(&place, 1, &words)).peak);
+        row("11", "… peak memory", &peak, "", "", "<= 10 MB");
+    }
+}
+
+fn journal(bench: &Bench) {
+    const LINES: u64 = 1_000_000;
+    let place = Place::layered(&bench.root.join("journal"), 1_000);
+    let empty = Place::layered(&bench.root.join("no-journal"), 1_000);
+    let path = place.dir.join("logs/ralph.jsonl");
+    inputs::journal(&path, LINES, 1_000);
+    let status = |place: &Place| time(&mut ralph(&place.dir, &["dag-status"]), &[0]);
+    let snapshot = place.dir.join(".git/ralph/history.json");
+    let cold = || {
+        let _ = fs::remove_file(&snapshot);
+        status(&place)
+    };
+    let what = "`ralph dag-status`, first read of a million lines";
+    if there_is("jq") {
+        let jq = || time(Command::new("jq").args(["-c", "select(.exit_code!=0)"]).arg(&path), &[0]);
+        let times = in_turn(1, &mut [&mut || cold(), &mut || jq()]);
+        compared("15", what, &times, "`jq`", "<= 0.1x");
+    } else {
+        row("15", what, &ms(in_turn(FEW, &mut [&mut || cold()]).of(0)), "", "", "");
+    }
+    let _ = fs::remove_file(&snapshot);
+    let peak = mb(Usage::of(&ralph(&place.dir, &["dag-status"])).peak);
+    row("15", "… peak memory", &peak, "", "", "<= 10 MB");
+    let times = in_turn(ROUNDS, &mut [&mut || status(&place), &mut || status(&empty)]);
+    let later = format!("+{:.2} ms", times.difference(0, 1));
+    let beside = format!("{} no journal", ms(times.of(1)));
+    row("15", "… every later read", &ms(times.of(0)), &beside, &later, "<= 5 ms more");
+    fs::remove_dir_all(&place.dir).expect("make room");
+}
+
+/// How long one call takes, the middle of many.
+fn call<T>(times: usize, mut what: impl FnMut() -> T) -> Duration {
+    let took = (0..times).map(|_| {
+        let began = Instant::now();
+        std::hint::black_box(what());
+        began.elapsed()
+    });
+    measure::median(took.collect())
+}
+
+fn git(bench: &Bench) {
+    let dir = bench.root.join("history");
+    inputs::history(&dir, 20_000, 2_000);
+    let repo = Repo::discover(&dir).expect("open the repository");
+    let head = repo.head().expect("read HEAD").commit;
+    let old = repo.recent(11).expect("list commits").pop().map(|commit| commit.id);
+    let fine = |time: Duration| format!("{:.3} ms", time.as_secs_f64() * 1e3);
+    let rows = [
+        ("nothing was committed", &head, "<= 0.1 ms"),
+        ("10 commits were made, with their diff", &old, "<= 0.5 ms"),
+    ];
+    for (what, base, wanted) in rows {
+        let took = call(301, || repo.since(base.as_deref()).expect("list commits"));
+        let range = format!("{}..HEAD", base.as_deref().unwrap_or_default());
+        let git = || {
+            let words = ["-C", &dir.display().to_string(), "rev-list", "--count", &range];
+            time(Command::new("git").args(words), &[0])
+        };
+        let beside = format!("{} `git rev-list`", ms(in_turn(ROUNDS, &mut [&mut || git()]).of(0)));
+        row("16", what, &fine(took), &beside, "", wanted);
+    }
+}
+
+fn heartbeat(bench: &Bench) {
+    let mut heartbeat = Heartbeat::new(bench.root.join("heartbeat"));
+    let took = format!("{:.4} ms", call(2_001, || heartbeat.tick()).as_secs_f64() * 1e3);
+    row("17", "a heartbeat is written", &took, "", "", "<= 0.3 ms");
+}
+
+/// The same 200 tasks over and over: the agent puts the graph back whenever all are done.
+fn growth(bench: &Bench) {
+    let (first, last) = (100, if bench.full { 10_000 } else { 2_000 });
+    let place = Place::new(bench.root.join("growth"), inputs::graph(Shape::Layered, 200, 0), false);
+    let pristine = bench.root.join("pristine.yaml");
+    fs::copy(place.dir.join("task-graph.yaml"), &pristine).expect("copy the graph");
+    let report = bench.root.join("sizes");
+    let words = ["again", &pristine.display().to_string(), &report.display().to_string()]
+        .map(str::to_owned);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let began = Instant::now();
+    bench.timed_run(&place, last + 1, &words);
+    let took = ms(began.elapsed());
+    let sizes = fs::read_to_string(&report).expect("the agent's report");
+    let size = |at: usize| -> i64 {
+        let line = sizes.lines().find_map(|line| line.strip_prefix(&format!("{at} ")));
+        line.and_then(|size| size.parse().ok()).expect("the agent looked at that iteration")
+    };
+    let beside = format!("{} in iteration {first}", mb(size(first)));
+    let more = format!("{:+.1} MB", (size(last) - size(first)) as f64 / 1024.0);
+    let what = format!("resident in iteration {last} ({took} in all)");
+    row("18", &what, &mb(size(last)), &beside, &more, "<= 8 MB, no growth");
+}
