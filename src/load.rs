@@ -242,6 +242,7 @@ fn first_line(document: &Document, node: NodeId) -> Range<usize> {
 
 /// The file as the typed reader gives it.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct File {
     tasks: Vec<Fields>,
     edges: Vec<Edge>,
@@ -290,6 +291,7 @@ impl<'de> Deserialize<'de> for File {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Edge {
     #[serde(default)]
     from: Value,
@@ -299,6 +301,7 @@ struct Edge {
 
 /// One task, every known field any value at all.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Fields {
     id: Value,
     title: Value,

@@ -47,11 +47,14 @@ pub(super) fn read(document: &Document, shape: &Shape) -> Option<File> {
     };
     let (own, others) = runs.split_at(each.min(runs.len()));
     thread::scope(|scope| {
-        let others: Vec<_> =
-            others.chunks(each).map(|runs| scope.spawn(move || read_all(runs, 0))).collect();
+        let mut started = Vec::new();
+        for runs in others.chunks(each) {
+            let thread = thread::Builder::new().name("load".to_owned());
+            started.push(thread.spawn_scoped(scope, move || read_all(runs, 0)).ok()?);
+        }
         file.tasks = read_all(own, shape.tasks.len())?;
-        for other in others {
-            file.tasks.append(&mut other.join().ok()??);
+        for thread in started {
+            file.tasks.append(&mut thread.join().ok()??);
         }
         Some(file)
     })
@@ -110,4 +113,57 @@ fn dash_before(text: &str, at: usize) -> Option<usize> {
     let dash = lead.find('-')?;
     let blank = |part: &str| part.bytes().all(|byte| byte == b' ');
     (blank(&lead[..dash]) && blank(&lead[dash + 1..]) && dash + 1 < lead.len()).then_some(dash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::typed, *};
+
+    /// Both readings of `head`, `item` so often that it makes several runs, and `tail`.
+    fn both(head: &str, item: &str, tail: &str) -> (Option<File>, File) {
+        let count = 2 * WORTH_A_THREAD / item.len();
+        let items: String = (0..count).map(|n| item.replace('@', &n.to_string())).collect();
+        let document = Document::parse(&format!("{head}{items}{tail}")).unwrap();
+        let shape = Shape::check(&document).unwrap();
+        (read(&document, &shape), typed(document.text()).unwrap())
+    }
+
+    #[test]
+    fn runs_read_as_the_whole_does() {
+        let layouts = [
+            ("tasks:\n", "- id: a@\n", ""),
+            ("version: 1\ntasks:", "\n  - id: a@\n    n: 1", "\n"),
+            ("\u{feff}tasks: #c\n\n#d\n", "    -   id: a@\n        tags: [x, y]\n", "#e\n"),
+            ("tasks:\r\n", "- title: 'x'\r\n  id: a@\r\n", "\r\nnodez: 1\r\n"),
+            (
+                "%YAML 1.2\n---\nx: {y: z}\ntasks:\n",
+                "- id: a@\n  description: |+\n    x\n\n\n",
+                "...\n",
+            ),
+            (
+                "tasks:\n",
+                "  - id: a@\n    description: >\n      - id: b\n\n     # no comment\n",
+                "edges: []\n",
+            ),
+            ("nodes:\n", "- id: a@\n  title: a\n    b\n# c\n\n", "defaults:\n  priority: 3\n"),
+            ("tasks: &all\n", "- {id: a@, status: ~}\n-\n  id: b@\n- ? id\n  : c@\n", "project: x"),
+        ];
+        for (head, item, tail) in layouts {
+            let (runs, whole) = both(head, item, tail);
+            assert_eq!(runs.unwrap_or_else(|| panic!("{head}{item}")), whole, "{head}{item}{tail}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_read_as_a_whole() {
+        for (head, item, tail) in [
+            ("tasks: [", "{id: a@},", "]\n"),
+            ("tasks:\n", "-\n  id: a@\n", ""),
+            ("x: &x 1\ntasks:\n", "- id: a@\n", "y: *x\n"),
+            ("{tasks: [", "{id: a@},", "]}"),
+        ] {
+            let (runs, _) = both(head, item, tail);
+            assert!(runs.is_none(), "{head}{item}{tail}");
+        }
+    }
 }
