@@ -8,6 +8,8 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -15,13 +17,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::Identity,
+    agent::{self, Identity},
     complaint,
     graph::TaskGraph,
     history::History,
     prompt::{self, Facts},
     task::{Status, TaskId},
-    verdict::{Evidence, Report},
+    verdict::{Evidence, Outcome, Report},
     workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
 };
 
@@ -31,6 +33,8 @@ const RECENT: usize = 10;
 const LEARNINGS_TAIL: usize = 8 * 1024;
 /// How much of a dependency's notes goes into a prompt, in bytes.
 const NOTES_TAIL: usize = 4 * 1024;
+/// How long a guardian has to clean up behind a dead runner before it is done for it.
+const GUARDIAN: Duration = Duration::from_secs(30);
 /// How many leftover paths are named; a build folder that nobody ignored has thousands.
 const LEFTOVERS: usize = 50;
 
@@ -57,12 +61,39 @@ pub struct Open {
     pub log: String,
     /// The agent's process, once it has one.
     pub agent: Option<Identity>,
+    /// The process that guards it.
+    #[serde(default)]
+    pub guardian: Option<Identity>,
 }
 
 impl Open {
     /// The name of its record.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
+    }
+
+    /// What every process of the attempt has in its environment as `RALPH_ATTEMPT_ID`.
+    pub fn mark(&self) -> String {
+        format!("{}.{}", self.run_id, self.name())
+    }
+
+    /// Waits for the guardian to end the tree, as it does when its runner is gone, and ends what it
+    /// could not. Returns the names of those.
+    pub fn end_all(&self, workspace: &Workspace) -> Vec<String> {
+        let began = Instant::now();
+        while self.guardian.as_ref().is_some_and(agent::is_alive) && began.elapsed() < GUARDIAN {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let record = workspace.state.attempt(&self.name());
+        let entry = format!("RALPH_ATTEMPT_ID={}", self.mark());
+        agent::kill_marked(&entry, &record).into_iter().map(|member| member.name).collect()
+    }
+
+    /// How the agent ended, if its guardian lived to say so and the end was the agent's own.
+    pub fn outcome_left(&self, workspace: &Workspace) -> Option<Outcome> {
+        let text = fs::read(workspace.state.exit(&self.name())).ok()?;
+        let exit: agent::guard::Exit = serde_json::from_slice(&text).ok()?;
+        (!exit.alone).then_some(exit.outcome)
     }
 
     /// A file in its folder.
@@ -174,6 +205,7 @@ pub fn begin(
         dirty: workspace.repo.dirty()?,
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
         agent: None,
+        guardian: None,
     })
 }
 

@@ -53,6 +53,9 @@ pub enum Command {
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
+    /// Stands between `ralph run` and its agent
+    #[command(name = "__guard", hide = true)]
+    Guard,
 }
 
 /// Which tasks are meant.

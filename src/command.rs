@@ -37,6 +37,10 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
+        Command::Guard => {
+            crate::agent::guard::run().context("guard the agent")?;
+            Ok(Exit::Success)
+        }
     }
 }
 

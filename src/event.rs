@@ -203,6 +203,9 @@ pub struct Ended {
     /// The last line of output that is not blank, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
+    /// What the agent had left running when it ended; ended with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub swept: Vec<String>,
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
 }

@@ -185,6 +185,7 @@ pub(crate) mod tests {
             duration_seconds: 1.0,
             evidence: Evidence::default(),
             last_line: None,
+            swept: Vec::new(),
             log: String::new(),
         }
     }

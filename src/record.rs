@@ -231,6 +231,7 @@ mod tests {
                 strayed: None,
             },
             last_line: Some("bye".to_owned()),
+            swept: vec!["sleep".to_owned()],
             log: "logs/attempts/a/2".to_owned(),
         }
     }

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
-    agent::Agent,
+    agent::{self, Agent, Closed},
     attempt::Open,
     chronicle::Chronicle,
     duration,
@@ -50,7 +50,7 @@ pub struct Options {
 /// What arrives while a run goes on.
 enum Message {
     /// The agent of the attempt with this name ended.
-    Ended(String, Outcome),
+    Ended(String, Closed),
     /// A signal came.
     Signal(i32),
 }
@@ -78,7 +78,7 @@ pub struct Runner {
     /// When to decide again, while nothing can start.
     wake: Option<DateTime<Utc>>,
     began: Instant,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Runner {
@@ -97,6 +97,7 @@ impl Runner {
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
+        agent::adopt_orphans();
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
@@ -113,7 +114,7 @@ impl Runner {
             running: Vec::new(),
             wake: None,
             began: Instant::now(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -317,7 +318,7 @@ impl Runner {
         let limit = self.running.iter().map(Running::patience).min();
         let pause = [Some(pause), beat, limit].into_iter().flatten().min().unwrap_or(pause);
         match self.inbox.recv_timeout(pause) {
-            Ok(Message::Ended(name, outcome)) => self.ended(&name, outcome)?,
+            Ok(Message::Ended(name, closed)) => self.ended(&name, closed)?,
             Ok(Message::Signal(number)) => self.signalled(number)?,
             Err(RecvTimeoutError::Timeout) => self.enforce()?,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the runner holds a sender"),
@@ -330,14 +331,20 @@ impl Runner {
         Ok(())
     }
 
-    fn ended(&mut self, name: &str, outcome: Outcome) -> Result<()> {
+    fn ended(&mut self, name: &str, closed: Closed) -> Result<()> {
         let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
             return Ok(());
         };
         let running = self.running.remove(at);
+        let mut closed = closed;
+        if closed.outcome.is_none() {
+            // The guardian was killed. What it guarded is ours now, and no git of ours runs here.
+            closed.swept.extend(running.record.end_all(&self.workspace));
+        }
         // What we did to it says more than how it died of it.
-        let outcome = running.ending.map_or(outcome, |(ours, _)| ours);
-        self.close(&running.record, outcome, running.started.elapsed()).map(drop)
+        let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
+        let outcome = outcome.unwrap_or(Outcome::Interrupted);
+        self.close(&running.record, outcome, running.started.elapsed(), closed.swept).map(drop)
     }
 
     /// Ends what is past its limit, kills what is past its grace.

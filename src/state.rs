@@ -24,7 +24,14 @@ pub struct State {
 /// Held while a run goes on; let go by the system when its process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
-    _folder: File,
+    folder: File,
+}
+
+impl Lock {
+    /// The open folder; whoever has it open too, holds the lock too.
+    pub fn folder(&self) -> &File {
+        &self.folder
+    }
 }
 
 /// Who holds the lock; for messages, never for decisions.
@@ -64,7 +71,7 @@ impl State {
         self.make()?;
         let folder = File::open(&self.dir)?;
         match folder.try_lock() {
-            Ok(()) => Ok(Some(Lock { _folder: folder })),
+            Ok(()) => Ok(Some(Lock { folder })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -125,10 +132,13 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.attempt(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for path in [self.exit(name), self.attempt(name)] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Every attempt that was not closed. A record that cannot be read is moved to `damaged/`,
@@ -157,8 +167,14 @@ impl State {
         Ok((open, damaged))
     }
 
-    fn attempt(&self, name: &str) -> PathBuf {
+    /// Where the record of an attempt is.
+    pub fn attempt(&self, name: &str) -> PathBuf {
         self.dir.join("attempts").join(format!("{name}.json"))
+    }
+
+    /// Where the guardian of an attempt writes how it ended.
+    pub fn exit(&self, name: &str) -> PathBuf {
+        self.dir.join("attempts").join(format!("{name}.exit"))
     }
 
     /// Keeps a snapshot, so that the journal need not be read from its start. Never synced: it can

@@ -7,7 +7,6 @@ use chrono::Utc;
 
 use super::{Runner, rfc3339};
 use crate::{
-    agent,
     attempt::{self, Open},
     event::{Cause, Ended, Event},
     graphfile::{Foreign, Write},
@@ -24,6 +23,7 @@ impl Runner {
         record: &Open,
         outcome: Outcome,
         took: Duration,
+        swept: Vec<String>,
     ) -> Result<Verdict> {
         let id = &record.task_id;
         let about = (id, record.iteration);
@@ -64,6 +64,7 @@ impl Runner {
             duration_seconds: (took.as_secs_f64() * 1000.0).round() / 1000.0,
             evidence,
             last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
+            swept,
             log: record.log.clone(),
         };
         let event = match verdict {
@@ -110,9 +111,7 @@ impl Runner {
             self.emit(None, Event::GraphRejected { error: why })?;
         }
         for record in open {
-            if let Some(identity) = &record.agent {
-                agent::kill_group_of(identity, &format!("RALPH_RUN_ID={}", record.run_id));
-            }
+            let swept = record.end_all(&self.workspace);
             let past = self.chronicle.history().of(&record.task_id);
             let closed =
                 past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
@@ -124,7 +123,8 @@ impl Runner {
                 Event::Recovered { attempt: record.attempt, from_run: record.run_id.clone() };
             self.emit(Some((&record.task_id, record.iteration)), recovered)?;
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
-            self.close(&record, Outcome::Interrupted, took)?;
+            let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
+            self.close(&record, outcome, took, swept)?;
         }
         Ok(())
     }

@@ -1,12 +1,16 @@
 //! The beginning of an attempt: intent on disk and in the graph, then the agent.
 
-use std::{env, time::Instant};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result};
 
 use super::{Message, Runner, Running, rfc3339};
 use crate::{
-    agent::{self, Agent, Spec},
+    agent::{self, Agent, Post, Spec},
     attempt::{self, Open},
     event::{Cause, Event},
     exit::{Exit, Failure},
@@ -47,9 +51,17 @@ impl Runner {
         let spec = self.spec(&record);
         let (outbox, name) = (self.outbox.clone(), record.name());
         let began = Instant::now();
-        match Agent::spawn(&spec, move |outcome| drop(outbox.send(Message::Ended(name, outcome)))) {
+        let post = Post {
+            program: own_program(),
+            record: self.workspace.state.attempt(&record.name()),
+            exit: self.workspace.state.exit(&record.name()),
+            lock: self.lock.folder(),
+        };
+        let ended = move |closed| drop(outbox.send(Message::Ended(name, closed)));
+        match Agent::spawn(&spec, &post, ended) {
             Ok(agent) => {
                 record.agent = Some(agent.identity().clone());
+                record.guardian = Some(agent.guardian().clone());
                 self.workspace
                     .state
                     .write_attempt(&record.name(), &record)
@@ -61,7 +73,7 @@ impl Runner {
             }
             Err(error) => {
                 let outcome = Outcome::NotStarted { error: error.to_string() };
-                self.close(&record, outcome, began.elapsed()).map(drop)
+                self.close(&record, outcome, began.elapsed(), Vec::new()).map(drop)
             }
         }
     }
@@ -73,6 +85,7 @@ impl Runner {
             ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
             ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),
             ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
+            ("RALPH_ATTEMPT_ID".to_owned(), record.mark()),
             ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
             ("TASK_FOLDER".to_owned(), task_dir),
         ];
@@ -93,6 +106,12 @@ impl Runner {
             stderr: record.file(&self.workspace, "stderr"),
         }
     }
+}
+
+/// This very program, also after a new version of it was put in its place.
+fn own_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_default() }
 }
 
 /// Git's background maintenance calls `setsid` and outlives the attempt that caused it.

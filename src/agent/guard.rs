@@ -1,0 +1,183 @@
+//! `ralph __guard`: stands between runner and agent, and outlives neither.
+//!
+//! Child subreaper in a session of its own: every process the agent leaves behind, by whatever
+//! detour, becomes its child, and is gone before the guardian is. It cannot ask anybody anything:
+//! when the runner dies, it ends the tree at once.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead},
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Sender},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{getpid, setsid};
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, Spec, process::Process, send, stream::Kept, tree};
+use crate::verdict::Outcome;
+
+/// What the guardian is to do; the first line on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Brief {
+    /// The agent.
+    pub spec: Spec,
+    /// The attempt's record.
+    pub record: PathBuf,
+    /// Where to write how the agent ended.
+    pub exit: PathBuf,
+}
+
+/// A further line on its standard input.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Ask the agent's group to end.
+    Terminate,
+    /// End everything.
+    Kill,
+}
+
+/// A line on its standard error.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The agent runs.
+    Started {
+        /// As this process.
+        identity: Identity,
+    },
+    /// The agent could not be started, and the guardian ends.
+    NotStarted {
+        /// The reason.
+        error: String,
+    },
+    /// The agent and everything it started is gone, and the guardian ends.
+    Closed {
+        /// How the agent ended.
+        outcome: Outcome,
+        /// What it had left running.
+        swept: Vec<String>,
+        /// How many of those would not die.
+        immortal: usize,
+    },
+}
+
+/// How an agent ended, as the guardian leaves it for whoever comes after.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Exit {
+    /// How.
+    pub outcome: Outcome,
+    /// Whether the runner was gone by then, so that the end was not the agent's own.
+    pub alone: bool,
+}
+
+enum Message {
+    Order(Order),
+    /// The runner is gone.
+    Alone,
+    Ended(Outcome),
+}
+
+/// Between two looks at what the agent has left behind while it still runs.
+const TICK: Duration = Duration::from_secs(5);
+
+/// How long the end of the output is waited for once its writers are gone.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Guards one agent, from its brief on standard input to its end.
+///
+/// # Errors
+/// A brief that is none; the disk, on writing how it ended.
+pub fn run() -> io::Result<()> {
+    // It leads no group, so it can lead a session; a terminal's signals do not reach it then.
+    let _ = setsid();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    let mut brief = String::new();
+    io::stdin().lock().read_line(&mut brief)?;
+    let brief: Brief = serde_json::from_str(&brief)?;
+    let (outbox, inbox) = mpsc::channel();
+    let (done, drained) = mpsc::channel();
+    let (agent, streams) = match start(&brief, outbox.clone(), &done) {
+        Ok(started) => started,
+        Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
+    };
+    tell(&Notice::Started { identity: agent.identity().clone() })?;
+    thread::spawn(move || listen(&outbox));
+    let mut alone = false;
+    let outcome = loop {
+        match inbox.recv_timeout(TICK) {
+            Ok(Message::Order(Order::Terminate)) => agent.terminate(),
+            Ok(Message::Order(Order::Kill)) => agent.kill(),
+            Ok(Message::Alone) => {
+                alone = true;
+                agent.kill();
+            }
+            Ok(Message::Ended(outcome)) => break outcome,
+            Err(_) => tree::reap_orphans(agent.identity().pid),
+        }
+    };
+    let (swept, immortal) = tree::sweep();
+    // All writers are gone, or cannot be ended: then their streams are left to the system.
+    for _ in 0..streams {
+        let _ = drained.recv_timeout(DRAIN);
+    }
+    leave(&brief.exit, &Exit { outcome: outcome.clone(), alone })?;
+    let swept = swept.into_iter().map(|member| member.name).collect();
+    tell(&Notice::Closed { outcome, swept, immortal })
+}
+
+fn start(
+    brief: &Brief,
+    outbox: Sender<Message>,
+    done: &Sender<()>,
+) -> io::Result<(Process, usize)> {
+    let kept = [&brief.spec.stdout, &brief.spec.stderr].map(|path| Kept::create(path));
+    let [stdout, stderr] = kept;
+    let (out_reader, out_writer) = io::pipe()?;
+    let (err_reader, err_writer) = io::pipe()?;
+    // Inherited by the agent and by whatever it starts: std closes what it opens on exec, a plain
+    // duplicate stays.
+    let sign = rustix::io::dup(File::open(&brief.record)?)?;
+    let agent = Process::spawn(&brief.spec, out_writer, err_writer, move |outcome| {
+        let _ = outbox.send(Message::Ended(outcome));
+    })?;
+    drop(sign);
+    let streams = [(stdout?, out_reader), (stderr?, err_reader)];
+    let count = streams.len();
+    for (kept, reader) in streams {
+        let done = done.clone();
+        thread::spawn(move || {
+            kept.take_all(reader);
+            let _ = done.send(());
+        });
+    }
+    Ok((agent, count))
+}
+
+fn listen(outbox: &Sender<Message>) {
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        if let Ok(order) = serde_json::from_str(&line) {
+            let _ = outbox.send(Message::Order(order));
+        }
+    }
+    let _ = outbox.send(Message::Alone);
+}
+
+/// A runner that is gone cannot be told; that is no reason to fail.
+fn tell(notice: &Notice) -> io::Result<()> {
+    match send(&mut io::stderr().lock(), notice) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Written whole or not at all.
+fn leave(path: &Path, exit: &Exit) -> io::Result<()> {
+    let draft = path.with_extension("tmp");
+    fs::write(&draft, serde_json::to_vec(exit)?)?;
+    fs::rename(&draft, path)
+}

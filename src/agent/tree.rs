@@ -1,0 +1,272 @@
+//! Processes as `/proc` shows them: who is whose child, who is an attempt's, who is still there.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitOptions, wait, waitpid},
+};
+use serde::{Deserialize, Serialize};
+
+/// Which process this is, so that it can be told from a later one with the same number.
+///
+/// On a system without `/proc` the boot id is empty and the start time 0. Such an identity matches
+/// no process: there is no proof without `/proc`, and nobody is signalled on a guess.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// The process, which is also the number of its group.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks since the boot.
+    pub start_time: u64,
+}
+
+impl Identity {
+    /// That of a process of ours that has not been reaped.
+    pub(super) fn of(pid: u32) -> Identity {
+        Identity {
+            boot_id: boot_id().to_owned(),
+            pid,
+            start_time: Stat::of(pid).map_or(0, |stat| stat.start_time),
+        }
+    }
+}
+
+/// Whether exactly this process still runs. A dead one that nobody has reaped does not.
+pub fn is_alive(identity: &Identity) -> bool {
+    found(identity).is_some_and(|stat| stat.alive())
+}
+
+/// A process that may have to be ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, as the kernel has it.
+    pub name: String,
+}
+
+/// Every living descendant of a process, by the parents that `/proc` names.
+pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in processes() {
+        if let Some(stat) = Stat::of(pid).filter(Stat::alive) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut open = vec![ancestor];
+    while let Some(parent) = open.pop() {
+        for pid in children.remove(&parent).unwrap_or_default() {
+            open.push(pid);
+            found.push(Member { pid, name: name(pid) });
+        }
+    }
+    found
+}
+
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
+/// process leaves behind comes to it. Returns who was killed, and how many would not die in time.
+pub(super) fn sweep() -> (Vec<Member>, usize) {
+    /// A process in an uninterruptible wait does not die at once; one that never does is told.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let own = std::process::id();
+    let began = Instant::now();
+    let mut killed: Vec<Member> = Vec::new();
+    loop {
+        if !reap() {
+            return (killed, 0);
+        }
+        let family = descendants(own);
+        for member in &family {
+            let ours = || Stat::of(member.pid).is_some_and(|stat| stat.alive() && stat.parent != 0);
+            if kill_if(member.pid, ours) && !killed.contains(member) {
+                killed.push(member.clone());
+            }
+        }
+        if began.elapsed() > PATIENCE {
+            return (killed, family.len());
+        }
+        if family.is_empty() {
+            continue;
+        }
+        thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Takes in every dead child; false once there is no child at all.
+fn reap() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Takes in dead orphans while the agent runs, so that a long attempt does not collect them; never
+/// the agent itself, whose status its waiter wants.
+pub(super) fn reap_orphans(agent: u32) {
+    let own = std::process::id();
+    for pid in processes().into_iter().filter(|pid| *pid != agent) {
+        if Stat::of(pid).is_some_and(|stat| stat.parent == own && !stat.alive()) {
+            let _ = waitpid(number(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// After the guardian is gone too: ends every process that is recognisably of an attempt, wherever
+/// it hangs now: by an entry of its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or by having the
+/// attempt's record open, which an agent's children inherit and `env -i` does not close.
+pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
+    const PASSES: usize = 200;
+    let own = std::process::id();
+    let mut killed: Vec<Member> = Vec::new();
+    for _ in 0..PASSES {
+        let mut found = false;
+        for pid in processes().into_iter().filter(|pid| *pid != own && *pid > 1) {
+            let ours = || {
+                Stat::of(pid).is_some_and(|stat| stat.alive())
+                    && (has_entry(pid, entry) || has_open(pid, record))
+            };
+            let member = Member { pid, name: name(pid) };
+            if kill_if(pid, ours) {
+                found = true;
+                if !killed.contains(&member) {
+                    killed.push(member);
+                }
+            }
+        }
+        if !found {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    killed
+}
+
+fn has_entry(pid: u32, entry: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+        environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+    })
+}
+
+fn has_open(pid: u32, file: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    descriptors.flatten().any(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|target| {
+            // A record that was removed meanwhile is shown with a note behind its name.
+            target == file
+                || target.to_str().is_some_and(|t| t.strip_suffix(" (deleted)") == file.to_str())
+        })
+    })
+}
+
+/// Processor time of a process and all its descendants, in clock ticks.
+pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
+    descendants(ancestor)
+        .iter()
+        .filter_map(|member| Stat::of(member.pid))
+        .map(|stat| stat.ticks)
+        .sum()
+}
+
+/// The descriptor is taken before `ours` is asked, so that the process which is signalled is the
+/// one which was asked about.
+#[cfg(target_os = "linux")]
+fn kill_if(pid: u32, ours: impl Fn() -> bool) -> bool {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    if !ours() {
+        return false;
+    }
+    number(pid)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .is_some_and(|process| ours() && pidfd_send_signal(&process, Signal::KILL).is_ok())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kill_if(pid: u32, ours: impl Fn() -> bool) -> bool {
+    ours()
+        && number(pid).is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
+}
+
+pub(super) fn number(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// Read once: a process does not outlive its boot.
+pub(super) fn boot_id() -> &'static str {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|id| id.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+fn booted_as(identity: &Identity) -> bool {
+    !identity.boot_id.is_empty() && identity.boot_id == boot_id()
+}
+
+fn found(identity: &Identity) -> Option<Stat> {
+    Stat::of(identity.pid)
+        .filter(|stat| booted_as(identity) && stat.start_time == identity.start_time)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) state: u8,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) start_time: u64,
+    /// Clock ticks of processor time, its own and that of children it has waited for.
+    pub(super) ticks: u64,
+}
+
+impl Stat {
+    pub(super) fn of(pid: u32) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Field 2 is the program's name in parentheses and may itself contain spaces, parentheses and
+    /// line ends; the fields after it cannot, so they are counted from the last parenthesis.
+    fn parse(text: &[u8]) -> Option<Stat> {
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Stat {
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            start_time: field(22)?.parse().ok()?,
+            ticks: (14..=17).filter_map(|at| field(at)?.parse::<u64>().ok()).sum(),
+        })
+    }
+
+    pub(super) fn alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
