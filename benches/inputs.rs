@@ -254,6 +254,7 @@ fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
             diff: complete.then_some(DiffStat { files: 2, insertions: 31, deletions: 4 }),
             ..Evidence::default()
         },
+        swept: Vec::new(),
         last_line: Some("All tests pass.".to_owned()),
         log,
     }

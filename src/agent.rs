@@ -24,6 +24,7 @@ use std::{
     path::{self, Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,17 @@ pub struct Post<'a> {
     pub exit: PathBuf,
     /// The runner's lock.
     pub lock: &'a File,
+    /// After how long without output and processor time it says so.
+    pub idle: Option<Duration>,
+}
+
+/// What the runner hears of its agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It shows no sign of life.
+    Idle,
+    /// It is gone, with everything it started. Nothing follows.
+    Closed(Closed),
 }
 
 /// How an attempt's processes ended.
@@ -86,16 +98,15 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the guardian, which starts the agent, and a thread that calls `ended` when the agent
-    /// and everything it started is gone.
+    /// Starts the guardian, which starts the agent, and a thread that calls `tell` with the news.
     ///
     /// # Errors
-    /// When the agent or its guardian cannot be started. Nothing runs then, and `ended` is not
+    /// When the agent or its guardian cannot be started. Nothing runs then, and `tell` is not
     /// called.
     pub fn spawn(
         spec: &Spec,
         post: &Post<'_>,
-        ended: impl FnOnce(Closed) + Send + 'static,
+        tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Agent> {
         let (order_reader, mut orders) = io::pipe()?;
         let (notice_reader, notices) = io::pipe()?;
@@ -107,8 +118,12 @@ impl Agent {
             .start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
         let guardian = Identity::of(pid);
-        let brief =
-            Brief { spec: spec.clone(), record: post.record.clone(), exit: post.exit.clone() };
+        let brief = Brief {
+            spec: spec.clone(),
+            record: post.record.clone(),
+            exit: post.exit.clone(),
+            idle: post.idle,
+        };
         send(&mut orders, &brief)?;
         let mut notices = BufReader::new(notice_reader).lines();
         let identity = match next(&mut notices) {
@@ -117,20 +132,24 @@ impl Agent {
                 let _ = handle.wait();
                 return Err(io::Error::other(error));
             }
-            Some(Notice::Closed { .. }) | None => {
+            Some(Notice::Idle {} | Notice::Closed { .. }) | None => {
                 let _ = handle.wait();
                 return Err(io::Error::other("the guardian of the agent could not be started"));
             }
         };
         thread::Builder::new().name("agent".to_owned()).spawn(move || {
-            let closed = match next(&mut notices) {
-                Some(Notice::Closed { outcome, swept, immortal }) => {
-                    Closed { outcome: Some(outcome), swept, immortal }
+            let closed = loop {
+                match next(&mut notices) {
+                    Some(Notice::Idle {}) => tell(News::Idle),
+                    Some(Notice::Closed { outcome, swept, immortal }) => {
+                        break Closed { outcome: Some(outcome), swept, immortal };
+                    }
+                    Some(Notice::Started { .. } | Notice::NotStarted { .. }) => {}
+                    None => break Closed { outcome: None, swept: Vec::new(), immortal: 0 },
                 }
-                _ => Closed { outcome: None, swept: Vec::new(), immortal: 0 },
             };
             let _ = handle.wait();
-            ended(closed);
+            tell(News::Closed(closed));
         })?;
         Ok(Agent { guardian, identity, orders: Mutex::new(orders) })
     }
@@ -153,6 +172,11 @@ impl Agent {
     /// Ends the agent and everything it started.
     pub fn kill(&self) {
         self.order(Order::Kill);
+    }
+
+    /// It is not idle: files have changed.
+    pub fn awake(&self) {
+        self.order(Order::Awake);
     }
 
     fn order(&self, order: Order) {
@@ -231,4 +255,36 @@ fn may_execute(file: &fs::Metadata) -> bool {
 /// Whether this process has root's rights; Claude Code refuses to skip permissions with them.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_the_child_would_find_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        fs::create_dir(dir.join("bin")).unwrap();
+        fs::write(dir.join("x.sh"), "#!/bin/sh\n").unwrap();
+        fs::copy(dir.join("x.sh"), dir.join("bin/tool")).unwrap();
+        let search = OsString::from("bin:/nowhere");
+        let find = |program: &str| find(program, dir, Some(&search));
+        assert_eq!(find("./x.sh"), Err("`./x.sh` is not executable; chmod +x it".to_owned()));
+        let tool = dir.join("bin/tool");
+        let blocked = format!("`{}` is not executable; chmod +x it", tool.display());
+        assert_eq!(find("tool"), Err(blocked));
+        for file in ["x.sh", "bin/tool"] {
+            fs::set_permissions(dir.join(file), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(find("./x.sh"), Ok(dir.join("./x.sh")));
+        assert_eq!(find("tool"), Ok(tool));
+        assert_eq!(find("clude"), Err("`clude` is not on PATH".to_owned()));
+        assert!(find("./bin").unwrap_err().contains("is a directory"));
+        assert!(find("./none").unwrap_err().contains("does not exist"));
+        assert!(find("").unwrap_err().contains("empty"));
+        assert!(resolve("sh", dir).unwrap().is_absolute());
+    }
 }

@@ -91,6 +91,10 @@ pub struct Run {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", hide_env_values = true, value_parser = duration::parse)]
     pub timeout: Option<Duration>,
+    /// End an attempt that did nothing for this long: no output, no processor time, no changed
+    /// file; `0s` for no such limit [default: 15m]
+    #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
+    pub idle: Option<Duration>,
     /// When everything left is in progress elsewhere, wait instead of stopping
     #[arg(long)]
     pub wait: bool,

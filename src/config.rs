@@ -23,6 +23,7 @@ const KEYS: &[&str] = &[
     "agent",
     "fsync",
     "grace",
+    "idle",
     "learnings",
     "max_attempts",
     "max_iterations",
@@ -42,6 +43,9 @@ pub struct Config {
     /// Between asking an agent to end and killing it.
     #[serde(deserialize_with = "length")]
     pub grace: Option<Duration>,
+    /// After how long without a sign of life an attempt is ended; `0s` for never.
+    #[serde(deserialize_with = "length")]
+    pub idle: Option<Duration>,
     /// The file in which agents keep what they learned.
     pub learnings: Option<String>,
     /// Attempts per task.

@@ -378,7 +378,6 @@ mod tests {
     use std::{
         os::unix::fs::{PermissionsExt, symlink},
         process::{Command, Output},
-        time::Instant,
     };
 
     use tempfile::TempDir;
@@ -938,40 +937,5 @@ mod tests {
             .unwrap();
         let said = lossy(&run.stdout);
         assert!(run.status.success() && said.contains("2 passed"), "{said}");
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn measure() {
-        let place = Place::new();
-        for number in 0..100 {
-            place.write(&format!("d{}/{number}", number % 7), "x\n");
-        }
-        let base = place.commit("a", "1\n", "First");
-        for number in 0..10 {
-            place.commit("a", &format!("{number}\n"), "More");
-        }
-        let head = place.git(&["rev-parse", "HEAD"]);
-        let both = place.both();
-        for (name, repo) in [("libgit2", &both.library), ("git", &both.program)] {
-            let time = |what: &str, count: u32, run: &dyn Fn()| {
-                let start = Instant::now();
-                (0..count).for_each(|_| run());
-                println!("{name} {what}: {:?}", start.elapsed() / count);
-            };
-            let count = if name == "git" { 20 } else { 1000 };
-            time("head", count, &|| {
-                drop(repo.head().unwrap());
-            });
-            time("since, not moved", count, &|| {
-                drop(repo.since(Some(&head)).unwrap());
-            });
-            time("since, 10 commits", count, &|| {
-                drop(repo.since(Some(&base)).unwrap());
-            });
-            time("dirty", count, &|| {
-                drop(repo.dirty().unwrap());
-            });
-        }
     }
 }

@@ -7,6 +7,7 @@ mod close;
 mod start;
 
 use std::{
+    collections::BTreeMap,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
-    agent::{self, Agent, Closed},
+    agent::{self, Agent, Closed, News},
     attempt::Open,
     chronicle::Chronicle,
     duration,
@@ -43,14 +44,16 @@ pub struct Options {
     pub agent: Vec<String>,
     /// The wall-clock limit of one attempt; a task may say otherwise.
     pub timeout: Duration,
+    /// After how long without output, processor time and changed files an attempt is ended.
+    pub idle: Option<Duration>,
     /// Between asking an agent to end and killing it.
     pub grace: Duration,
 }
 
 /// What arrives while a run goes on.
 enum Message {
-    /// The agent of the attempt with this name ended.
-    Ended(String, Closed),
+    /// The attempt with this name has news of its agent.
+    News(String, News),
     /// A signal came.
     Signal(i32),
 }
@@ -61,6 +64,8 @@ struct Running {
     agent: Agent,
     started: Instant,
     limit: Duration,
+    /// HEAD and what was changed when it was last looked at for signs of life.
+    seen: (Option<String>, BTreeMap<String, String>),
     /// Why we are ending it, and when it will be killed.
     ending: Option<(Outcome, Instant)>,
 }
@@ -318,7 +323,8 @@ impl Runner {
         let limit = self.running.iter().map(Running::patience).min();
         let pause = [Some(pause), beat, limit].into_iter().flatten().min().unwrap_or(pause);
         match self.inbox.recv_timeout(pause) {
-            Ok(Message::Ended(name, closed)) => self.ended(&name, closed)?,
+            Ok(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
+            Ok(Message::News(name, News::Idle)) => self.idle(&name)?,
             Ok(Message::Signal(number)) => self.signalled(number)?,
             Err(RecvTimeoutError::Timeout) => self.enforce()?,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the runner holds a sender"),
@@ -345,6 +351,31 @@ impl Runner {
         let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
         let outcome = outcome.unwrap_or(Outcome::Interrupted);
         self.close(&running.record, outcome, running.started.elapsed(), closed.swept).map(drop)
+    }
+
+    /// Its guardian sees no sign of life. A file that has changed since the last look is one.
+    fn idle(&mut self, name: &str) -> Result<()> {
+        let (Some(limit), Some(at)) = (
+            self.options.idle,
+            self.running.iter().position(|running| running.record.name() == name),
+        ) else {
+            return Ok(());
+        };
+        let seen = (self.workspace.repo.head()?.commit, self.workspace.repo.dirty()?);
+        let running = &mut self.running[at];
+        if running.ending.is_some() {
+            return Ok(());
+        }
+        if running.seen != seen {
+            running.seen = seen;
+            running.agent.awake();
+            return Ok(());
+        }
+        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.options.grace);
+        let record = running.record.clone();
+        let why = format!("it did nothing for {}", duration::short(limit));
+        let event = Event::Terminating { attempt: record.attempt, why };
+        self.emit(Some((&record.task_id, record.iteration)), event)
     }
 
     /// Ends what is past its limit, kills what is past its grace.

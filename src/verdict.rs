@@ -28,6 +28,11 @@ pub enum Outcome {
         /// The limit.
         limit_seconds: u64,
     },
+    /// We ended it because it did nothing for so long.
+    Idle {
+        /// The limit.
+        limit_seconds: u64,
+    },
     /// We ended it because the run was stopped.
     Cancelled,
     /// The runner died; how the agent ended is not known.
@@ -48,6 +53,10 @@ impl fmt::Display for Outcome {
             Outcome::TimedOut { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));
                 write!(f, "ended by ralph at its limit of {limit}")
+            }
+            Outcome::Idle { limit_seconds } => {
+                let limit = duration::short(Duration::from_secs(*limit_seconds));
+                write!(f, "ended by ralph after {limit} without output, work or a changed file")
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
             Outcome::Interrupted => f.write_str("cut off when the runner died"),
@@ -156,7 +165,7 @@ impl Verdict {
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
                 }
-                Outcome::TimedOut { .. } => Verdict::TimedOut,
+                Outcome::TimedOut { .. } | Outcome::Idle { .. } => Verdict::TimedOut,
                 Outcome::Cancelled => Verdict::Cancelled,
                 Outcome::Interrupted => Verdict::Interrupted,
             };
@@ -167,7 +176,7 @@ impl Verdict {
         if !evidence.leftovers.is_empty() {
             // Cut short in the middle of its last changes: the report came too early.
             match outcome {
-                Outcome::TimedOut { .. } => return Verdict::TimedOut,
+                Outcome::TimedOut { .. } | Outcome::Idle { .. } => return Verdict::TimedOut,
                 Outcome::Cancelled => return Verdict::Cancelled,
                 Outcome::Interrupted => return Verdict::Interrupted,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {}

@@ -8,9 +8,13 @@ use std::{
     fs::{self, File},
     io::{self, BufRead},
     path::{Path, PathBuf},
-    sync::mpsc::{self, Sender},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Sender},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{getpid, setsid};
@@ -28,6 +32,8 @@ pub struct Brief {
     pub record: PathBuf,
     /// Where to write how the agent ended.
     pub exit: PathBuf,
+    /// After how long without output and processor time the runner is told.
+    pub idle: Option<Duration>,
 }
 
 /// A further line on its standard input.
@@ -38,6 +44,8 @@ pub enum Order {
     Terminate,
     /// End everything.
     Kill,
+    /// It is not idle: the runner has seen files change.
+    Awake,
 }
 
 /// A line on its standard error.
@@ -54,6 +62,8 @@ pub enum Notice {
         /// The reason.
         error: String,
     },
+    /// Nothing in the tree has printed or used the processor for as long as the brief says.
+    Idle {},
     /// The agent and everything it started is gone, and the guardian ends.
     Closed {
         /// How the agent ended.
@@ -81,6 +91,41 @@ enum Message {
     Ended(Outcome),
 }
 
+/// The signs of life of a tree: output and processor time.
+struct Pulse {
+    /// Bytes of output so far.
+    printed: Arc<AtomicU64>,
+    seen: (u64, u64),
+    last: Instant,
+    told: bool,
+}
+
+impl Pulse {
+    fn new() -> Pulse {
+        Pulse { printed: Arc::default(), seen: (0, 0), last: Instant::now(), told: false }
+    }
+
+    fn beat(&mut self) {
+        (self.last, self.told) = (Instant::now(), false);
+    }
+
+    /// Looks, and says once whether there has been no sign for `limit`.
+    fn is_gone(&mut self, limit: Duration) -> bool {
+        /// Timers of an idle interpreter tick too: a few hundredths of a second in five are none.
+        const RESTLESS: u64 = 5;
+        let printed = self.printed.load(Ordering::Relaxed);
+        let ticks = tree::ticks_of_tree(std::process::id());
+        let (before, used) = self.seen;
+        if printed != before || ticks.abs_diff(used) > RESTLESS {
+            self.beat();
+        }
+        self.seen = (printed, ticks);
+        let gone = !self.told && self.last.elapsed() >= limit;
+        self.told |= gone;
+        gone
+    }
+}
+
 /// Between two looks at what the agent has left behind while it still runs.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -101,7 +146,8 @@ pub fn run() -> io::Result<()> {
     let brief: Brief = serde_json::from_str(&brief)?;
     let (outbox, inbox) = mpsc::channel();
     let (done, drained) = mpsc::channel();
-    let (agent, streams) = match start(&brief, outbox.clone(), &done) {
+    let mut pulse = Pulse::new();
+    let (agent, streams) = match start(&brief, outbox.clone(), &done, &pulse.printed) {
         Ok(started) => started,
         Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
     };
@@ -109,15 +155,21 @@ pub fn run() -> io::Result<()> {
     thread::spawn(move || listen(&outbox));
     let mut alone = false;
     let outcome = loop {
-        match inbox.recv_timeout(TICK) {
+        match inbox.recv_timeout(brief.idle.map_or(TICK, |idle| TICK.min(idle))) {
             Ok(Message::Order(Order::Terminate)) => agent.terminate(),
             Ok(Message::Order(Order::Kill)) => agent.kill(),
+            Ok(Message::Order(Order::Awake)) => pulse.beat(),
             Ok(Message::Alone) => {
                 alone = true;
                 agent.kill();
             }
             Ok(Message::Ended(outcome)) => break outcome,
-            Err(_) => tree::reap_orphans(agent.identity().pid),
+            Err(_) => {
+                tree::reap_orphans(agent.identity().pid);
+                if brief.idle.is_some_and(|limit| pulse.is_gone(limit)) {
+                    tell(&Notice::Idle {})?;
+                }
+            }
         }
     };
     let (swept, immortal) = tree::sweep();
@@ -134,6 +186,7 @@ fn start(
     brief: &Brief,
     outbox: Sender<Message>,
     done: &Sender<()>,
+    printed: &Arc<AtomicU64>,
 ) -> io::Result<(Process, usize)> {
     let kept = [&brief.spec.stdout, &brief.spec.stderr].map(|path| Kept::create(path));
     let [stdout, stderr] = kept;
@@ -149,9 +202,9 @@ fn start(
     let streams = [(stdout?, out_reader), (stderr?, err_reader)];
     let count = streams.len();
     for (kept, reader) in streams {
-        let done = done.clone();
+        let (done, printed) = (done.clone(), Arc::clone(printed));
         thread::spawn(move || {
-            kept.take_all(reader);
+            kept.take_all(reader, &printed);
             let _ = done.send(());
         });
     }

@@ -189,3 +189,238 @@ fn outcome(status: Option<ExitStatus>) -> Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::mpsc::{self, Receiver},
+        time::{Duration, Instant},
+    };
+
+    use tempfile::TempDir;
+
+    use super::{
+        super::tree::{Stat, is_alive},
+        *,
+    };
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn open(path: &Path) -> File {
+        fs::OpenOptions::new().create(true).append(true).open(path).unwrap()
+    }
+
+    struct Bench {
+        folder: TempDir,
+        spec: Spec,
+    }
+
+    fn bench(script: &str) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::write(file("prompt"), "").unwrap();
+        let spec = Spec {
+            argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            dir: folder.path().to_owned(),
+            env: Vec::new(),
+            env_remove: Vec::new(),
+            stdin: file("prompt"),
+            stdout: file("out"),
+            stderr: file("err"),
+        };
+        Bench { folder, spec }
+    }
+
+    impl Bench {
+        fn start(&self) -> (Process, Receiver<Outcome>) {
+            let (sender, receiver) = mpsc::channel();
+            let (stdout, stderr) = (open(&self.spec.stdout), open(&self.spec.stderr));
+            let told = move |outcome| sender.send(outcome).unwrap();
+            (Process::spawn(&self.spec, stdout, stderr, told).unwrap(), receiver)
+        }
+
+        fn run(&self) -> Outcome {
+            self.start().1.recv_timeout(SOON).unwrap()
+        }
+
+        fn out(&self) -> String {
+            fs::read_to_string(&self.spec.stdout).unwrap()
+        }
+
+        /// Waits for the script to have written whole lines, and reads them.
+        fn lines(&self, count: usize) -> Vec<String> {
+            until("lines of output", || self.out().matches('\n').count() >= count);
+            self.out().lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn exited(exit_code: i32) -> Outcome {
+        Outcome::Exited { exit_code }
+    }
+
+    fn gone(pid: u32) -> bool {
+        Stat::of(pid).is_none_or(|stat| !stat.alive())
+    }
+
+    #[test]
+    fn exit_codes_and_signals_are_told_apart() {
+        for code in [0, 1, 42, 255] {
+            assert_eq!(bench(&format!("exit {code}")).run(), exited(code));
+        }
+        for signal in [9, 15, 11] {
+            let killed = bench(&format!("kill -{signal} $$")).run();
+            assert_eq!(killed, Outcome::Signaled { signal });
+        }
+        assert_eq!(bench("kill -9 $$ & wait; exit 128").run(), Outcome::Signaled { signal: 9 });
+    }
+
+    #[test]
+    fn a_child_that_ignores_term_falls_to_kill() {
+        let bench = bench("trap '' TERM; echo ready; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        bench.lines(1);
+        process.terminate();
+        assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
+        process.kill();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 9 }));
+        process.kill();
+        process.terminate();
+    }
+
+    #[test]
+    fn a_child_that_handles_term_says_its_own_code() {
+        let bench = bench("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        bench.lines(1);
+        process.terminate();
+        assert_eq!(ended.recv_timeout(SOON), Ok(exited(7)));
+    }
+
+    #[test]
+    fn a_stopped_child_ends_on_term() {
+        let bench = bench("echo ready; kill -STOP $$; exit 3");
+        let (process, ended) = bench.start();
+        let pid = process.identity().pid;
+        until("stopped", || Stat::of(pid).is_some_and(|stat| stat.state == b'T'));
+        assert!(is_alive(process.identity()));
+        process.terminate();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 15 }));
+    }
+
+    #[test]
+    fn what_stays_in_the_group_goes_with_the_leader() {
+        let bench = bench("(trap '' TERM HUP; echo up; exec sleep 600) & echo $!; exit 5");
+        let (_process, ended) = bench.start();
+        assert_eq!(ended.recv_timeout(SOON), Ok(exited(5)));
+        let lines = bench.out();
+        let pid = lines.lines().find_map(|line| line.parse().ok()).unwrap();
+        until("the background child is gone", || gone(pid));
+    }
+
+    #[test]
+    fn the_end_is_not_held_up_by_who_holds_the_output() {
+        let bench = bench("setsid sleep 3 & exit 0");
+        let start = Instant::now();
+        assert_eq!(bench.run(), exited(0));
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_large_prompt_needs_no_reader() {
+        let bench = bench("exit 0");
+        fs::write(&bench.spec.stdin, vec![b'x'; 8 << 20]).unwrap();
+        assert_eq!(bench.run(), exited(0));
+    }
+
+    #[test]
+    fn a_large_prompt_is_read_whole() {
+        let mut bench = bench("");
+        bench.spec.argv = vec!["cat".to_owned()];
+        let prompt: Vec<u8> = (0..8_u32 << 20).map(|at| (at % 251) as u8).collect();
+        fs::write(&bench.spec.stdin, &prompt).unwrap();
+        assert_eq!(bench.run(), exited(0));
+        assert!(fs::read(&bench.spec.stdout).unwrap() == prompt);
+    }
+
+    #[test]
+    fn both_streams_may_share_a_file_and_keep_what_it_held() {
+        let mut bench = bench("echo one; echo two >&2; echo three");
+        bench.spec.stderr.clone_from(&bench.spec.stdout);
+        fs::write(&bench.spec.stdout, "zero\n").unwrap();
+        assert_eq!(bench.run(), exited(0));
+        assert_eq!(bench.out(), "zero\none\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn the_child_sees_its_directory_and_environment() {
+        let mut bench = bench("/bin/pwd; echo \"$PWD|$ADDED|${HOME-none}|${PATH:+some}\"");
+        bench.spec.env = vec![("ADDED".to_owned(), "a b=c".to_owned())];
+        bench.spec.env_remove = vec!["HOME".to_owned(), "NOT_THERE".to_owned()];
+        assert_eq!(bench.run(), exited(0));
+        let real = bench.folder.path().canonicalize().unwrap();
+        let want = format!("{}\n{}|a b=c|none|some\n", real.display(), bench.spec.dir.display());
+        assert_eq!(bench.out(), want);
+    }
+
+    #[test]
+    fn the_child_leads_a_group_of_its_own() {
+        let bench = bench("echo up; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        let pid = process.identity().pid;
+        assert_eq!(Stat::of(pid).unwrap().group, pid);
+        process.kill();
+        ended.recv_timeout(SOON).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error() {
+        let start = |change: &dyn Fn(&mut Spec)| {
+            let mut bench = bench("exit 0");
+            change(&mut bench.spec);
+            let called = |_| panic!("nothing ran");
+            let null = || File::create("/dev/null").unwrap();
+            Process::spawn(&bench.spec, null(), null(), called).unwrap_err().to_string()
+        };
+        assert_eq!(
+            start(&|spec| spec.argv = vec!["no-such-agent".to_owned()]),
+            "`no-such-agent` is not on PATH"
+        );
+        assert_eq!(start(&|spec| spec.argv.clear()), "the command is empty");
+        assert!(start(&|spec| spec.stdin = "/no/prompt".into()).starts_with("open `/no/prompt`:"));
+        assert!(start(&|spec| spec.dir = "/no/dir".into()).contains("`/no/dir`"));
+    }
+
+    #[test]
+    fn an_identity_holds_for_one_process_only() {
+        let bench = bench("echo up; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        let identity = process.identity().clone();
+        assert!(is_alive(&identity));
+        let json = serde_json::to_string(&identity).unwrap();
+        assert_eq!(serde_json::from_str::<Identity>(&json).unwrap(), identity);
+        let others = [
+            Identity { start_time: identity.start_time + 1, ..identity.clone() },
+            Identity { boot_id: "other".to_owned(), ..identity.clone() },
+            Identity { boot_id: String::new(), ..identity.clone() },
+            Identity { pid: 0, ..identity.clone() },
+            Identity { pid: 1, ..identity.clone() },
+            Identity { pid: u32::MAX, ..identity.clone() },
+        ];
+        for other in &others {
+            assert!(!is_alive(other), "{other:?}");
+        }
+        assert!(is_alive(&identity));
+        process.kill();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 9 }));
+        assert!(!is_alive(&identity), "reaped");
+    }
+}

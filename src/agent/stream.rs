@@ -8,6 +8,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, PipeReader, Read, Write},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// How much of the beginning, and at least how much of the end, is kept.
@@ -41,13 +42,14 @@ impl Kept {
         Ok(Kept { path: path.to_owned(), head, written: 0, part: PART, tail: None, dropped: 0 })
     }
 
-    /// Drains the stream to its end. What cannot be written is dropped.
-    pub(super) fn take_all(mut self, mut stream: PipeReader) {
+    /// Drains the stream to its end, counting into `taken`. What cannot be written is dropped.
+    pub(super) fn take_all(mut self, mut stream: PipeReader, taken: &AtomicU64) {
         let mut block = vec![0; 64 * 1024];
         loop {
             match stream.read(&mut block) {
                 Ok(0) => break,
                 Ok(length) => {
+                    taken.fetch_add(length as u64, Ordering::Relaxed);
                     let _ = self.take(&block[..length]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -270,3 +270,98 @@ impl Stat {
         !matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn gone(pid: u32) -> bool {
+        Stat::of(pid).is_none_or(|stat| !stat.alive())
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        until("dead", || gone(pid));
+        let identity = Identity {
+            boot_id: boot_id().to_owned(),
+            pid,
+            start_time: Stat::of(pid).unwrap().start_time,
+        };
+        assert!(!is_alive(&identity));
+        child.wait().unwrap();
+    }
+
+    fn sleeper(change: impl FnOnce(&mut Command) -> &mut Command) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::null());
+        let child = change(&mut command).spawn().unwrap();
+        // Until it is what it is to become, it still has the environment of this process.
+        until("started", || name(child.id()) == "sleep");
+        child
+    }
+
+    #[test]
+    fn only_what_bears_the_mark_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join("a.1.json");
+        fs::write(&record, "{}").unwrap();
+        let value = format!("run{}.a.1", std::process::id());
+        let mut marked = sleeper(|command| command.env("RALPH_ATTEMPT_ID", &value));
+        let mut holding =
+            sleeper(|command| command.env_clear().stdout(fs::File::open(&record).unwrap()));
+        let longer = format!("{value}2");
+        let mut stranger = sleeper(|command| command.env("RALPH_ATTEMPT_ID", &longer));
+        let killed = kill_marked(&format!("RALPH_ATTEMPT_ID={value}"), &record);
+        let mut pids: Vec<u32> = killed.iter().map(|member| member.pid).collect();
+        pids.sort_unstable();
+        let mut want = [marked.id(), holding.id()];
+        want.sort_unstable();
+        assert_eq!(pids, want);
+        until("the marked are gone", || gone(marked.id()) && gone(holding.id()));
+        assert!(!gone(stranger.id()));
+        for child in [&mut marked, &mut holding, &mut stranger] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth() {
+        let script = "sleep 600 & sh -c 'sleep 600 & wait' & wait";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let sleepers =
+            |pid| descendants(pid).iter().filter(|member| member.name == "sleep").count();
+        until("all have started", || sleepers(child.id()) == 2);
+        for member in descendants(child.id()) {
+            assert!(kill_if(member.pid, || true));
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let tail = "S 1 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 9 9";
+        let want = Stat { state: b'S', parent: 1, group: 77, start_time: 4242, ticks: 0 };
+        for name in ["sh", "a b", ") R 1 (", "\n)", "\u{e4}"] {
+            let text = format!("77 ({name}) {tail}");
+            assert_eq!(Stat::parse(text.as_bytes()).as_ref(), Some(&want), "{name}");
+        }
+        for text in ["", "77 (sh", "77 (sh)", "77 (sh) S 1 x"] {
+            assert_eq!(Stat::parse(text.as_bytes()), None);
+        }
+    }
+}

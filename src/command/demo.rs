@@ -42,6 +42,7 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         policy: Policy::default(),
         agent: vec![own.display().to_string(), "__demo-agent".to_owned()],
         timeout: Duration::from_secs(60),
+        idle: None,
         grace: Duration::from_secs(2),
     };
     let workspace = Workspace::open(&dir, None)?;

@@ -21,6 +21,8 @@ use crate::{
 
 /// The limit of one attempt, where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(2 * 3600);
+/// The limit of doing nothing, where nothing else is said.
+const IDLE: Duration = Duration::from_secs(15 * 60);
 /// Between asking an agent to end and killing it, where nothing else is said.
 const GRACE: Duration = Duration::from_secs(5);
 /// The agent, where nothing else is said. With its output in a file it is headless by itself;
@@ -62,6 +64,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         policy,
         agent,
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
+        idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
         grace: workspace.config.grace.unwrap_or(GRACE),
     };
     work(workspace, file, options, verbosity)
@@ -85,6 +88,11 @@ pub fn work(
     };
     let reporters = vec![view, Box::new(Heartbeat::new(root.join(HEARTBEAT)))];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
+}
+
+/// `0s` is no limit.
+fn idle(limit: Duration) -> Option<Duration> {
+    (!limit.is_zero()).then_some(limit)
 }
 
 fn warn(name: &str, odd: usize, max_iterations: u32) {

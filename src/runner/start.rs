@@ -56,9 +56,10 @@ impl Runner {
             record: self.workspace.state.attempt(&record.name()),
             exit: self.workspace.state.exit(&record.name()),
             lock: self.lock.folder(),
+            idle: self.options.idle,
         };
-        let ended = move |closed| drop(outbox.send(Message::Ended(name, closed)));
-        match Agent::spawn(&spec, &post, ended) {
+        let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
+        match Agent::spawn(&spec, &post, tell) {
             Ok(agent) => {
                 record.agent = Some(agent.identity().clone());
                 record.guardian = Some(agent.guardian().clone());
@@ -68,7 +69,15 @@ impl Runner {
                     .context("record the agent's process")?;
                 let task = self.file.graph().task(number);
                 let limit = task.timeout.unwrap_or(self.options.timeout);
-                self.running.push(Running { record, agent, started: began, limit, ending: None });
+                let seen = (record.base.clone(), record.dirty.clone());
+                self.running.push(Running {
+                    seen,
+                    record,
+                    agent,
+                    started: began,
+                    limit,
+                    ending: None,
+                });
                 Ok(())
             }
             Err(error) => {
