@@ -197,6 +197,11 @@ fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<Notice> 
     lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
 }
 
+/// This process.
+pub fn own_identity() -> Identity {
+    Identity::of(std::process::id())
+}
+
 /// Makes this process the parent of whatever its descendants leave behind, so that the children of
 /// a guardian that was killed are found. Only where the system can.
 pub fn adopt_orphans() {

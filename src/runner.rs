@@ -27,10 +27,10 @@ use crate::{
     record::Record,
     report::Reporter,
     signal,
-    state::{Holder, Lock},
+    state::Lock,
     task::{Status, TaskId},
     verdict::Outcome,
-    workspace::{self, Workspace},
+    workspace::{self, Holder, Workspace},
 };
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
@@ -98,7 +98,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         start::check_agent(&options.agent, &workspace)?;
-        let lock = workspace.state.try_lock().context("take the lock")?;
+        let lock = workspace.lock()?;
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
@@ -234,7 +234,7 @@ impl Runner {
     /// Says who holds the lock.
     fn hold(&self, task_id: Option<&TaskId>) -> Result<()> {
         let holder = Holder {
-            pid: std::process::id(),
+            process: agent::own_identity(),
             run_id: self.chronicle.run_id().to_owned(),
             since: rfc3339(Utc::now()),
             task_id: task_id.map(ToString::to_string),
@@ -438,13 +438,13 @@ impl Running {
 
 /// Who runs here already.
 fn held(workspace: &Workspace) -> String {
-    let Some(holder) = workspace.state.holder() else {
+    let Some(holder) = workspace.holder() else {
         return "another ralph runs in this repository".to_owned();
     };
     let task = holder.task_id.map_or(String::new(), |id| format!(", working on `{id}`"));
     format!(
         "another ralph runs in this repository: process {}, run {}{task}, since {}",
-        holder.pid, holder.run_id, holder.since
+        holder.process.pid, holder.run_id, holder.since
     )
 }
 

@@ -12,7 +12,7 @@ use std::{
     time::SystemTime,
 };
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -32,19 +32,6 @@ impl Lock {
     pub fn folder(&self) -> &File {
         &self.folder
     }
-}
-
-/// Who holds the lock; for messages, never for decisions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// The process.
-    pub pid: u32,
-    /// Its run.
-    pub run_id: String,
-    /// Since when (RFC 3339).
-    pub since: String,
-    /// What it works on.
-    pub task_id: Option<String>,
 }
 
 impl State {
@@ -77,7 +64,7 @@ impl State {
         }
     }
 
-    /// Whether a run goes on.
+    /// Whether somebody holds the lock: a run, or the guardian that cleans up behind a dead one.
     ///
     /// # Errors
     /// As the disk gives them.
@@ -91,7 +78,7 @@ impl State {
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn write_holder(&self, holder: &Holder) -> io::Result<()> {
+    pub fn write_holder(&self, holder: &impl Serialize) -> io::Result<()> {
         const SIZE: usize = 256;
         self.make()?;
         let mut bytes = json(holder);
@@ -103,7 +90,7 @@ impl State {
     }
 
     /// Who holds the lock, or held it last.
-    pub fn holder(&self) -> Option<Holder> {
+    pub fn holder<T: DeserializeOwned>(&self) -> Option<T> {
         read(&self.dir.join("holder.json"))
     }
 

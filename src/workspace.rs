@@ -3,12 +3,16 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::Utc;
+use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::{self, Identity},
     chronicle::{Chronicle, new_run_id},
     complaint,
     config::{Config, Select},
@@ -19,7 +23,7 @@ use crate::{
     journal::Journal,
     plan::{Policy, View},
     repo::Repo,
-    state::State,
+    state::{Lock, State},
     task::TaskId,
 };
 
@@ -35,6 +39,22 @@ pub const ATTEMPTS: &str = "logs/attempts";
 pub const TASKS: &str = ".ralph/tasks";
 /// Where learnings are, unless the settings say otherwise.
 pub const LEARNINGS: &str = "docs/knowledge/learnings.md";
+
+/// Who holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The runner.
+    pub process: Identity,
+    /// Its run.
+    pub run_id: String,
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// What it works on.
+    pub task_id: Option<String>,
+}
+
+/// How long a guardian may take to clean up behind a dead runner.
+const CLEANING: Duration = Duration::from_secs(30);
 
 /// A repository with its settings.
 pub struct Workspace {
@@ -97,6 +117,41 @@ impl Workspace {
     pub fn chronicle(&self) -> Result<Chronicle> {
         let journal = Journal::new(self.root().join(JOURNAL), self.durable());
         Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()))
+    }
+
+    /// Takes the lock; none if another run has it. A guardian that still cleans up behind a dead
+    /// runner has it too, for some milliseconds: that is waited for.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock(&self) -> Result<Option<Lock>> {
+        let began = Instant::now();
+        loop {
+            if let Some(lock) = self.state.try_lock().context("take the lock")? {
+                return Ok(Some(lock));
+            }
+            let lives = self.holder().is_none_or(|holder| agent::is_alive(&holder.process));
+            // A lock without a living runner is let go of soon; so is one that a command looks at.
+            let patience = if lives { Duration::from_millis(100) } else { CLEANING };
+            if began.elapsed() > patience {
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether a run goes on.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(self.state.is_locked().context("look at the lock")?
+            && self.holder().is_none_or(|holder| agent::is_alive(&holder.process)))
+    }
+
+    /// Who holds the lock, or held it last.
+    pub fn holder(&self) -> Option<Holder> {
+        self.state.holder()
     }
 
     /// The rules that the settings make.

@@ -1,6 +1,6 @@
 //! `ralph __guard`: stands between runner and agent, and outlives neither.
 //!
-//! Child subreaper in a session of its own: every process the agent leaves behind, by whatever
+//! Child subreaper, detached from the terminal: every process the agent leaves behind, by whatever
 //! detour, becomes its child, and is gone before the guardian is. It cannot ask anybody anything:
 //! when the runner dies, it ends the tree at once.
 
@@ -137,7 +137,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// # Errors
 /// A brief that is none; the disk, on writing how it ended.
 pub fn run() -> io::Result<()> {
-    // It leads no group, so it can lead a session; a terminal's signals do not reach it then.
+    // A terminal's signals do not reach it then, nor its agent the terminal.
     let _ = setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;

@@ -67,16 +67,15 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
 }
 
 #[test]
-fn an_agent_that_ended_after_its_run_died_is_judged_by_its_work() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     let first = trial.start(["run"]);
     wait_for(&trial.sign("waiting-a"));
     first.kill();
-    trial.leave("open");
-    // Without a run that is a person's word, which holds.
-    until("the agent has reported", || trial.status("a") == "complete");
     trial.nobody_is_left();
-    trial.agent("fail").run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    let trial = trial.agent("fail");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.lines("recovered").len(), 1);
 }
 
 #[test]
