@@ -52,7 +52,8 @@ impl Chronicle {
         let saved = past.mark.offset();
         let mut chronicle =
             Chronicle { journal, state, past, saved, run_id, skipped: Skipped::default() };
-        chronicle.catch_up()?;
+        // A cold start reads all there is, and shows it to nobody.
+        chronicle.take_in(drop)?;
         Ok(chronicle)
     }
 
@@ -108,6 +109,11 @@ impl Chronicle {
     /// As the disk gives them.
     pub fn catch_up(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
+        self.take_in(|record| records.push(record))?;
+        Ok(records)
+    }
+
+    fn take_in(&mut self, mut told: impl FnMut(Record)) -> Result<()> {
         let past = &mut self.past;
         // In a journal that starts anew, what is older than the past is in it already.
         let mut known_until = None;
@@ -123,11 +129,7 @@ impl Chronicle {
                 }
                 past.newest = past.newest.max(Some(record.timestamp));
                 past.history.apply(&record);
-                records.push(record);
-                if records.len() > 4096 {
-                    // Only a cold start reads so much, and nobody is shown those.
-                    records.clear();
-                }
+                told(record);
             })
             .with_context(|| format!("read `{}`", self.journal.path().display()))?;
         self.skipped.damaged += skipped.damaged;
@@ -135,7 +137,7 @@ impl Chronicle {
         if self.past.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
             self.save();
         }
-        Ok(records)
+        Ok(())
     }
 
     /// Keeps a snapshot. A failure costs time at the next start and nothing else.
