@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     exit::Exit,
     task::{Status, TaskId},
-    verdict::{Evidence, Outcome, Verdict},
+    verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 
 /// The version of the journal's shape, in the first line of every run.
@@ -185,6 +185,7 @@ pub enum Cause {
 
 /// The end of an attempt, with its proof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Flat")]
 pub struct Ended {
     /// Its number.
     pub attempt: u32,
@@ -208,6 +209,76 @@ pub struct Ended {
     pub swept: Vec<String>,
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
+}
+
+/// [`Ended`] as it is read: all on one level, because serde reads a flattened part twice, and most
+/// of a long journal are such lines.
+#[derive(Deserialize)]
+struct Flat {
+    attempt: u32,
+    verdict: Verdict,
+    why: String,
+    outcome: How,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    limit_seconds: Option<u64>,
+    error: Option<String>,
+    duration_seconds: f64,
+    report: Option<Report>,
+    #[serde(default)]
+    commits: Vec<Commit>,
+    diff: Option<DiffStat>,
+    #[serde(default)]
+    leftovers: Vec<String>,
+    strayed: Option<String>,
+    last_line: Option<String>,
+    log: String,
+}
+
+/// The tags of [`Outcome`].
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    Exited,
+    Signaled,
+    TimedOut,
+    Cancelled,
+    Interrupted,
+    NotStarted,
+}
+
+impl TryFrom<Flat> for Ended {
+    type Error = &'static str;
+
+    fn try_from(flat: Flat) -> Result<Ended, &'static str> {
+        let missing = "an outcome lacks its detail";
+        let outcome = match flat.outcome {
+            How::Exited => Outcome::Exited { exit_code: flat.exit_code.ok_or(missing)? },
+            How::Signaled => Outcome::Signaled { signal: flat.signal.ok_or(missing)? },
+            How::TimedOut => {
+                Outcome::TimedOut { limit_seconds: flat.limit_seconds.ok_or(missing)? }
+            }
+            How::Cancelled => Outcome::Cancelled,
+            How::Interrupted => Outcome::Interrupted,
+            How::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
+        };
+        Ok(Ended {
+            attempt: flat.attempt,
+            verdict: flat.verdict,
+            why: flat.why,
+            outcome,
+            duration_seconds: flat.duration_seconds,
+            evidence: Evidence {
+                report: flat.report,
+                commits: flat.commits,
+                diff: flat.diff,
+                leftovers: flat.leftovers,
+                strayed: flat.strayed,
+            },
+            last_line: flat.last_line,
+            log: flat.log,
+        })
+    }
 }
 
 impl Ended {
