@@ -420,7 +420,7 @@ fn heartbeat(bench: &Bench) {
     row("17", "a heartbeat is written", &took, "", "", "<= 0.3 ms");
 }
 
-/// The same 200 tasks over and over: the agent puts the graph back whenever all are done.
+/// The same tasks over and over: the agent puts the graph back before all 200 are done.
 fn growth(bench: &Bench) {
     let (first, last) = (100, if bench.full { 10_000 } else { 2_000 });
     let place = Place::new(bench.root.join("growth"), inputs::graph(Shape::Layered, 200, 0), false);

@@ -3,7 +3,7 @@
 //!
 //! What is left of an iteration is the runner's own work. Further words make it a bad neighbour:
 //! `sleep SECONDS` before the end, `flood MEGABYTES` of output, or `again GRAPH REPORT`, which puts
-//! the graph back every 200th time and notes the runner's size now and then.
+//! the graph back every 100th time and notes the runner's size now and then.
 
 use std::{
     env,
@@ -52,7 +52,7 @@ fn flood(megabytes: usize) -> io::Result<()> {
 
 /// The times are counted in a file, because nobody else counts across runs of this program.
 fn again(pristine: &str, report: &str) -> Result<(), Box<dyn Error>> {
-    const TASKS: u64 = 200;
+    const OFTEN: u64 = 100;
     let append = |path: &str, text: &str| {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(text.as_bytes())?;
@@ -65,7 +65,7 @@ fn again(pristine: &str, report: &str) -> Result<(), Box<dyn Error>> {
         let kib = size.and_then(|size| size.split_whitespace().next()).ok_or("no size")?;
         append(report, &format!("{time} {kib}\n"))?;
     }
-    if time % TASKS == 0 {
+    if time.is_multiple_of(OFTEN) {
         fs::copy(pristine, "fresh.yaml")?;
         fs::rename("fresh.yaml", "task-graph.yaml")?;
     }
