@@ -38,7 +38,9 @@ fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
 /// What the final summary is made of.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
+    /// The first of those that are done; a long run does not keep them all.
     done: Vec<(TaskId, Vec<Commit>)>,
+    done_in_all: usize,
     holders: Vec<Holder>,
     max_iterations: u32,
 }
@@ -48,7 +50,9 @@ impl Tally {
     pub fn note(&mut self, record: &Record) {
         match &record.event {
             Event::LoopStarted { max_iterations, .. } => self.max_iterations = *max_iterations,
+            Event::Completed(_) if self.done.len() == TASKS => self.done_in_all += 1,
             Event::Completed(ended) => {
+                self.done_in_all += 1;
                 self.done
                     .extend(record.task_id.clone().map(|id| (id, ended.evidence.commits.clone())));
             }
@@ -100,7 +104,7 @@ impl Tally {
                 lines.push(line(None, format!("    and {} more", commits.len() - COMMITS)));
             }
         }
-        lines.extend(more(self.done.len()));
+        lines.extend(more(self.done_in_all));
         if *remaining > 0 {
             lines.extend(self.left(view));
         }
