@@ -232,6 +232,8 @@ struct Flat {
     leftovers: Vec<String>,
     strayed: Option<String>,
     last_line: Option<String>,
+    #[serde(default)]
+    swept: Vec<String>,
     log: String,
 }
 
@@ -242,6 +244,7 @@ enum How {
     Exited,
     Signaled,
     TimedOut,
+    Idle,
     Cancelled,
     Interrupted,
     NotStarted,
@@ -258,6 +261,7 @@ impl TryFrom<Flat> for Ended {
             How::TimedOut => {
                 Outcome::TimedOut { limit_seconds: flat.limit_seconds.ok_or(missing)? }
             }
+            How::Idle => Outcome::Idle { limit_seconds: flat.limit_seconds.ok_or(missing)? },
             How::Cancelled => Outcome::Cancelled,
             How::Interrupted => Outcome::Interrupted,
             How::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
@@ -276,6 +280,7 @@ impl TryFrom<Flat> for Ended {
                 strayed: flat.strayed,
             },
             last_line: flat.last_line,
+            swept: flat.swept,
             log: flat.log,
         })
     }
