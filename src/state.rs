@@ -114,6 +114,15 @@ impl State {
         replace(&self.attempt(name), &json(record), self.durable)
     }
 
+    /// Adds to the record of an attempt which process it has. Not synced: after a power cut there
+    /// is no such process.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn update_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
+        replace(&self.attempt(name), &json(record), false)
+    }
+
     /// The attempt is closed.
     ///
     /// # Errors

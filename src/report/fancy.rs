@@ -24,9 +24,9 @@ use crate::{
 
 /// Between two frames of the spinner. Slower than the eye would like, so that a night of it costs
 /// under a thousandth of a core.
-const FRAME: Duration = Duration::from_millis(200);
+const FRAME: Duration = Duration::from_millis(330);
 /// Between two looks at the agent's output.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_secs(1);
 /// The widest bar.
 const BAR: usize = 72;
 

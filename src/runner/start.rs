@@ -65,7 +65,7 @@ impl Runner {
                 record.guardian = Some(agent.guardian().clone());
                 self.workspace
                     .state
-                    .write_attempt(&record.name(), &record)
+                    .update_attempt(&record.name(), &record)
                     .context("record the agent's process")?;
                 let task = self.file.graph().task(number);
                 let limit = task.timeout.unwrap_or(self.options.timeout);
