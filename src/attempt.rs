@@ -202,7 +202,7 @@ pub fn begin(
         started_at: Utc::now(),
         base: head.commit,
         branch: head.branch,
-        dirty: workspace.repo.dirty()?,
+        dirty: changed(workspace)?,
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
         agent: None,
         guardian: None,
@@ -250,18 +250,27 @@ pub fn evidence(
     })
 }
 
-/// What is changed now and was not so before, without the files that `ralph` writes itself.
-fn leftovers(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
+/// What is changed and not committed, without the files that `ralph` writes itself: path ->
+/// fingerprint.
+///
+/// # Errors
+/// As git gives them.
+pub fn changed(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
     let graph = workspace.graph_name();
     let own = |path: &str| {
         [&*graph, GRAPH, JOURNAL, HEARTBEAT].contains(&path)
             || [ATTEMPTS, TASKS].iter().any(|folder| path.starts_with(folder))
     };
-    let mut paths: Vec<String> = workspace
-        .repo
-        .dirty()?
+    let mut dirty = workspace.repo.dirty()?;
+    dirty.retain(|path, _| !own(path));
+    Ok(dirty)
+}
+
+/// What is changed now and was not so before.
+fn leftovers(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
+    let mut paths: Vec<String> = changed(workspace)?
         .into_iter()
-        .filter(|(path, print)| record.dirty.get(path) != Some(print) && !own(path))
+        .filter(|(path, print)| record.dirty.get(path) != Some(print))
         .map(|(path, _)| path)
         .collect();
     paths.truncate(LEFTOVERS);

@@ -17,7 +17,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
     agent::{self, Agent, Closed, News},
-    attempt::Open,
+    attempt::{self, Open},
     chronicle::Chronicle,
     duration,
     event::{Cause, Event, SCHEMA, StopReason},
@@ -361,7 +361,7 @@ impl Runner {
         ) else {
             return Ok(());
         };
-        let seen = (self.workspace.repo.head()?.commit, self.workspace.repo.dirty()?);
+        let seen = (self.workspace.repo.head()?.commit, attempt::changed(&self.workspace)?);
         let running = &mut self.running[at];
         if running.ending.is_some() {
             return Ok(());

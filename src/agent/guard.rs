@@ -155,7 +155,7 @@ pub fn run() -> io::Result<()> {
     thread::spawn(move || listen(&outbox));
     let mut alone = false;
     let outcome = loop {
-        match inbox.recv_timeout(brief.idle.map_or(TICK, |idle| TICK.min(idle))) {
+        match inbox.recv_timeout(brief.idle.map_or(TICK, |idle| TICK.min(idle / 4))) {
             Ok(Message::Order(Order::Terminate)) => agent.terminate(),
             Ok(Message::Order(Order::Kill)) => agent.kill(),
             Ok(Message::Order(Order::Awake)) => pulse.beat(),
