@@ -88,7 +88,9 @@ pub fn reset(here: &Here, ids: &[String]) -> Result<Exit> {
             old = desk.write(&id, Write::Plain(Status::Pending), None)?;
         }
         desk.chronicle.emit(None, Some(&id), Event::Reset {})?;
-        terminal::print(&format!("{id}: {old} -> pending, attempts reset\n"))?;
+        let change =
+            if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
+        terminal::print(&format!("{id}: {change}attempts reset\n"))?;
     }
     Ok(Exit::Success)
 }

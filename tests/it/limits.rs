@@ -100,6 +100,22 @@ fn work_reported_and_committed_before_the_limit_counts() {
 }
 
 #[test]
+fn an_attempt_without_a_sign_of_life_is_ended() {
+    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
+    trial.run(["run", "--idle", "1s"]).code(3).stderr_has("ending a: it did nothing for [took]");
+    let ended = trial.lines("failed").remove(0);
+    assert_eq!((&ended["verdict"], &ended["outcome"]), (&"timed-out".into(), &"idle".into()));
+    trial.nobody_is_left();
+}
+
+#[test]
+fn changed_files_are_signs_of_life() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("plod");
+    trial.run(["run", "--idle", "2s"]).stderr_has("the graph is complete (exit code 0)");
+    assert!(trial.lines("terminating").is_empty());
+}
+
+#[test]
 fn a_limit_without_a_unit_is_refused() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit");
     insta::assert_snapshot!(trial.run(["run", "--timeout", "90"]).whole(), @r"
