@@ -1,7 +1,7 @@
 # What people type. `just` alone lists it.
 
 # This project builds its own `ralph`; in yours, put `ralph := "ralph"` here.
-ralph := "cargo run --quiet --release --"
+ralph := "cargo run --quiet --"
 
 _default:
     @just --list

@@ -7,6 +7,7 @@ mod check;
 mod crash;
 mod demo;
 mod edits;
+mod licences;
 mod limits;
 mod prompt;
 mod real;
