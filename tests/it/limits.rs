@@ -111,7 +111,7 @@ fn an_attempt_without_a_sign_of_life_is_ended() {
 #[test]
 fn changed_files_are_signs_of_life() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("plod");
-    trial.run(["run", "--idle", "2s"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run", "--idle", "3s"]).stderr_has("the graph is complete (exit code 0)");
     assert!(trial.lines("terminating").is_empty());
 }
 
