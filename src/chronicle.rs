@@ -103,6 +103,11 @@ impl Chronicle {
         Ok(records)
     }
 
+    /// Whether anything was written since; one look at the file's length.
+    pub fn has_news(&self) -> bool {
+        self.journal.has_more(&self.past.mark)
+    }
+
     /// Takes in what was written since, by whomever.
     ///
     /// # Errors
@@ -157,6 +162,8 @@ fn is_an_end(event: &Event) -> bool {
             | Event::Interrupted(_)
             | Event::Reported { .. }
             | Event::Reset {}
+            | Event::PauseRequested {}
+            | Event::ResumeRequested {}
             | Event::Finished { .. }
     )
 }

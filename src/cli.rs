@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit codes: 0 complete, 1 error, 2 limit reached, 3 everything left is \
-    blocked, 5 another ralph runs here, 64 usage, 65 invalid graph or settings or template, \
+    blocked, 4 paused or stopped, 5 another ralph runs here, 64 usage, 65 invalid graph or settings or template, \
     69 agent missing, 74 disk, 130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
 pub struct Cli {
     /// Work in the repository around this folder.
@@ -46,6 +46,14 @@ pub enum Command {
     TaskBlock(TaskBlock),
     /// Check the graph file
     Check(Check),
+    /// Show how the run stands: running, paused, finished or crashed
+    Status(Status),
+    /// Let the running attempt finish and start no other until `ralph resume`
+    Pause,
+    /// Take the pause away, and go on with the run that was paused
+    Resume,
+    /// Stop the run when its attempt ends, or at once with `--now`
+    Stop(Stop),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
     Heartbeat(Heartbeat),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
@@ -183,6 +191,22 @@ pub struct Check {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `ralph status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph stop`.
+#[derive(Debug, Args)]
+pub struct Stop {
+    /// End the attempt too, as Ctrl-C does; it does not count
+    #[arg(long)]
+    pub now: bool,
 }
 
 /// `ralph heartbeat`.

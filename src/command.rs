@@ -6,7 +6,9 @@ pub mod demo;
 pub mod demo_agent;
 pub mod heartbeat;
 pub mod prompt;
+pub mod requests;
 pub mod run;
+pub mod status;
 pub mod task;
 
 use std::{env, path::PathBuf};
@@ -16,7 +18,7 @@ use anyhow::{Context, Result};
 use crate::{
     cli::{Cli, Command, Which},
     exit::Exit,
-    plan::Filter,
+    filter::Filter,
     workspace::Workspace,
 };
 
@@ -34,6 +36,10 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::TaskComplete(options) => task::complete(&here, &options.id),
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
         Command::Check(options) => check::run(&here, &options),
+        Command::Status(options) => status::run(&here, options.json),
+        Command::Pause => requests::pause(&here),
+        Command::Resume => requests::resume(&here),
+        Command::Stop(options) => requests::stop(&here, options.now),
         Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),

@@ -29,6 +29,7 @@ const KEYS: &[&str] = &[
     "max_iterations",
     "select",
     "stale_after",
+    "term_grace",
     "timeout",
 ];
 
@@ -57,6 +58,9 @@ pub struct Config {
     /// After how long `in-progress` is stale.
     #[serde(deserialize_with = "length")]
     pub stale_after: Option<Duration>,
+    /// How long an attempt may go on after SIGTERM.
+    #[serde(deserialize_with = "length")]
+    pub term_grace: Option<Duration>,
     /// The wall-clock limit of an attempt.
     #[serde(deserialize_with = "length")]
     pub timeout: Option<Duration>,

@@ -22,21 +22,7 @@ pub const SCHEMA: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// `ralph run` began.
-    LoopStarted {
-        /// [`SCHEMA`].
-        schema: u32,
-        /// The version of `ralph`.
-        version: String,
-        /// The process.
-        pid: u32,
-        /// The agent's command line.
-        agent: Vec<String>,
-        /// The bound on attempts.
-        max_iterations: u32,
-        /// What the run was restricted to, as the flags said it.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        filter: Vec<String>,
-    },
+    LoopStarted(Begun),
     /// The graph file was read, at the start or because it had changed.
     GraphLoaded {
         /// How many tasks.
@@ -118,11 +104,12 @@ pub enum Event {
         /// The smallest set, most freeing first.
         holders: Vec<Holder>,
     },
-    /// A signal asked the run to stop.
-    StopRequested {
-        /// Its name.
-        signal: String,
-    },
+    /// `ralph pause`: no attempt starts until `ralph resume`.
+    PauseRequested {},
+    /// `ralph resume` took the pause away.
+    ResumeRequested {},
+    /// A signal or `ralph stop` asked the run to stop.
+    StopRequested(Stop),
     /// `ralph run` ended.
     Finished {
         /// In words.
@@ -158,6 +145,8 @@ impl Event {
         "reset",
         "waiting",
         "blocked",
+        "pause_requested",
+        "resume_requested",
         "stop_requested",
         "finished",
     ];
@@ -181,6 +170,63 @@ pub enum Cause {
     EditedDuringAttempt,
     /// Recovery after a crash gave it back.
     Recovered,
+}
+
+/// What a run began with: enough to begin another like it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of `ralph`.
+    pub version: String,
+    /// The process.
+    pub pid: u32,
+    /// The agent's command line.
+    pub agent: Vec<String>,
+    /// The bound on attempts, those [`before`](Begun::before) included.
+    pub max_iterations: u32,
+    /// The attempts of the paused run that this one goes on with.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub before: u32,
+    /// The bound on attempts per task.
+    #[serde(default)]
+    pub max_attempts: u32,
+    /// The wall-clock limit of one attempt.
+    #[serde(default)]
+    pub timeout_seconds: Option<f64>,
+    /// The limit of doing nothing; 0 for no such limit.
+    #[serde(default)]
+    pub idle_seconds: Option<f64>,
+    /// Whether one attempt was asked for.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub once: bool,
+    /// Whether it waits for tasks that are in progress elsewhere.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub wait: bool,
+    /// What the run was restricted to, as the flags said it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<String>,
+}
+
+/// A request to stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The name of the signal; none for `ralph stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Whether the attempt is ended too, instead of waited for.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub now: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 /// The end of an attempt, with its proof.
@@ -321,6 +367,10 @@ pub enum StopReason {
         /// Whether it completed its task.
         completed: bool,
     },
+    /// `ralph pause`.
+    Paused,
+    /// `ralph stop`.
+    Stopped,
     /// A signal: its number and name.
     Signal(i32, &'static str),
 }
@@ -331,6 +381,7 @@ impl StopReason {
         match self {
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) => Exit::Blocked,
+            StopReason::Paused | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
             StopReason::Once { completed: false } | StopReason::Failures(_) => Exit::Error,
             StopReason::Signal(number, _) => Exit::Signal(*number),
@@ -346,6 +397,8 @@ impl fmt::Display for StopReason {
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
             StopReason::Once { .. } => f.write_str("one attempt, as asked"),
+            StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),
+            StopReason::Stopped => f.write_str("stopped by `ralph stop`"),
             StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
         }
     }

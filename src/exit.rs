@@ -13,6 +13,8 @@ pub enum Exit {
     Limit,
     /// Everything left is blocked or parked.
     Blocked,
+    /// Waiting for a person: paused, or stopped by `ralph stop`.
+    Waiting,
     /// Another `ralph` runs in this repository.
     Running,
     /// The command line is wrong.
@@ -35,6 +37,7 @@ impl Exit {
             Exit::Error => 1,
             Exit::Limit => 2,
             Exit::Blocked => 3,
+            Exit::Waiting => 4,
             Exit::Running => 5,
             Exit::Usage => 64,
             Exit::Invalid => 65,

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Cause, Ended, Event},
+    event::{Begun, Cause, Ended, Event, Stop},
     record::Record,
     task::{Status, TaskId},
     verdict::{Commit, Verdict},
@@ -17,31 +17,41 @@ use crate::{
 
 /// The fold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct History {
     tasks: HashMap<TaskId, Past>,
     /// The newest run.
     pub run: Run,
+    /// Whether nothing may start until `ralph resume`, in whatever run.
+    pub paused: bool,
 }
 
 /// The newest run, finished or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Run {
     /// Its id; empty before the first.
     pub id: String,
     /// When it began.
     pub started_at: Option<DateTime<Utc>>,
-    /// Attempts begun.
+    /// What it began with.
+    pub begun: Begun,
+    /// Attempts begun, those of the paused run that it goes on with included.
     pub iterations: u32,
     /// Tasks completed.
     pub completed: u32,
     /// Failed attempts since the last completed one.
     pub failures_in_a_row: u32,
+    /// Failed attempts.
+    pub failures: u32,
     /// Waits for something outside since the last attempt.
     pub waits: u32,
     /// Whether its newest attempt completed its task.
     pub last_completed: bool,
-    /// Why it ended, once it has.
-    pub finished: Option<String>,
+    /// How it was asked to stop, if it was.
+    pub stop: Option<Stop>,
+    /// Why it ended and its exit code, once it has.
+    pub finished: Option<(String, u8)>,
 }
 
 /// The past of one task.
@@ -85,14 +95,26 @@ impl History {
         self.tasks.get(id).unwrap_or(&NOTHING)
     }
 
+    /// The attempts that have no end, the oldest first: task, number, since when.
+    pub fn open(&self) -> Vec<(&TaskId, u32, DateTime<Utc>)> {
+        let open = self.tasks.iter();
+        let mut open: Vec<_> = open
+            .filter_map(|(id, past)| past.open_since.map(|since| (id, past.attempts, since)))
+            .collect();
+        open.sort_unstable_by_key(|(id, _, since)| (*since, *id));
+        open
+    }
+
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
-            Event::LoopStarted { .. } => {
+            Event::LoopStarted(begun) => {
                 self.run = Run {
                     id: record.run_id.clone(),
                     started_at: Some(record.timestamp),
+                    begun: begun.clone(),
+                    iterations: begun.before,
                     ..Run::default()
                 };
             }
@@ -117,15 +139,23 @@ impl History {
                 ..
             } => self.with(id, |past| past.counted = 0),
             Event::Waiting { .. } => self.run.waits += 1,
-            Event::Finished { why, .. } => self.run.finished = Some(why.clone()),
+            Event::PauseRequested {} => self.paused = true,
+            Event::ResumeRequested {} => self.paused = false,
+            Event::StopRequested(stop) => {
+                // A later and milder request does not take back a harder one.
+                let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
+                self.run.stop = Some(Stop { now, ..stop.clone() });
+            }
+            Event::Finished { why, exit_code, .. } => {
+                self.run.finished = Some((why.clone(), *exit_code));
+            }
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
-            | Event::Blocked { .. }
-            | Event::StopRequested { .. } => {}
+            | Event::Blocked { .. } => {}
         }
     }
 
@@ -142,6 +172,7 @@ impl History {
             self.run.failures_in_a_row = 0;
         } else if ended.verdict.counts() {
             self.run.failures_in_a_row += 1;
+            self.run.failures += 1;
         }
         self.with(record.task_id.as_ref(), |past| {
             past.open_since = None;

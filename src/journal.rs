@@ -97,6 +97,12 @@ impl Journal {
         OpenOptions::new().read(true).append(true).create(true).open(&self.path)
     }
 
+    /// Whether there is anything behind `mark`, or another file, without reading it.
+    pub fn has_more(&self, mark: &Mark) -> bool {
+        fs::metadata(&self.path)
+            .is_ok_and(|found| found.ino() != mark.inode || found.len() != mark.offset)
+    }
+
     /// Hands over every record behind `mark` in order, and moves it. A mark in a file that has
     /// been rotated, cut or edited since starts over: `each` is then told so with `None` first.
     ///
@@ -239,7 +245,9 @@ mod tests {
         write(&mut one, 1);
         assert_eq!(read(&one, &mut mark).0, [0, 1, 2, 3]);
         write(&mut two, 1);
+        assert!(one.has_more(&mark));
         assert_eq!(read(&one, &mut mark), (vec![4], false, Skipped::default()));
+        assert!(!one.has_more(&mark));
         assert_eq!(read(&one, &mut mark).0, [0; 0]);
     }
 

@@ -14,6 +14,7 @@ pub mod event;
 pub mod record;
 pub mod history;
 pub mod graph;
+pub mod filter;
 pub mod plan;
 pub mod prompt;
 pub mod yaml;

@@ -16,9 +16,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     duration,
     event::{Holder, StopReason},
+    filter::Filter,
     graph::TaskGraph,
     history::History,
-    task::{Priority, Status, Task, TaskId},
+    task::{Priority, Status, Task},
 };
 
 /// Attempts before a task is parked, where nothing else is said.
@@ -33,42 +34,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(300);
 pub const STALE_AFTER: Duration = Duration::from_secs(2 * 3600);
 /// The first and the longest pause while waiting for others (`--wait`).
 const WAIT: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
-
-/// Which tasks a run is about. Several values of one kind widen it, several kinds narrow it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// These tasks.
-    pub tasks: Vec<TaskId>,
-    /// Tasks of these stories.
-    pub stories: Vec<String>,
-    /// Tasks of these milestones.
-    pub milestones: Vec<String>,
-    /// Tasks with one of these tags.
-    pub tags: Vec<String>,
-}
-
-impl Filter {
-    /// Whether a task is in question.
-    pub fn admits(&self, task: &Task) -> bool {
-        fn one_of(wanted: &[String], has: Option<&String>) -> bool {
-            wanted.is_empty() || has.is_some_and(|has| wanted.contains(has))
-        }
-        (self.tasks.is_empty() || self.tasks.contains(&task.id))
-            && one_of(&self.stories, task.story.as_ref())
-            && one_of(&self.milestones, task.milestone.as_ref())
-            && (self.tags.is_empty() || task.tags.iter().any(|tag| self.tags.contains(tag)))
-    }
-
-    /// The filter as flags would say it.
-    pub fn words(&self) -> Vec<String> {
-        let tasks = self.tasks.iter().map(|id| format!("task={id}"));
-        tasks
-            .chain(self.stories.iter().map(|name| format!("story={name}")))
-            .chain(self.milestones.iter().map(|name| format!("milestone={name}")))
-            .chain(self.tags.iter().map(|name| format!("tag={name}")))
-            .collect()
-    }
-}
 
 /// The rules of a run.
 #[derive(Clone, Debug)]
@@ -337,7 +302,7 @@ impl View<'_> {
         if !unfinished {
             return Decision::Stop(StopReason::Complete);
         }
-        if let Some(stop) = self.limit() {
+        if let Some(stop) = self.limit().or_else(|| self.requested()) {
             return if idle { Decision::Stop(stop) } else { Decision::Wait(Wait::default()) };
         }
         match (best, wake) {
@@ -372,6 +337,12 @@ impl View<'_> {
             return Some(StopReason::Limit(limit));
         }
         None
+    }
+
+    /// What people asked for. A run that is over by itself says so instead.
+    fn requested(&self) -> Option<StopReason> {
+        let paused = self.history.paused.then_some(StopReason::Paused);
+        self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
     }
 
     /// The smallest set of tasks whose reset or completion lets everything in question go on: what
@@ -510,7 +481,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::Event,
+        event::{Begun, Event, Stop},
         graph::tests::{graph, task},
         history::tests::{end, record},
         verdict::Verdict,
@@ -623,9 +594,10 @@ mod tests {
             max in 1u32..30,
         ) {
             let mut history = History::default();
-            history.apply(&record("t0", 0, Event::LoopStarted {
-                schema: 1, version: String::new(), pid: 1, agent: vec![], max_iterations: max, filter: vec![],
-            }));
+            history.apply(&record("t0", 0, Event::LoopStarted(Begun {
+                max_iterations: max,
+                ..Begun::default()
+            })));
             let policy = Policy { max_iterations: max, ..Policy::default() };
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
@@ -765,6 +737,34 @@ mod tests {
         done.set_status(0, Status::Complete);
         let got = decide(&done, &history, &Policy::default(), 0);
         assert_eq!(got, Decision::Stop(StopReason::Complete));
+    }
+
+    #[test]
+    fn requests_stop_what_could_go_on_once_nothing_runs() {
+        let mut graph = graph(2, &[]);
+        let mut history = History::default();
+        let mut decided = |event, running: &[usize]| {
+            history.apply(&record("t0", 0, event));
+            let (keys, policy) = (keys(&graph, false), Policy { jobs: 2, ..Policy::default() });
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running }
+                .decide(at(0))
+        };
+        let paused = || Event::PauseRequested {};
+        assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused));
+        assert_eq!(decided(paused(), &[0]), Decision::Wait(Wait::default()));
+        assert!(matches!(decided(Event::ResumeRequested {}, &[]), Decision::Start(_)));
+        let stop = || Event::StopRequested(Stop::default());
+        assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
+        // The next run knows nothing of it, but a pause holds.
+        assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Stopped));
+        let next = || Event::LoopStarted(Begun::default());
+        assert_eq!(decided(next(), &[]), Decision::Stop(StopReason::Paused));
+        graph.set_status(0, Status::Complete);
+        graph.set_status(1, Status::Complete);
+        assert_eq!(
+            decide(&graph, &history, &Policy::default(), 0),
+            Decision::Stop(StopReason::Complete)
+        );
     }
 
     #[test]

@@ -251,14 +251,14 @@ mod tests {
     fn every_event() -> Vec<Event> {
         let id = TaskId::new("a").unwrap();
         let all = vec![
-            Event::LoopStarted {
+            Event::LoopStarted(Begun {
                 schema: SCHEMA,
                 version: "0".to_owned(),
-                pid: 1,
                 agent: vec!["cat".to_owned()],
-                max_iterations: 50,
-                filter: Vec::new(),
-            },
+                timeout_seconds: Some(0.4),
+                once: true,
+                ..Begun::default()
+            }),
             Event::GraphLoaded { tasks: 2, complete: 1 },
             Event::GraphRejected { error: "x".to_owned() },
             Event::Started {
@@ -286,7 +286,9 @@ mod tests {
             Event::Blocked {
                 holders: vec![Holder { task_id: id, why: "parked".to_owned(), frees: 3 }],
             },
-            Event::StopRequested { signal: "SIGINT".to_owned() },
+            Event::PauseRequested {},
+            Event::ResumeRequested {},
+            Event::StopRequested(Stop { signal: Some("SIGINT".to_owned()), now: true }),
             Event::Finished {
                 why: "complete".to_owned(),
                 exit_code: 0,

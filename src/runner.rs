@@ -4,11 +4,12 @@
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
 mod close;
+mod requests;
 mod start;
 
 use std::{
     collections::BTreeMap,
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
 
@@ -20,7 +21,7 @@ use crate::{
     attempt::{self, Open},
     chronicle::Chronicle,
     duration,
-    event::{Cause, Event, SCHEMA, StopReason},
+    event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write},
     plan::{Decision, Policy, View, Wait},
@@ -48,6 +49,10 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// Between asking an agent to end and killing it.
     pub grace: Duration,
+    /// How long an attempt may go on after SIGTERM.
+    pub term_grace: Duration,
+    /// The attempts of the paused run that this one goes on with.
+    pub before: u32,
 }
 
 /// What arrives while a run goes on.
@@ -64,6 +69,8 @@ struct Running {
     agent: Agent,
     started: Instant,
     limit: Duration,
+    /// When it is ended because the run was asked to stop.
+    cancel_at: Option<Instant>,
     /// HEAD and what was changed when it was last looked at for signs of life.
     seen: (Option<String>, BTreeMap<String, String>),
     /// Why we are ending it, and when it will be killed.
@@ -102,6 +109,10 @@ impl Runner {
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
+        let chronicle = workspace.chronicle()?;
+        if chronicle.history().paused {
+            return Err(Failure::new(Exit::Waiting, StopReason::Paused.to_string()).into());
+        }
         agent::adopt_orphans();
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
@@ -109,7 +120,7 @@ impl Runner {
         signal::listen(move |number| drop(signals.send(Message::Signal(number))))
             .context("listen for signals")?;
         Ok(Runner {
-            chronicle: workspace.chronicle()?,
+            chronicle,
             workspace,
             file,
             options,
@@ -128,18 +139,9 @@ impl Runner {
     /// # Errors
     /// What makes it impossible to go on; a run that could still be recorded is recorded as ended.
     pub fn run(mut self) -> Result<StopReason> {
-        self.emit(
-            None,
-            Event::LoopStarted {
-                schema: SCHEMA,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                pid: std::process::id(),
-                agent: self.options.agent.clone(),
-                max_iterations: self.options.policy.max_iterations,
-                filter: self.options.policy.filter.words(),
-            },
-        )?;
+        // Whoever sees the run in the journal must see that it lives.
         self.hold(None)?;
+        self.emit(None, Event::LoopStarted(self.options.begun()))?;
         self.announce_graph()?;
         let result = self.recover().and_then(|()| self.turn());
         if result.is_err() {
@@ -164,7 +166,7 @@ impl Runner {
         let finished = Event::Finished {
             why,
             exit_code: exit.code(),
-            iterations: run.iterations,
+            iterations: run.iterations - run.begun.before,
             completed: run.completed,
             remaining: self.remaining(),
             duration_seconds: seconds(self.began),
@@ -178,6 +180,7 @@ impl Runner {
 
     fn turn(&mut self) -> Result<StopReason> {
         loop {
+            self.obey();
             self.refresh()?;
             let numbers = self.numbers();
             match self.view(&numbers).decide(Utc::now()) {
@@ -322,12 +325,11 @@ impl Runner {
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
         let limit = self.running.iter().map(Running::patience).min();
         let pause = [Some(pause), beat, limit].into_iter().flatten().min().unwrap_or(pause);
-        match self.inbox.recv_timeout(pause) {
-            Ok(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
-            Ok(Message::News(name, News::Idle)) => self.idle(&name)?,
-            Ok(Message::Signal(number)) => self.signalled(number)?,
-            Err(RecvTimeoutError::Timeout) => self.enforce()?,
-            Err(RecvTimeoutError::Disconnected) => unreachable!("the runner holds a sender"),
+        match self.listen(pause) {
+            Some(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
+            Some(Message::News(name, News::Idle)) => self.idle(&name)?,
+            Some(Message::Signal(number)) => self.signalled(number)?,
+            None => self.enforce()?,
         }
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
@@ -390,44 +392,35 @@ impl Runner {
                 None if running.started.elapsed() >= running.limit => {
                     let limit_seconds = running.limit.as_secs();
                     running.end(Outcome::TimedOut { limit_seconds }, self.options.grace);
-                    reached.push((running.record.clone(), running.limit));
+                    let limit = duration::short(running.limit);
+                    reached
+                        .push((running.record.clone(), format!("its limit of {limit} is reached")));
+                }
+                None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
+                    running.end(Outcome::Cancelled, self.options.grace);
+                    let grace = duration::short(self.options.term_grace);
+                    reached.push((running.record.clone(), format!("its grace of {grace} is over")));
                 }
                 _ => {}
             }
         }
-        for (record, limit) in reached {
-            let why = format!("its limit of {} is reached", duration::short(limit));
+        for (record, why) in reached {
             let event = Event::Terminating { attempt: record.attempt, why };
             self.emit(Some((&record.task_id, record.iteration)), event)?;
         }
         Ok(())
-    }
-
-    /// The first signal ends the attempt and stops; any further one kills.
-    fn signalled(&mut self, number: i32) -> Result<()> {
-        if self.options.policy.stop.is_some() {
-            for running in &self.running {
-                running.agent.kill();
-            }
-            return Ok(());
-        }
-        self.options.policy.stop = Some((number, signal::name(number)));
-        for running in &mut self.running {
-            if running.ending.is_none() {
-                running.end(Outcome::Cancelled, self.options.grace);
-            }
-        }
-        self.emit(None, Event::StopRequested { signal: signal::name(number).to_owned() })
     }
 }
 
 impl Running {
     /// How long until something has to be done about it.
     fn patience(&self) -> Duration {
-        match &self.ending {
-            Some((_, kill_at)) => kill_at.saturating_duration_since(Instant::now()),
-            None => self.limit.saturating_sub(self.started.elapsed()),
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        if let Some((_, kill_at)) = self.ending {
+            return until(kill_at);
         }
+        let limit = self.limit.saturating_sub(self.started.elapsed());
+        self.cancel_at.map_or(limit, |at| until(at).min(limit))
     }
 
     fn end(&mut self, outcome: Outcome, grace: Duration) {

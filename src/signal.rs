@@ -12,6 +12,9 @@ use signal_hook::{
     iterator::Signals,
 };
 
+/// What service managers send to end a program.
+pub const TERM: i32 = SIGTERM;
+
 /// Calls `on_signal` with the number of each SIGINT, SIGTERM and SIGHUP, one after the other, on a
 /// thread that lives as long as the process. Those signals have no other effect from then on.
 ///

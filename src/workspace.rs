@@ -140,13 +140,16 @@ impl Workspace {
         }
     }
 
-    /// Whether a run goes on.
+    /// Whether the newest run of this past goes on.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn is_running(&self) -> Result<bool> {
-        Ok(self.state.is_locked().context("look at the lock")?
-            && self.holder().is_none_or(|holder| agent::is_alive(&holder.process)))
+    pub fn is_live(&self, history: &History) -> Result<bool> {
+        // The lock is shared by all worktrees, the journal is not; and a guardian that cleans up
+        // behind a dead runner has the lock too.
+        let ours =
+            |holder: Holder| holder.run_id == history.run.id && agent::is_alive(&holder.process);
+        Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
 
     /// Who holds the lock, or held it last.

@@ -70,7 +70,7 @@ struct Parts {
 impl Parts {
     fn of(view: &View<'_>, workspace: &Workspace, chronicle: &Chronicle) -> Result<Parts> {
         let now = Utc::now();
-        let running = workspace.is_running()?;
+        let running = workspace.is_live(chronicle.history())?;
         let mut parts = Parts::default();
         for number in view.admitted() {
             parts.total += 1;

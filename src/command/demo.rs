@@ -44,6 +44,8 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         timeout: Duration::from_secs(60),
         idle: None,
         grace: Duration::from_secs(2),
+        term_grace: Duration::from_secs(2),
+        before: 0,
     };
     let workspace = Workspace::open(&dir, None)?;
     let file = workspace.graph()?;

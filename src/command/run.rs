@@ -8,7 +8,9 @@ use chrono::Utc;
 use super::{Here, filter};
 use crate::{
     cli::Run,
+    event::Begun,
     exit::Exit,
+    filter::Filter,
     graphfile::GraphFile,
     plan::{MAX_ITERATIONS, Policy},
     report::{
@@ -25,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// Between asking an agent to end and killing it, where nothing else is said.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long an attempt may go on after SIGTERM, where nothing else is said.
+const TERM_GRACE: Duration = Duration::from_secs(30);
 /// The agent, where nothing else is said. With its output in a file it is headless by itself;
 /// `-p` says so.
 const AGENT: [&str; 3] = ["claude", "-p", "--dangerously-skip-permissions"];
@@ -66,8 +70,35 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
         grace: workspace.config.grace.unwrap_or(GRACE),
+        term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
+        before: 0,
     };
     work(workspace, file, options, verbosity)
+}
+
+/// Begins a run like an earlier one, of whose attempts `before` have been made.
+///
+/// # Errors
+/// As [`run`].
+pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
+    let file = workspace.graph()?;
+    let length = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let options = Options {
+        policy: Policy {
+            max_iterations: begun.max_iterations,
+            once: begun.once,
+            wait: begun.wait,
+            filter: Filter::of_words(&begun.filter),
+            ..workspace.policy()
+        },
+        agent: begun.agent.clone(),
+        timeout: length(begun.timeout_seconds).unwrap_or(TIMEOUT),
+        idle: idle(length(begun.idle_seconds).unwrap_or(IDLE)),
+        grace: workspace.config.grace.unwrap_or(GRACE),
+        term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
+        before,
+    };
+    work(workspace, file, options, Verbosity::Normal)
 }
 
 /// Works off a graph before the eyes of whoever sits here.

@@ -63,7 +63,7 @@ impl Desk {
 /// The number of the attempt that works on the task right now, if one does.
 fn live_attempt(workspace: &Workspace, chronicle: &Chronicle, id: &TaskId) -> Result<Option<u32>> {
     let past = chronicle.history().of(id);
-    let open = past.open_since.is_some() && workspace.is_running()?;
+    let open = past.open_since.is_some() && workspace.is_live(chronicle.history())?;
     Ok(open.then_some(past.attempts))
 }
 

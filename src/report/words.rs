@@ -7,7 +7,7 @@ use chrono::{DateTime, Local, Utc};
 use super::Verbosity;
 use crate::{
     duration,
-    event::{Cause, Ended, Event, Holder},
+    event::{Cause, Ended, Event, Holder, Stop},
     plan::{State, View},
     record::Record,
     task::TaskId,
@@ -49,7 +49,7 @@ impl Tally {
     /// Notes what the summary will need.
     pub fn note(&mut self, record: &Record) {
         match &record.event {
-            Event::LoopStarted { max_iterations, .. } => self.max_iterations = *max_iterations,
+            Event::LoopStarted(begun) => self.max_iterations = begun.max_iterations,
             Event::Completed(_) if self.done.len() == TASKS => self.done_in_all += 1,
             Event::Completed(ended) => {
                 self.done_in_all += 1;
@@ -200,8 +200,9 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let verbose = verbosity >= Verbosity::Verbose;
     match &record.event {
-        Event::LoopStarted { agent, .. } if verbose => {
-            vec![line(Style::Faint, format!("run {}, agent: {}", record.run_id, agent.join(" ")))]
+        Event::LoopStarted(begun) if verbose => {
+            let agent = begun.agent.join(" ");
+            vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
         }
         Event::GraphLoaded { tasks, complete } => {
             vec![line(None, format!("{}, {complete} complete", counted(*tasks, "task")))]
@@ -259,17 +260,30 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::Waiting { until, why } => {
             vec![line(Style::Faint, format!("waiting until {}: {why}", clock(*until)))]
         }
-        Event::StopRequested { signal } => vec![line(
-            Style::Warn,
-            format!(
-                "{signal}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
-            ),
-        )],
+        Event::PauseRequested {} => {
+            vec![line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")]
+        }
+        Event::ResumeRequested {} => vec![line(Style::Warn, "resumed")],
+        Event::StopRequested(stop) => vec![line(Style::Warn, stopping(stop))],
         Event::LoopStarted { .. }
         | Event::Started { .. }
         | Event::Reported { .. }
         | Event::Blocked { .. }
         | Event::Finished { .. } => Vec::new(),
+    }
+}
+
+fn stopping(stop: &Stop) -> String {
+    match (&stop.signal, stop.now) {
+        (Some(name), true) => format!(
+            "{name}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
+        ),
+        (Some(name), false) => format!(
+            "{name}: stopping when the attempt ends or its grace is over; a second one kills it at \
+             once"
+        ),
+        (None, true) => "`ralph stop --now`: ending the attempt, then stopping".to_owned(),
+        (None, false) => "`ralph stop`: stopping when the attempt ends".to_owned(),
     }
 }
 

@@ -76,6 +76,7 @@ impl Runner {
                     agent,
                     started: began,
                     limit,
+                    cancel_at: None,
                     ending: None,
                 });
                 Ok(())

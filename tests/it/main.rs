@@ -11,6 +11,7 @@ mod licences;
 mod limits;
 mod prompt;
 mod real;
+mod requests;
 mod run;
 mod settings;
 mod signals;

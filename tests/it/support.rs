@@ -54,7 +54,7 @@ tasks:
 ";
 
 /// The settings of a trial: durability is not the point, and nobody waits for a grace of seconds.
-pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\n";
+pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\n";
 
 /// A fake agent by name.
 pub fn agent(name: &str) -> String {

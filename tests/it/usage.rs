@@ -28,7 +28,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     --- stderr ---
     error: unrecognized subcommand 'dag-stauts'
 
-      tip: a similar subcommand exists: 'dag-status'
+      tip: some similar subcommands exist: 'status', 'dag-status'
 
     Usage: ralph [OPTIONS] <COMMAND>
 

@@ -1,0 +1,92 @@
+//! What is asked of a run while it goes on: by signals, and through the journal by
+//! `ralph pause`, `resume` and `stop`. What follows from it is decided where everything is.
+
+use std::{
+    sync::mpsc::RecvTimeoutError,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use super::{Message, Options, Runner};
+use crate::{
+    event::{Begun, Event, SCHEMA, Stop},
+    signal,
+    verdict::Outcome,
+};
+
+/// How often the journal is looked at for requests: one look at its length.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Options {
+    /// What is put on record of them, so that `ralph resume` can begin another such run.
+    pub(super) fn begun(&self) -> Begun {
+        Begun {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            agent: self.agent.clone(),
+            max_iterations: self.policy.max_iterations,
+            before: self.before,
+            max_attempts: self.policy.max_attempts,
+            timeout_seconds: Some(self.timeout.as_secs_f64()),
+            idle_seconds: Some(self.idle.unwrap_or_default().as_secs_f64()),
+            once: self.policy.once,
+            wait: self.policy.wait,
+            filter: self.policy.filter.words(),
+        }
+    }
+}
+
+impl Runner {
+    /// The next message; none when `pause` is over or another process has written to the journal.
+    pub(super) fn listen(&self, pause: Duration) -> Option<Message> {
+        let began = Instant::now();
+        loop {
+            let left = pause.saturating_sub(began.elapsed());
+            match self.inbox.recv_timeout(left.min(LOOK)) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) if left <= LOOK || self.chronicle.has_news() => {
+                    return None;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the runner holds a sender"),
+            }
+        }
+    }
+
+    /// Ends the attempts if somebody asked for that.
+    pub(super) fn obey(&mut self) {
+        if !self.chronicle.history().run.stop.as_ref().is_some_and(|stop| stop.now) {
+            return;
+        }
+        for running in &mut self.running {
+            if running.ending.is_none() {
+                running.end(Outcome::Cancelled, self.options.grace);
+            }
+        }
+    }
+
+    /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
+    /// itself. Any further one kills.
+    pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
+        if self.options.policy.stop.is_some() {
+            for running in &mut self.running {
+                // Not yet being ended after a TERM: it must not be taken for a failure.
+                running.ending.get_or_insert((Outcome::Cancelled, Instant::now() + LOOK));
+                running.agent.kill();
+            }
+            return Ok(());
+        }
+        let name = signal::name(number);
+        self.options.policy.stop = Some((number, name));
+        let now = number != signal::TERM;
+        if !now {
+            let at = Instant::now() + self.options.term_grace;
+            for running in &mut self.running {
+                running.cancel_at = Some(at);
+            }
+        }
+        self.emit(None, Event::StopRequested(Stop { signal: Some(name.to_owned()), now }))
+    }
+}
