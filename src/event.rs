@@ -3,7 +3,7 @@
 //! Owned, serialisable, in the past tense. One enum, one heading each in `docs/journal.md`.
 //! Knows no disk and no clock; how a line looks is `record`'s affair.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -183,10 +183,13 @@ pub struct Begun {
     pub pid: u32,
     /// The agent's command line.
     pub agent: Vec<String>,
+    /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<PathBuf>,
     /// The bound on attempts, those [`before`](Begun::before) included.
     pub max_iterations: u32,
     /// The attempts of the paused run that this one goes on with.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub before: u32,
     /// The bound on attempts per task.
     #[serde(default)]
@@ -220,7 +223,7 @@ pub struct Stop {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_none(count: &u32) -> bool {
+fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 

@@ -141,7 +141,7 @@ impl Runner {
     pub fn run(mut self) -> Result<StopReason> {
         // Whoever sees the run in the journal must see that it lives.
         self.hold(None)?;
-        self.emit(None, Event::LoopStarted(self.options.begun()))?;
+        self.emit(None, Event::LoopStarted(self.options.begun(&self.workspace)))?;
         self.announce_graph()?;
         let result = self.recover().and_then(|()| self.turn());
         if result.is_err() {

@@ -13,6 +13,7 @@ use crate::{
     event::{Begun, Event, SCHEMA, Stop},
     signal,
     verdict::Outcome,
+    workspace::{GRAPH, Workspace},
 };
 
 /// How often the journal is looked at for requests: one look at its length.
@@ -20,8 +21,10 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Options {
     /// What is put on record of them, so that `ralph resume` can begin another such run.
-    pub(super) fn begun(&self) -> Begun {
+    pub(super) fn begun(&self, workspace: &Workspace) -> Begun {
+        let graph = workspace.graph_path();
         Begun {
+            graph: (graph != workspace.root().join(GRAPH)).then(|| graph.to_owned()),
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),

@@ -1,6 +1,9 @@
 //! `ralph pause`, `resume`, `stop`, `status`: what is asked of a run from another terminal.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -58,14 +61,17 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
 #[test]
 fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
     let trial = Workspace::new().graph(THREE).agent("gate");
-    let run = trial.start(["run", "--max-iterations", "2", "--task", "a", "--task", "b"]);
+    let tagged = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n".replace('}', ", tags: [t]}");
+    let trial = trial.file("other.yaml", &tagged.replace("b, tags: [t]", "b"));
+    fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
+    let words = ["run", "--graph", "other.yaml", "--max-iterations", "2", "--tag", "t"];
+    let run = trial.start(words);
     wait_for(&trial.sign("waiting-a"));
     trial.run(["pause"]).whatever();
     trial.leave("open");
     run.end(&trial).code(4).whatever();
-    trial.write("task-graph.yaml", &trial.graph_text().replace("{id: c}", "{id: c, priority: 0}"));
-    trial.run(["resume"]).stderr_has("the graph is complete (exit code 0)");
-    assert_eq!(trial.tasks("completed"), ["a", "b"], "the filter holds");
+    trial.run(["resume"]).code(2).stderr_has("the limit of 2 iterations reached");
+    assert_eq!(trial.tasks("completed"), ["a", "c"], "the filter holds, and so does the graph");
     assert_eq!(trial.lines("finished")[1]["iterations"], 1);
 }
 
