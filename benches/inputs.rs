@@ -255,6 +255,7 @@ fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
             ..Evidence::default()
         },
         swept: Vec::new(),
+        unlocked: Vec::new(),
         last_line: Some("All tests pass.".to_owned()),
         log,
     }

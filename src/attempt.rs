@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -64,6 +65,9 @@ pub struct Open {
     /// The process that guards it.
     #[serde(default)]
     pub guardian: Option<Identity>,
+    /// Git's lock files that were there before it began: somebody else's.
+    #[serde(default)]
+    pub locks: Vec<PathBuf>,
 }
 
 impl Open {
@@ -94,6 +98,27 @@ impl Open {
         let text = fs::read(workspace.state.exit(&self.name())).ok()?;
         let exit: agent::guard::Exit = serde_json::from_slice(&text).ok()?;
         (!exit.alone).then_some(exit.outcome)
+    }
+
+    /// Removes the lock files that a git of the attempt left when it was killed, and names them
+    /// for people. To be called when the whole attempt is dead: what came after its beginning is
+    /// then its own, unless another git is at work here.
+    pub fn unlock(&self, workspace: &Workspace) -> Vec<String> {
+        let began = self.started_at.timestamp();
+        let is_ours = |path: &PathBuf| {
+            let modified = fs::symlink_metadata(path).map(|found| found.mtime());
+            // Whole seconds: some disks know no others.
+            !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
+        };
+        let locks: Vec<PathBuf> = workspace.repo.locks().into_iter().filter(is_ours).collect();
+        if locks.is_empty() || agent::works_in("git", workspace.root()) {
+            return Vec::new();
+        }
+        let removed = locks.into_iter().filter(|path| fs::remove_file(path).is_ok());
+        let shown = |path: PathBuf| {
+            path.strip_prefix(workspace.root()).unwrap_or(&path).display().to_string()
+        };
+        removed.map(shown).collect()
     }
 
     /// A file in its folder.
@@ -206,6 +231,7 @@ pub fn begin(
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
         agent: None,
         guardian: None,
+        locks: workspace.repo.locks(),
     })
 }
 

@@ -256,6 +256,9 @@ pub struct Ended {
     /// What the agent had left running when it ended; ended with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swept: Vec<String>,
+    /// Git's lock files that it had left; removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlocked: Vec<String>,
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
 }

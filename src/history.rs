@@ -217,6 +217,7 @@ pub(crate) mod tests {
             evidence: Evidence::default(),
             last_line: None,
             swept: Vec::new(),
+            unlocked: Vec::new(),
             log: String::new(),
         }
     }

@@ -232,6 +232,7 @@ mod tests {
             },
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
+            unlocked: vec![".git/index.lock".to_owned()],
             log: "logs/attempts/a/2".to_owned(),
         }
     }

@@ -40,6 +40,8 @@ type Codes = BTreeMap<Vec<u8>, String>;
 pub struct Repo {
     root: PathBuf,
     common_dir: PathBuf,
+    /// That of this work tree; the common one unless the work tree was added.
+    git_dir: PathBuf,
     /// None where libgit2 cannot open it.
     library: Option<Repository>,
 }
@@ -76,14 +78,19 @@ impl Repo {
             .map(|list| env::split_paths(&list).collect())
             .unwrap_or_default();
         let library = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings).ok();
-        let (root, common_dir) = match &library {
+        let (root, common_dir, git_dir) = match &library {
             Some(library) => {
                 let root = library.workdir().ok_or_else(|| bare(dir))?;
-                (root.to_owned(), library.commondir().to_owned())
+                (root.to_owned(), library.commondir().to_owned(), library.path().to_owned())
             }
             None => program::places(dir)?,
         };
-        Ok(Repo { root: canonical(&root)?, common_dir: canonical(&common_dir)?, library })
+        Ok(Repo {
+            root: canonical(&root)?,
+            common_dir: canonical(&common_dir)?,
+            git_dir: canonical(&git_dir)?,
+            library,
+        })
     }
 
     /// The top of the work tree, without symbolic links.
@@ -94,6 +101,23 @@ impl Repo {
     /// The git directory that all work trees of the repository share, without symbolic links.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
+    }
+
+    /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
+    /// loose references. Those of other work trees and of `ralph` itself are not among them.
+    pub fn locks(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for (folder, depth) in [
+            (self.git_dir.clone(), 0),
+            (self.common_dir.clone(), 0),
+            (self.common_dir.join("reftable"), 0),
+            (self.common_dir.join("refs"), usize::MAX),
+        ] {
+            lock_files(folder, depth, &mut found);
+        }
+        found.sort();
+        found.dedup();
+        found
     }
 
     /// Where HEAD is now. Reads two small files; neither index nor work tree.
@@ -226,6 +250,22 @@ impl Repo {
             found.mtime_nsec(),
             found.mode()
         )
+    }
+}
+
+fn lock_files(folder: PathBuf, depth: usize, found: &mut Vec<PathBuf>) {
+    let mut open = vec![(folder, depth)];
+    while let Some((folder, depth)) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type());
+            if kind.as_ref().is_ok_and(fs::FileType::is_dir) && depth > 0 {
+                open.push((path, depth - 1));
+            } else if kind.is_ok_and(|kind| kind.is_file())
+                && path.extension().is_some_and(|extension| extension == "lock")
+            {
+                found.push(path);
+            }
+        }
     }
 }
 
@@ -471,6 +511,7 @@ mod tests {
             let program = Repo {
                 root: library.root.clone(),
                 common_dir: library.common_dir.clone(),
+                git_dir: library.git_dir.clone(),
                 library: None,
             };
             Both { library, program }

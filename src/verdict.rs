@@ -131,6 +131,13 @@ pub struct Evidence {
     pub strayed: Option<String>,
 }
 
+impl Evidence {
+    /// Whether something was committed. Commits that change nothing between them are no proof.
+    fn proves(&self) -> bool {
+        !self.commits.is_empty() && self.diff.is_none_or(|diff| diff.files > 0)
+    }
+}
+
 /// The judgement on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -182,7 +189,7 @@ impl Verdict {
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {}
             }
         }
-        match (evidence.commits.is_empty(), rule, evidence.leftovers.is_empty()) {
+        match (!evidence.proves(), rule, evidence.leftovers.is_empty()) {
             (false, _, _) | (true, CommitRule::Optional, _) => Verdict::Complete,
             (true, CommitRule::Required, false) => Verdict::Uncommitted,
             (true, CommitRule::Required, true) => Verdict::Unverified,
@@ -198,11 +205,14 @@ impl Verdict {
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let left = evidence.leftovers.len();
         match self {
-            Verdict::Complete if evidence.commits.is_empty() => {
+            Verdict::Complete if !evidence.proves() => {
                 "reported done; no commit is required".to_owned()
             }
             Verdict::Complete => "reported done, and committed".to_owned(),
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
+            Verdict::Unverified if !evidence.commits.is_empty() => {
+                "reported done, but its commits change no file".to_owned()
+            }
             Verdict::Unverified => "reported done, but nothing changed in git".to_owned(),
             Verdict::Uncommitted => {
                 let plural = if left == 1 { "" } else { "s" };
@@ -273,7 +283,16 @@ mod tests {
             (Cancelled, proof(false, 0, 0, false), req, Verdict::Cancelled),
             (Interrupted, proof(false, 0, 0, false), req, Verdict::Interrupted),
         ];
-        for (outcome, evidence, rule, want) in table {
+        let hollow = |leftovers| {
+            let diff = Some(DiffStat::default());
+            Evidence { diff, ..proof(true, 1, leftovers, false) }
+        };
+        let empty = [
+            (Exited { exit_code: 0 }, hollow(0), req, Verdict::Unverified),
+            (Exited { exit_code: 0 }, hollow(1), req, Verdict::Uncommitted),
+            (Exited { exit_code: 0 }, hollow(0), opt, Verdict::Complete),
+        ];
+        for (outcome, evidence, rule, want) in table.into_iter().chain(empty) {
             assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
         }
     }

@@ -73,6 +73,16 @@ pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
     found
 }
 
+/// Whether a living process of this name works in the folder or below it.
+pub fn works_in(program: &str, folder: &Path) -> bool {
+    let there = |pid: u32| {
+        name(pid) == program
+            && Stat::of(pid).is_some_and(|stat| stat.alive())
+            && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+    };
+    processes().into_iter().any(there)
+}
+
 fn name(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }

@@ -34,8 +34,8 @@ pub(super) const FOREIGN: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// The top of the work tree that `dir` is in, and the common git directory.
-pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf)> {
+/// The top of the work tree that `dir` is in, the common git directory, and that of the work tree.
+pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let is_bare = match run(dir, &["rev-parse", "--is-bare-repository"]) {
         Err(error) if error.to_string().contains("not a git repository (or any") => {
             bail!("`{}` is not in a git repository; make one with `git init`", dir.display())
@@ -50,7 +50,7 @@ pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf)> {
         let path = answer.strip_suffix(b"\n").unwrap_or(&answer);
         anyhow::Ok(dir.join(OsStr::from_bytes(path)))
     };
-    Ok((ask("--show-toplevel")?, ask("--git-common-dir")?))
+    Ok((ask("--show-toplevel")?, ask("--git-common-dir")?, ask("--git-dir")?))
 }
 
 pub(super) fn head(root: &Path) -> Result<Head> {

@@ -126,12 +126,36 @@ impl Tally {
             lines.push(line(Style::Warn, format!("  - {}: {}{frees}", holder.task_id, holder.why)));
         }
         lines.extend(more(self.holders.len()));
-        let first = &self.holders[0].task_id;
         lines.push(line(
             Style::Faint,
-            format!("  next: look at it with `ralph dag-status`, then `ralph task-reset {first}`"),
+            format!("  next: {}", advice(&self.holders[0].task_id, view)),
         ));
         lines
+    }
+}
+
+/// What lets the holder go on, by the reason for which it holds.
+fn advice(id: &TaskId, view: &View<'_>) -> String {
+    let look = "look at it with `ralph dag-status`, then";
+    let Some(number) = view.graph.number(id) else {
+        return "look with `ralph dag-status`".to_owned();
+    };
+    match view.state(number, Utc::now()) {
+        State::Parked(_) => format!("{look} `ralph task-reset {id}`"),
+        State::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
+        State::NeedsInput => {
+            format!("answer in the description of `{id}`, then `ralph task-reset {id}`")
+        }
+        State::Held => {
+            format!("once `{id}` may go on, set its `status` back to `pending` in the graph file")
+        }
+        State::Cancelled => format!(
+            "take `{id}` out of the `depends_on` of what waits for it, or cancel that as well"
+        ),
+        State::Ready | State::Backoff(_) | State::Waiting => {
+            format!("run again with `--task {id}`, or without the restriction")
+        }
+        State::Complete | State::Running => "run again".to_owned(),
     }
 }
 
@@ -333,6 +357,10 @@ fn proof(ended: &Ended) -> Vec<Line> {
     }
     if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
         lines.push(line(None, format!("  {diff}")));
+    }
+    if !ended.unlocked.is_empty() {
+        let names = ended.unlocked.join(", ");
+        lines.push(line(Style::Warn, format!("  removed what a killed git had left: {names}")));
     }
     let leftovers = &ended.evidence.leftovers;
     if !leftovers.is_empty() {

@@ -27,6 +27,7 @@ impl Runner {
     ) -> Result<Verdict> {
         let id = &record.task_id;
         let about = (id, record.iteration);
+        let unlocked = record.unlock(&self.workspace);
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
         self.take_agents_edits(id)?;
@@ -65,6 +66,7 @@ impl Runner {
             evidence,
             last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
             swept,
+            unlocked,
             log: record.log.clone(),
         };
         let event = match verdict {

@@ -7,6 +7,7 @@ mod check;
 mod crash;
 mod demo;
 mod edits;
+mod faults;
 mod licences;
 mod limits;
 mod prompt;

@@ -272,7 +272,7 @@ fn what_waits_outside_the_filter_is_named() {
     [time]  0 completed in 0 attempts, [took]; 0 of 1 done
     [time]  left:
     [time]    - start: ready, but outside what this run was restricted to; 3 others wait for it
-    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset start`
+    [time]    next: run again with `--task start`, or without the restriction
     ");
 }
 

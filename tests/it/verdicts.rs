@@ -23,6 +23,7 @@ fn judged(agent: &str, verdict: &str, why: &str) -> Workspace {
 #[test]
 fn a_lie_is_unverified() {
     judged("lie", "unverified", "reported done, but nothing changed in git");
+    judged("empty", "unverified", "reported done, but its commits change no file");
 }
 
 #[test]
