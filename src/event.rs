@@ -35,6 +35,19 @@ pub enum Event {
         /// The first fault, with its place.
         error: String,
     },
+    /// An attempt did harm to the graph file beyond its own task.
+    GraphGuarded {
+        /// Which.
+        what: Harm,
+        /// The tasks it was done to; none where it was the whole file.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<TaskId>,
+        /// Whether it was undone; if not, a person may have done it.
+        undone: bool,
+        /// Where the file is kept as the attempt left it, relative to the repository.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<String>,
+    },
     /// An attempt began.
     Started {
         /// Its number, per task.
@@ -133,6 +146,7 @@ impl Event {
         "loop_started",
         "graph_loaded",
         "graph_rejected",
+        "graph_guarded",
         "started",
         "reported",
         "terminating",
@@ -170,6 +184,22 @@ pub enum Cause {
     EditedDuringAttempt,
     /// Recovery after a crash gave it back.
     Recovered,
+    /// It is again what it was before an attempt at another task changed it.
+    PutBack,
+}
+
+/// What an attempt did to the graph file beyond its own task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Harm {
+    /// It cannot be read any more.
+    Damaged,
+    /// It is gone.
+    Deleted,
+    /// Other tasks were marked complete or cancelled.
+    Finished,
+    /// Other tasks are no longer in it.
+    Dropped,
 }
 
 /// What a run began with: enough to begin another like it.
@@ -286,6 +316,8 @@ struct Flat {
     last_line: Option<String>,
     #[serde(default)]
     swept: Vec<String>,
+    #[serde(default)]
+    unlocked: Vec<String>,
     log: String,
 }
 
@@ -333,6 +365,7 @@ impl TryFrom<Flat> for Ended {
             },
             last_line: flat.last_line,
             swept: flat.swept,
+            unlocked: flat.unlocked,
             log: flat.log,
         })
     }

@@ -202,6 +202,27 @@ impl GraphFile {
         }
     }
 
+    /// Puts a good text in place of whatever is there now, which is kept as the file `aside`.
+    /// Returns whether there was anything to keep.
+    ///
+    /// # Errors
+    /// As the disk gives them; a text that is no graph.
+    pub fn put_back(&mut self, state: &State, text: &str, aside: &Path) -> Result<bool> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        let kept = match fs::copy(&self.path, aside) {
+            Ok(_) => true,
+            Err(error) if !self.path.exists() && error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                return Err(error).with_context(|| format!("keep `{}` aside", self.name));
+            }
+        };
+        state::replace(&self.path, text.as_bytes(), self.durable)
+            .with_context(|| format!("write `{}`", self.name))?;
+        *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
+            .map_err(|rejected| anyhow!(*rejected))?;
+        Ok(kept)
+    }
+
     /// Status, claim and completion time in one go. What goes with the status is dropped where
     /// the layout of the task does not allow it; the status itself never is.
     fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {

@@ -151,6 +151,7 @@ impl History {
             }
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::GraphGuarded { .. }
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }

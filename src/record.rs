@@ -262,6 +262,12 @@ mod tests {
             }),
             Event::GraphLoaded { tasks: 2, complete: 1 },
             Event::GraphRejected { error: "x".to_owned() },
+            Event::GraphGuarded {
+                what: Harm::Dropped,
+                tasks: vec![id.clone()],
+                undone: true,
+                kept: Some("l/graph.damaged.yaml".to_owned()),
+            },
             Event::Started {
                 attempt: 1,
                 base: None,

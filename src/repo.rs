@@ -149,6 +149,15 @@ impl Repo {
         .context("cannot list the new commits")
     }
 
+    /// A file, its path relative to the root, as a commit has it; none where it has none.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        self.either(
+            |repo| library_file(repo, commit, path),
+            || program::file(&self.root, commit, path),
+        )
+        .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+    }
+
     /// The paths that are changed, staged or untracked and not ignored, each with a fingerprint
     /// that differs when the file has been changed again. Untracked directories are listed file by
     /// file. The index is not refreshed.
@@ -388,6 +397,19 @@ fn library_since(repo: &Repository, base: Option<&str>, head: &str) -> Result<Si
         deletions: stats.deletions(),
     };
     Ok(Since { commits, diff: Some(diff), descends: true })
+}
+
+fn library_file(
+    repo: &Repository,
+    commit: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, git2::Error> {
+    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
+    match tree.get_path(Path::new(path)) {
+        Ok(entry) => Ok(Some(repo.find_blob(entry.id())?.content().to_owned())),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Newest first.

@@ -4,6 +4,7 @@
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
 mod close;
+mod harm;
 mod requests;
 mod start;
 
@@ -91,6 +92,10 @@ pub struct Runner {
     wake: Option<DateTime<Utc>>,
     began: Instant,
     lock: Lock,
+    /// The graph before the attempt that runs now.
+    before: Option<harm::Before>,
+    /// Whether it is told already that the graph file cannot be read.
+    told: bool,
 }
 
 impl Runner {
@@ -131,6 +136,8 @@ impl Runner {
             wake: None,
             began: Instant::now(),
             lock,
+            before: None,
+            told: false,
         })
     }
 
@@ -224,6 +231,11 @@ impl Runner {
 
     fn tell(&mut self, records: &[Record]) {
         let numbers = self.numbers();
+        if let Some(before) = &mut self.before {
+            for record in records {
+                before.note(record);
+            }
+        }
         let mut reporters = std::mem::take(&mut self.reporters);
         let view = self.view(&numbers);
         for record in records {
@@ -255,26 +267,33 @@ impl Runner {
     /// Takes in what others did to the graph file.
     fn refresh(&mut self) -> Result<()> {
         let began = Instant::now();
-        let mut told = false;
         loop {
             match self.file.refresh() {
                 Ok(None) => return Ok(()),
                 Ok(Some(foreign)) => {
+                    self.told = false;
                     self.announce_graph()?;
                     return self.note(foreign);
                 }
+                // While an attempt runs the last good one will do; its end sets things right.
+                Err(rejected) if !self.running.is_empty() => return self.doubt(&rejected),
                 Err(rejected) if began.elapsed() > HALF_SAVED => {
                     return Err(workspace::refused(&rejected));
                 }
                 Err(rejected) => {
-                    if !told {
-                        self.emit(None, Event::GraphRejected { error: rejected.summary() })?;
-                        told = true;
-                    }
+                    self.doubt(&rejected)?;
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
         }
+    }
+
+    /// Says that the graph file cannot be read, once.
+    fn doubt(&mut self, rejected: &Rejected) -> Result<()> {
+        if std::mem::replace(&mut self.told, true) {
+            return Ok(());
+        }
+        self.emit(None, Event::GraphRejected { error: rejected.summary() })
     }
 
     fn note(&mut self, foreign: Vec<Foreign>) -> Result<()> {

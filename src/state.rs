@@ -173,6 +173,21 @@ impl State {
         self.dir.join("attempts").join(format!("{name}.exit"))
     }
 
+    /// Keeps the graph as it is now, so that there is a good one whatever becomes of the file.
+    /// Never synced.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn keep_graph(&self, text: &str) -> io::Result<()> {
+        self.make()?;
+        replace(&self.graph(), text.as_bytes(), false)
+    }
+
+    /// Where that graph is kept.
+    pub fn graph(&self) -> PathBuf {
+        self.dir.join("graph.yaml")
+    }
+
     /// Keeps a snapshot, so that the journal need not be read from its start. Never synced: it can
     /// be made again.
     ///

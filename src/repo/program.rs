@@ -100,6 +100,14 @@ pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commi
     Ok(commits)
 }
 
+pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    let name = format!("{commit}:{path}");
+    match answer(root, &["rev-parse", "-q", "--verify", &name])? {
+        Some(blob) => run(root, &["cat-file", "blob", &blob]).map(Some),
+        None => Ok(None),
+    }
+}
+
 pub(super) fn dirty(root: &Path) -> Result<Codes> {
     let text =
         run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;

@@ -7,7 +7,7 @@ use chrono::{DateTime, Local, Utc};
 use super::Verbosity;
 use crate::{
     duration,
-    event::{Cause, Ended, Event, Holder, Stop},
+    event::{Cause, Ended, Event, Harm, Holder, Stop},
     plan::{State, View},
     record::Record,
     task::TaskId,
@@ -234,6 +234,9 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::GraphRejected { error } => {
             vec![line(Style::Bad, format!("the graph file cannot be read: {error}"))]
         }
+        Event::GraphGuarded { what, tasks, undone, kept } => {
+            vec![line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))]
+        }
         Event::Started { base, branch, log, why, .. } if verbose => vec![
             line(Style::Faint, format!("chosen by: {why}")),
             line(
@@ -277,6 +280,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
                 Cause::Edited => "by an edit of the graph file",
                 Cause::EditedDuringAttempt => "by an edit while an attempt ran",
                 Cause::Recovered => "by recovery",
+                Cause::PutBack => "again",
             };
             vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
         }
@@ -308,6 +312,32 @@ fn stopping(stop: &Stop) -> String {
         ),
         (None, true) => "`ralph stop --now`: ending the attempt, then stopping".to_owned(),
         (None, false) => "`ralph stop`: stopping when the attempt ends".to_owned(),
+    }
+}
+
+fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
+    let names: Vec<&str> = tasks.iter().take(NAMES).map(TaskId::as_str).collect();
+    let more = if tasks.len() > NAMES { ", …" } else { "" };
+    let names = format!("{}{more}", names.join(", "));
+    let kept = kept.map_or(String::new(), |kept| format!("; what it left is kept in {kept}"));
+    match (what, undone) {
+        (Harm::Damaged, _) => {
+            format!("the attempt left the graph file unreadable; the last good one is back{kept}")
+        }
+        (Harm::Deleted, _) => {
+            "the attempt left no graph file; the last good one is back".to_owned()
+        }
+        (Harm::Finished, _) => format!(
+            "the attempt committed a graph in which {names} is complete or cancelled, which is not \
+             its task; put back"
+        ),
+        (Harm::Dropped, true) => format!(
+            "the attempt committed a graph without {names}; the one from before it is back{kept}"
+        ),
+        (Harm::Dropped, false) => format!(
+            "the attempt committed a graph without {names}; the file was edited besides, and is \
+             left as it is"
+        ),
     }
 }
 

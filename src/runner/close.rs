@@ -9,9 +9,9 @@ use super::{Runner, rfc3339};
 use crate::{
     attempt::{self, Open},
     event::{Cause, Ended, Event},
-    graphfile::{Foreign, Write},
+    graphfile::Write,
     output,
-    task::{CommitRule, Status, TaskId},
+    task::{CommitRule, Status},
     verdict::{Outcome, Verdict},
 };
 
@@ -30,12 +30,15 @@ impl Runner {
         let unlocked = record.unlock(&self.workspace);
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
-        self.take_agents_edits(id)?;
+        self.settle_graph(record)?;
+        // What the agent wrote of its own task holds, also where the rest is undone.
+        let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
+        self.guard_graph(record)?;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let (status, rule) =
             task.map_or((None, CommitRule::Required), |task| (Some(task.status), task.commit));
         let by_command = self.chronicle.history().of(id).reported;
-        let evidence = attempt::evidence(&self.workspace, record, by_command, status)?;
+        let evidence = attempt::evidence(&self.workspace, record, by_command, said)?;
         let verdict = Verdict::of(&outcome, &evidence, rule);
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
@@ -81,26 +84,6 @@ impl Runner {
         self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
         self.hold(None)?;
         Ok(verdict)
-    }
-
-    /// Reads the graph after an attempt. The agent's own task is left out of what is reported as
-    /// changed: its verdict says that.
-    fn take_agents_edits(&mut self, id: &TaskId) -> Result<()> {
-        match self.file.refresh() {
-            Ok(None) => Ok(()),
-            Ok(Some(foreign)) => {
-                for change in foreign.into_iter().filter(|change| change.task_id != *id) {
-                    let Foreign { task_id, old, new } = change;
-                    let cause = Cause::EditedDuringAttempt;
-                    let event = Event::StatusChanged { old, new, cause, reason: None };
-                    let records = self.chronicle.emit(None, Some(&task_id), event)?;
-                    self.tell(&records);
-                }
-                Ok(())
-            }
-            // The record stays open: once the file can be read again, the next start judges it.
-            Err(_) => self.refresh(),
-        }
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.

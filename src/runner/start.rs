@@ -39,6 +39,7 @@ impl Runner {
         let at = rfc3339(record.started_at);
         let by = format!("ralph {run_id}");
         self.set(about, Write::Claim { at: &at, by: &by }, Cause::Claimed)?;
+        self.remember_graph()?;
         let started = Event::Started {
             attempt: record.attempt,
             base: record.base.clone(),

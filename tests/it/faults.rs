@@ -1,8 +1,10 @@
 //! What goes wrong around an attempt: locks left behind, a damaged graph, logs and disks that fail.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
 
-use crate::support::Workspace;
+use serde_json::json;
+
+use crate::support::{DIAMOND, Workspace, until, wait_for};
 
 #[test]
 fn locks_of_a_killed_git_are_removed() {
@@ -11,7 +13,7 @@ fn locks_of_a_killed_git_are_removed() {
         "removed what a killed git had left: .git/index.lock, .git/refs/heads/main.lock",
     );
     let left = &trial.lines("failed")[0]["unlocked"];
-    assert_eq!(*left, serde_json::json!([".git/index.lock", ".git/refs/heads/main.lock"]));
+    assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
 
@@ -40,4 +42,98 @@ fn the_advice_fits_what_holds() {
         let trial = Workspace::new().graph(&text).agent("commit");
         trial.run(["run", "--task", "b"]).code(3).stderr_has(advice);
     }
+}
+
+#[test]
+fn a_graph_wrecked_by_an_agent_is_put_back() {
+    let graph = "tasks:\n  - id: a # mine\n";
+    let trial = Workspace::new().graph(graph).agent("wreck-graph");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 0
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  the graph file cannot be read: task-graph.yaml:2:9: `[` is opened here and never closed
+    [time]  the attempt left the graph file unreadable; the last good one is back; what it left is kept in logs/attempts/a/1/graph.damaged.yaml
+    [time]  a complete in [took]: reported done, and committed
+    [time]    [commit] Work on a
+    [time]    1 file, +1 -0
+    [time]    0 left
+    [time]  the graph is complete (exit code 0)
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]    + a: [commit] Work on a
+    ");
+    let told = trial.lines("graph_guarded").remove(0);
+    assert_eq!((&told["what"], &told["undone"]), (&"damaged".into(), &true.into()));
+    assert_eq!(told["kept"], "logs/attempts/a/1/graph.damaged.yaml");
+    assert_eq!(trial.read("logs/attempts/a/1/graph.damaged.yaml"), "tasks:\n  - id: [");
+    assert!(trial.graph_text().starts_with("tasks:\n  - id: a # mine\n    status: complete\n"));
+    assert_eq!(trial.tasks("completed"), ["a"]);
+}
+
+#[test]
+fn a_deleted_graph_is_put_back() {
+    let trial = Workspace::new().graph(DIAMOND).agent("delete-graph");
+    trial.run(["run"]).stderr_has("the attempt left no graph file; the last good one is back\n");
+    assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
+    let told = trial.lines("graph_guarded");
+    assert_eq!((told.len(), &told[0]["what"]), (1, &"deleted".into()));
+    assert!(trial.graph_text().contains("# The order of the file is not the order of the work."));
+}
+
+#[test]
+fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let whole = trial.graph_text();
+    trial.save("task-graph.yaml", "tasks: [");
+    until("the fault is told", || run.said().contains("cannot be read"));
+    thread::sleep(Duration::from_secs(4));
+    trial.save("task-graph.yaml", &whole);
+    trial.leave("open");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    assert!(trial.lines("graph_guarded").is_empty());
+}
+
+#[test]
+fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
+    let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n  - id: c\n    \
+                 status: pending # late\n";
+    let trial = Workspace::new().graph(graph).agent("finish-others");
+    let said = "the attempt committed a graph in which b, c is complete or cancelled, which is not \
+                its task; put back";
+    trial.run(["run"]).stderr_has(said);
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
+    let told = &trial.lines("graph_guarded")[0];
+    assert_eq!((&told["what"], &told["tasks"]), (&"finished".into(), &json!(["b", "c"])));
+    let causes: Vec<_> = trial.lines("status_changed").iter().map(|l| l["cause"].clone()).collect();
+    assert!(causes.contains(&"put_back".into()), "{causes:?}");
+}
+
+#[test]
+fn a_status_that_is_not_committed_may_be_a_persons() {
+    let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n";
+    let trial = Workspace::new().graph(graph).agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "cancelled"));
+    trial.leave("open");
+    run.end(&trial).stderr_has("b: pending -> cancelled by an edit while an attempt ran");
+    assert_eq!(trial.status("b"), "cancelled");
+    assert!(trial.lines("graph_guarded").is_empty());
+}
+
+#[test]
+fn tasks_that_an_agents_commit_drops_come_back() {
+    let graph =
+        "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n  - id: c\n    depends_on: [b]\n";
+    let trial = Workspace::new().graph(graph).agent("drop-others");
+    trial.run(["run"]).stderr_has(
+        "the attempt committed a graph without b, c; the one from before it is back; what it left \
+         is kept in logs/attempts/a/1/graph.damaged.yaml",
+    );
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
+    assert!(trial.graph_text().contains("- id: b # keep\n"));
 }

@@ -1,0 +1,187 @@
+//! What an attempt did to the graph file beyond its own task, and undoing it where that is certain.
+//!
+//! A person may edit the file while an agent runs, so a change that is not committed is nobody's for
+//! sure and only told. Certain is what the agent's own commits changed, and that a file which
+//! cannot be read any more helps nobody. Nothing is undone while no attempt is being closed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use super::{HALF_SAVED, Runner};
+use crate::{
+    attempt::Open,
+    edit::Document,
+    event::{Cause, Event, Harm},
+    graph::TaskGraph,
+    graphfile::{Foreign, Rejected, Write},
+    load,
+    record::Record,
+    task::{Status, TaskId},
+    workspace,
+};
+
+/// What the file is kept as when it is put back, in the attempt's folder.
+const KEPT: &str = "graph.damaged.yaml";
+
+/// The graph as it was when an attempt began, its claim included.
+pub(super) struct Before {
+    text: String,
+    statuses: BTreeMap<TaskId, Status>,
+    /// Tasks whose status a command has changed since: a person's word, whoever typed it.
+    commanded: BTreeSet<TaskId>,
+}
+
+impl Before {
+    /// Notes what else happens while the attempt runs.
+    pub(super) fn note(&mut self, record: &Record) {
+        if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) =
+            (&record.event, &record.task_id)
+        {
+            self.commanded.insert(id.clone());
+        }
+    }
+}
+
+impl Runner {
+    /// Keeps the graph that the attempt begins with.
+    pub(super) fn remember_graph(&mut self) -> Result<()> {
+        self.workspace.state.keep_graph(self.file.text()).context("keep a copy of the graph")?;
+        let tasks = self.file.graph().tasks().iter();
+        self.before = Some(Before {
+            text: self.file.text().to_owned(),
+            statuses: tasks.map(|task| (task.id.clone(), task.status)).collect(),
+            commanded: BTreeSet::new(),
+        });
+        Ok(())
+    }
+
+    /// Reads the graph after an attempt. One that does not become readable in time is put back. The
+    /// agent's own task is left out of what is told as changed: its verdict says that.
+    pub(super) fn settle_graph(&mut self, record: &Open) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.file.refresh() {
+                Ok(None) => return Ok(()),
+                Ok(Some(foreign)) => {
+                    self.told = false;
+                    for change in foreign.into_iter().filter(|f| f.task_id != record.task_id) {
+                        let Foreign { task_id, old, new } = change;
+                        let cause = Cause::EditedDuringAttempt;
+                        let event = Event::StatusChanged { old, new, cause, reason: None };
+                        let records = self.chronicle.emit(None, Some(&task_id), event)?;
+                        self.tell(&records);
+                    }
+                    return Ok(());
+                }
+                Err(_) if began.elapsed() > HALF_SAVED => break,
+                Err(rejected) => {
+                    self.doubt(&rejected)?;
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+        let text = self.file.text().to_owned();
+        let kept = self.put_back(record, &text)?;
+        self.told = false;
+        let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
+        self.guarded(record, what, Vec::new(), true, kept)
+    }
+
+    /// Undoes what the agent's commits did to other tasks.
+    pub(super) fn guard_graph(&mut self, record: &Open) -> Result<()> {
+        let Some(before) = self.before.take() else {
+            return Ok(());
+        };
+        let foreign = |id: &TaskId| *id != record.task_id && !before.commanded.contains(id);
+        let graph = self.file.graph();
+        let now = |id: &TaskId| graph.number(id).map(|number| graph.task(number).status);
+        let changed: Vec<(TaskId, Status, Option<Status>)> = before
+            .statuses
+            .iter()
+            .map(|(id, old)| (id.clone(), *old, now(id)))
+            .filter(|(id, old, new)| {
+                let ends = matches!(new, None | Some(Status::Complete | Status::Cancelled));
+                ends && *new != Some(*old) && foreign(id)
+            })
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let (Some(base), Some(head)) = (&record.base, self.workspace.repo.head()?.commit) else {
+            return Ok(());
+        };
+        let (was, head) = (self.committed(base)?, self.committed(&head)?.unwrap_or_default());
+        let (Some(base), Some(committed)) = (was.as_deref().and_then(graph_of), graph_of(&head))
+        else {
+            return Ok(());
+        };
+        let status =
+            |graph: &TaskGraph, id: &TaskId| graph.number(id).map(|n| graph.task(n).status);
+        let certain = changed.into_iter().filter(|(id, _, new)| {
+            let was = status(&base, id);
+            was.is_some() && was != *new && status(&committed, id) == *new
+        });
+        let (dropped, finished): (Vec<_>, Vec<_>) = certain.partition(|(.., new)| new.is_none());
+        if !dropped.is_empty() {
+            let ids = dropped.into_iter().map(|(id, ..)| id).collect();
+            // Only where every byte is the agent's: else a person's edit would go with it.
+            if self.file.text().as_bytes() == head {
+                let kept = self.put_back(record, &before.text)?;
+                return self.guarded(record, Harm::Dropped, ids, true, kept);
+            }
+            self.guarded(record, Harm::Dropped, ids, false, None)?;
+        }
+        if finished.is_empty() {
+            return Ok(());
+        }
+        for (id, old, _) in &finished {
+            self.set((id, record.iteration), Write::Plain(*old), Cause::PutBack)?;
+        }
+        let ids = finished.into_iter().map(|(id, ..)| id).collect();
+        self.guarded(record, Harm::Finished, ids, true, None)
+    }
+
+    /// The graph file as a commit has it.
+    fn committed(&self, commit: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.workspace.graph_name();
+        if path.starts_with('/') { Ok(None) } else { self.workspace.repo.file_at(commit, &path) }
+    }
+
+    /// Puts a text in place of the file; where what was there is kept.
+    fn put_back(&mut self, record: &Open, text: &str) -> Result<Option<String>> {
+        let aside = record.file(&self.workspace, KEPT);
+        if let Some(folder) = aside.parent() {
+            fs::create_dir_all(folder).context("make the attempt's folder")?;
+        }
+        let kept =
+            self.file.put_back(&self.workspace.state, text, &aside).map_err(|error| match error
+                .downcast::<Rejected>(
+            ) {
+                Ok(rejected) => workspace::refused(&rejected),
+                Err(error) => error,
+            })?;
+        Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
+    }
+
+    fn guarded(
+        &mut self,
+        record: &Open,
+        what: Harm,
+        tasks: Vec<TaskId>,
+        undone: bool,
+        kept: Option<String>,
+    ) -> Result<()> {
+        let about = (&record.task_id, record.iteration);
+        self.emit(Some(about), Event::GraphGuarded { what, tasks, undone, kept })
+    }
+}
+
+fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
+    let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    Some(load::load(&document).ok()?.graph)
+}
