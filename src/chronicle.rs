@@ -4,14 +4,19 @@
 //! other processes wrote: an agent's `ralph task-complete` and the runner's own lines arrive in
 //! the one order that the journal has.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    path::Path,
+};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::{DateTime, SubsecRound, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     event::Event,
+    exit::{Exit, Failure},
     history::History,
     journal::{Journal, Mark, Skipped},
     record::Record,
@@ -93,7 +98,7 @@ impl Chronicle {
                 task_id: task_id.cloned(),
                 event,
             })
-            .with_context(|| format!("write `{}`", self.journal.path().display()))?;
+            .map_err(|error| unusable("write", self.journal.path(), error))?;
         let mut records = self.catch_up()?;
         if !records.contains(&record) {
             // Somebody removed the journal between the two; the fact stands all the same.
@@ -136,7 +141,7 @@ impl Chronicle {
                 past.history.apply(&record);
                 told(record);
             })
-            .with_context(|| format!("read `{}`", self.journal.path().display()))?;
+            .map_err(|error| unusable("read", self.journal.path(), error))?;
         self.skipped.damaged += skipped.damaged;
         self.skipped.unknown += skipped.unknown;
         if self.past.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
@@ -150,6 +155,21 @@ impl Chronicle {
         if self.state.write_snapshot(&self.past).is_ok() {
             self.saved = self.past.mark.offset();
         }
+    }
+}
+
+/// A journal that cannot be used is a fault of the disk, whatever the system calls it.
+fn unusable(step: &str, path: &Path, error: io::Error) -> anyhow::Error {
+    let step = format!("{step} `{}`", path.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotADirectory => Failure::new(
+            Exit::Disk,
+            format!("cannot {step}: {error}; make it a file that can be read and written"),
+        )
+        .into(),
+        _ => anyhow::Error::new(error).context(step),
     }
 }
 
@@ -176,7 +196,7 @@ pub fn new_run_id(now: DateTime<Utc>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use super::*;
 

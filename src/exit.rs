@@ -94,6 +94,22 @@ pub fn of_error(error: &anyhow::Error) -> Exit {
     }
 }
 
+/// An error in words. A full disk is named as one, with the step that it stopped.
+pub fn words(error: &anyhow::Error) -> String {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    if !io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded)) {
+        return format!("{error:#}");
+    }
+    let step: Vec<String> = error
+        .chain()
+        .take_while(|cause| !cause.is::<std::io::Error>())
+        .map(ToString::to_string)
+        .collect();
+    let step = if step.is_empty() { "go on".to_owned() } else { step.join(": ") };
+    format!("disk full: cannot {step}; make room, then run again")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +121,12 @@ mod tests {
         assert_eq!(of_error(&anyhow::anyhow!("x")).code(), 1);
         let full = anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
         assert_eq!(of_error(&full).code(), 74);
+        let full = full.context("write `x`").context("close the attempt");
+        assert_eq!(
+            words(&full),
+            "disk full: cannot close the attempt: write `x`; make room, then run again"
+        );
+        assert_eq!(words(&anyhow::anyhow!("x").context("y")), "y: x");
         assert_eq!(Exit::Signal(15).code(), 143);
     }
 }

@@ -9,7 +9,11 @@ fn main() -> ExitCode {
         .and_then(|cli| cli.map_or(Ok(exit::Exit::Success), command::execute));
     let exit = result.unwrap_or_else(|error| {
         let drawn = error.downcast_ref::<exit::Failure>().is_some_and(|failure| failure.is_drawn);
-        terminal::say(&if drawn { format!("{error}") } else { format!("ralph: error: {error:#}") });
+        terminal::say(&if drawn {
+            format!("{error}")
+        } else {
+            format!("ralph: error: {}", exit::words(&error))
+        });
         exit::of_error(&error)
     });
     ExitCode::from(exit.code())

@@ -110,6 +110,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         start::check_agent(&options.agent, &workspace)?;
+        workspace.check_logs()?;
         let lock = workspace.lock()?;
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
@@ -160,7 +161,7 @@ impl Runner {
         let (why, exit) = match &result {
             Ok(reason) => (reason.to_string(), reason.exit()),
             Err(error) => {
-                let text = format!("{error:#}");
+                let text = crate::exit::words(error);
                 let first = text.lines().next().unwrap_or_default();
                 let first = first.strip_prefix("error: ").unwrap_or(first);
                 (first.to_owned(), crate::exit::of_error(error))

@@ -197,6 +197,29 @@ impl Workspace {
         if missing.is_empty() { Ok(()) } else { self.repo.exclude(&missing) }
     }
 
+    /// Refuses logs that would be written elsewhere: a link may have come with the repository.
+    ///
+    /// # Errors
+    /// `logs` as a link that leaves the repository.
+    pub fn check_logs(&self) -> Result<()> {
+        for name in ["logs", JOURNAL, HEARTBEAT, ATTEMPTS] {
+            let path = self.root().join(name);
+            let Ok(target) = fs::read_link(&path) else {
+                continue;
+            };
+            if path.canonicalize().is_ok_and(|real| real.starts_with(self.root())) {
+                continue;
+            }
+            let message = format!(
+                "`{name}` is a link to `{}`, which is not in the repository; remove the link, and \
+                 `ralph` will write a file or folder of its own",
+                target.display()
+            );
+            return Err(Failure::new(Exit::Disk, message).into());
+        }
+        Ok(())
+    }
+
     /// The template `name` of this project, or the built-in one.
     pub fn template(root: &Path, name: &str) -> Option<String> {
         let inside = !name.contains("..") && !name.starts_with('/');

@@ -1,6 +1,13 @@
 //! What goes wrong around an attempt: locks left behind, a damaged graph, logs and disks that fail.
 
-use std::{fs, thread, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -136,4 +143,94 @@ fn tasks_that_an_agents_commit_drops_come_back() {
     );
     assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
     assert!(trial.graph_text().contains("- id: b # keep\n"));
+}
+
+#[test]
+fn logs_that_lead_elsewhere_are_refused() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    fs::create_dir(trial.sign("elsewhere")).unwrap();
+    symlink(trial.sign("elsewhere"), trial.root().join("logs")).unwrap();
+    trial.run(["run"]).code(74).stderr(
+        "ralph: error: `logs` is a link to `[trial]/elsewhere`, which is not in the repository; \
+         remove the link, and `ralph` will write a file or folder of its own\n",
+    );
+    assert_eq!(fs::read_dir(trial.sign("elsewhere")).unwrap().count(), 0);
+    assert_eq!(trial.status("a"), "pending");
+}
+
+#[test]
+fn logs_that_vanish_in_the_middle_begin_anew() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    fs::remove_dir_all(trial.root().join("logs")).unwrap();
+    trial.leave("open");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_stops_the_run() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    fs::remove_dir_all(trial.root().join("logs")).unwrap();
+    trial.write("logs", "not a folder");
+    trial.leave("open");
+    run.end(&trial).code(74).stderr_has("`[repo]/logs/ralph.jsonl`");
+    fs::remove_file(trial.root().join("logs")).unwrap();
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    let mut done = trial.tasks("completed");
+    done.sort();
+    assert_eq!(done, ["a", "b"]);
+}
+
+/// A small disk of its own, gone when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None, with a line, where nothing may be mounted.
+    fn at(path: &Path, size: &str) -> Option<Disk> {
+        let options = format!("size={size}");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path).output();
+        if mount.is_ok_and(|output| output.status.success()) {
+            return Some(Disk(path.to_owned()));
+        }
+        println!("skipped: nothing can be mounted here");
+        None
+    }
+
+    fn remount(&self, how: &str) {
+        let status = Command::new("mount").args(["-o", how]).arg(&self.0).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_costs_nothing() {
+    let trial = Workspace::bare();
+    let Some(disk) = Disk::at(trial.root(), "8m") else { return };
+    let graph = "tasks:\n  - id: a # mine\n  - id: b\n";
+    let trial = trial.repository().graph(graph).agent("fill");
+    let said = trial.run(["run"]).code(74).stderr_has("ralph: error: disk full: cannot ").whole();
+    assert!(said.contains("make room, then run again"), "{said}");
+    assert!(trial.graph_text().starts_with("tasks:\n  - id: a # mine\n    status: in-progress\n"));
+    trial.run(["run"]).code(74).stderr_has("disk full: cannot ");
+    assert!(trial.lines("completed").is_empty());
+
+    fs::remove_file(trial.root().join("filler")).unwrap();
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+
+    disk.remount("remount,ro");
+    trial.run(["run"]).code(74).whatever();
+    trial.run(["dag-status"]).whatever();
+    disk.remount("remount,rw");
 }

@@ -447,7 +447,7 @@ fn what_a_commit_is_called_is_shown_and_not_obeyed() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").command([
         "sh",
         "-c",
-        "cat > /dev/null; git commit -q --allow-empty -m \"$(printf 'Say \"hi\"\\033[31m\\n\\nbody')\"; \
+        "cat > said.txt; git add said.txt; git commit -q -m \"$(printf 'Say \"hi\"\\033[31m\\n\\nbody')\"; \
          \"$RALPH\" task-complete a",
     ]);
     trial.run(["run"]).stderr_has("[commit] Say \"hi\"\\u{1b}[31m\n");

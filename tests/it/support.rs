@@ -84,7 +84,12 @@ impl Workspace {
 
     /// A repository with one commit.
     pub fn new() -> Workspace {
-        let trial = Workspace::bare();
+        Workspace::bare().repository()
+    }
+
+    /// A repository made of the empty folder.
+    pub fn repository(self) -> Workspace {
+        let trial = self;
         trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
         trial.git(&["config", "user.name", "Tess"]);
         trial.git(&["config", "user.email", "tess@example.invalid"]);
