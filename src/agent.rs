@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdict::Outcome;
 use guard::{Brief, Notice, Order};
-pub use tree::{Identity, Member, is_alive, kill_marked, works_in};
+pub use tree::{Identity, Member, is_alive, kill_marked, sweep, works_in};
 
 /// What to start, and where its input and output lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -366,8 +366,14 @@ impl Runner {
         let running = self.running.remove(at);
         let mut closed = closed;
         if closed.outcome.is_none() {
-            // The guardian was killed. What it guarded is ours now, and no git of ours runs here.
             closed.swept.extend(running.record.end_all(&self.workspace));
+            if self.running.is_empty() {
+                // The guardian was killed. All that it guarded are children of ours now, marked or
+                // not, and no git of ours runs here.
+                let (swept, immortal) = agent::sweep();
+                closed.swept.extend(swept.into_iter().map(|member| member.name));
+                closed.immortal = immortal;
+            }
         }
         // What we did to it says more than how it died of it.
         let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);

@@ -1,7 +1,7 @@
 //! Processes as `/proc` shows them: who is whose child, who is an attempt's, who is still there.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     path::Path,
     sync::OnceLock,
@@ -96,7 +96,7 @@ fn processes() -> Vec<u32> {
 
 /// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
 /// process leaves behind comes to it. Returns who was killed, and how many would not die in time.
-pub(super) fn sweep() -> (Vec<Member>, usize) {
+pub fn sweep() -> (Vec<Member>, usize) {
     /// A process in an uninterruptible wait does not die at once; one that never does is told.
     const PATIENCE: Duration = Duration::from_secs(10);
     let own = std::process::id();
@@ -149,28 +149,42 @@ pub(super) fn reap_orphans(agent: u32) {
 /// it hangs now: by an entry of its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or by having the
 /// attempt's record open, which an agent's children inherit and `env -i` does not close.
 pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
-    const PASSES: usize = 200;
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// A process that hands on to a new one again and again may be missed by a single look.
+    const QUIET: usize = 10;
     let own = std::process::id();
+    let began = Instant::now();
     let mut killed: Vec<Member> = Vec::new();
-    for _ in 0..PASSES {
-        let mut found = false;
-        for pid in processes().into_iter().filter(|pid| *pid != own && *pid > 1) {
+    // Looked at and not ours; whoever is not ours does not become so, and a look that is short
+    // finds a process before it has handed on.
+    let mut strangers: HashSet<(u32, u64)> = HashSet::new();
+    let mut quiet = 0;
+    while quiet < QUIET && began.elapsed() < PATIENCE {
+        quiet += 1;
+        let mut pids = processes();
+        pids.sort_unstable_by(|one, other| other.cmp(one));
+        for pid in pids.into_iter().filter(|pid| *pid != own && *pid > 1) {
+            let Some(stat) = Stat::of(pid).filter(Stat::alive) else {
+                continue;
+            };
+            if strangers.contains(&(pid, stat.start_time)) {
+                continue;
+            }
             let ours = || {
                 Stat::of(pid).is_some_and(|stat| stat.alive())
                     && (has_entry(pid, entry) || has_open(pid, record))
             };
             let member = Member { pid, name: name(pid) };
             if kill_if(pid, ours) {
-                found = true;
+                quiet = 0;
                 if !killed.contains(&member) {
                     killed.push(member);
                 }
+            } else {
+                strangers.insert((pid, stat.start_time));
             }
         }
-        if !found {
-            break;
-        }
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_micros(200));
     }
     killed
 }
