@@ -4,6 +4,8 @@
 #![expect(clippy::format_collect, reason = "graphs are short, and read better made so")]
 
 mod check;
+#[cfg(target_os = "linux")]
+mod containment;
 mod crash;
 mod demo;
 mod edits;
