@@ -2,7 +2,7 @@
 //! which an attempt ends.
 //!
 //! Every child runs a script of the trial's own folder, whose name stays in `/proc` when a child
-//! gives up its group, its session, its parent, its environment and its open files.
+//! gives up its group, its terminal, its parent, its environment and its open files.
 
 use std::{
     fs::{self, OpenOptions},
@@ -45,7 +45,7 @@ enum End {
 
 const ENDS: [End; 5] = [End::Timeout, End::Normal, End::Runner, End::Guardian, End::Both];
 
-/// The one cell that cannot be met: a child that wiped its environment, left its session and closed
+/// The one cell that cannot be met: a child that wiped its environment, left its group and closed
 /// every file it inherited bears no sign of its attempt, and with the runner and the guardian both
 /// killed there is no parent left to whom it would fall.
 const UNMET: (&str, End) = ("traceless", End::Both);
