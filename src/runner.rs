@@ -120,6 +120,10 @@ impl Runner {
             return Err(Failure::new(Exit::Waiting, StopReason::Paused.to_string()).into());
         }
         agent::adopt_orphans();
+        workspace
+            .state
+            .remove_drafts(workspace.graph_path())
+            .context("remove what a killed run left unfinished")?;
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
@@ -370,9 +374,7 @@ impl Runner {
             if self.running.is_empty() {
                 // The guardian was killed. All that it guarded are children of ours now, marked or
                 // not, and no git of ours runs here.
-                let (swept, immortal) = agent::sweep();
-                closed.swept.extend(swept.into_iter().map(|member| member.name));
-                closed.immortal = immortal;
+                closed.swept.extend(agent::sweep().0.into_iter().map(|member| member.name));
             }
         }
         // What we did to it says more than how it died of it.

@@ -5,6 +5,7 @@
 //! kept, not what they mean: contents are any serialisable value.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
@@ -13,6 +14,9 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+
+/// How the name of a draft begins and ends.
+const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -128,10 +132,34 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
-        for path in [self.exit(name), self.attempt(name)] {
+        // The draft is of a guardian that was killed in the middle of writing.
+        let draft = self.exit(name).with_extension("tmp");
+        for path in [draft, self.exit(name), self.attempt(name)] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what writers that were killed left unfinished here and beside the graph file.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn remove_drafts(&self, graph: &Path) -> io::Result<()> {
+        // Whoever holds it may be writing a draft right now.
+        let _turn = self.lock_graph()?;
+        let graph = fs::canonicalize(graph)?;
+        let beside = graph.parent().unwrap_or(Path::new(".")).to_owned();
+        for folder in [beside, self.dir.clone(), self.dir.join("attempts")] {
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                if name.starts_with(DRAFT.0) && name.ends_with(DRAFT.1) {
+                    // Another process may have finished with it meanwhile.
+                    let _ = fs::remove_file(&path);
+                }
             }
         }
         Ok(())
@@ -243,7 +271,7 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     };
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".ralph-").suffix(".tmp");
+    builder.prefix(DRAFT.0).suffix(DRAFT.1);
     let mode = match fs::metadata(&target) {
         Ok(metadata) => metadata.permissions(),
         Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o644),
@@ -294,6 +322,24 @@ mod tests {
         let (open, damaged) = state.attempts::<String>().unwrap();
         assert_eq!((open.as_slice(), damaged.len()), (&["one".to_owned()][..], 1));
         assert_eq!(fs::read_to_string(&damaged[0]).unwrap(), "{");
+    }
+
+    #[test]
+    fn drafts_of_the_killed_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(&dir.path().join("git"), false);
+        state.write_attempt("a.1", &"one").unwrap();
+        let graph = dir.path().join("graph.yaml");
+        for path in [&graph, &dir.path().join(".ralph-x.tmp"), &dir.path().join("other.tmp")] {
+            fs::write(path, "").unwrap();
+        }
+        fs::write(state.dir().join("attempts/.ralph-y.tmp"), "").unwrap();
+        fs::write(state.dir().join("attempts/a.1.tmp"), "").unwrap();
+        state.remove_drafts(&graph).unwrap();
+        state.remove_attempt("a.1").unwrap();
+        assert_eq!(fs::read_dir(state.dir().join("attempts")).unwrap().count(), 0);
+        assert!(!dir.path().join(".ralph-x.tmp").exists());
+        assert!(dir.path().join("other.tmp").exists() && graph.exists());
     }
 
     #[test]
