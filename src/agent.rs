@@ -101,8 +101,8 @@ impl Agent {
     /// Starts the guardian, which starts the agent, and a thread that calls `tell` with the news.
     ///
     /// # Errors
-    /// When the agent or its guardian cannot be started. Nothing runs then, and `tell` is not
-    /// called.
+    /// When the agent or its guardian cannot be started. `tell` is not called then, and nothing
+    /// runs but what a guardian started that was killed before it could say so.
     pub fn spawn(
         spec: &Spec,
         post: &Post<'_>,
@@ -124,7 +124,10 @@ impl Agent {
             exit: post.exit.clone(),
             idle: post.idle,
         };
-        send(&mut orders, &brief)?;
+        if let Err(error) = send(&mut orders, &brief) {
+            let _ = handle.wait();
+            return Err(error);
+        }
         let mut notices = BufReader::new(notice_reader).lines();
         let identity = match next(&mut notices) {
             Some(Notice::Started { identity }) => identity,

@@ -84,7 +84,12 @@ impl Runner {
             }
             Err(error) => {
                 let outcome = Outcome::NotStarted { error: error.to_string() };
-                self.close(&record, outcome, began.elapsed(), Vec::new()).map(drop)
+                let mut swept = record.end_all(&self.workspace);
+                if self.running.is_empty() {
+                    // A guardian that was killed before it could say so may have started it.
+                    swept.extend(agent::sweep().0.into_iter().map(|member| member.name));
+                }
+                self.close(&record, outcome, began.elapsed(), swept).map(drop)
             }
         }
     }
