@@ -37,3 +37,7 @@ test *ARGS:
 # Measure it, each figure beside something that is known; `just bench --full` adds the long rows
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}
+
+# Kill it N times at random moments, and hold what is left against what must be
+torture N:
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture -- --nocapture

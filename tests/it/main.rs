@@ -22,5 +22,7 @@ mod status;
 mod support;
 mod terminal;
 mod tidy;
+#[cfg(target_os = "linux")]
+mod torture;
 mod usage;
 mod verdicts;

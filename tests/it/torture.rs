@@ -1,0 +1,277 @@
+//! Runner, guardian and agent are killed at random, alone or together, until the graph is complete;
+//! then everything that is left is held against what must be.
+//!
+//! `RALPH_TORTURE_SEED` repeats a trial, `RALPH_TORTURE_KILLS` asks for more kills.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    hash::{BuildHasher, RandomState},
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{RALPH, SOON, Workspace, agent};
+
+const TASKS: usize = 6;
+
+/// Kills in one repository, then the graph is worked off undisturbed.
+const KILLS: usize = 8;
+
+/// Numbers that follow from a seed (`SplitMix64`).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+/// What was counted over all trials.
+#[derive(Default)]
+struct Tally {
+    kills: usize,
+    torn: usize,
+    survivors: usize,
+    violations: Vec<String>,
+    recovery: Vec<Duration>,
+}
+
+fn number(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}
+
+/// Processes below `ancestor`: its children first, then theirs.
+fn below(ancestor: u32) -> Vec<(Pid, u32)> {
+    let mut parents = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let pid = process.file_name().to_str().and_then(number);
+        let parent: Option<u32> =
+            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        if let (Some(pid), Some(parent)) = (pid, parent) {
+            parents.push((pid, parent));
+        }
+    }
+    let children =
+        |of: u32| parents.iter().filter(move |(_, parent)| *parent == of).map(|(pid, _)| *pid);
+    let mut found: Vec<(Pid, u32)> = children(ancestor).map(|pid| (pid, 1)).collect();
+    let mut at = 0;
+    while let Some((pid, depth)) = found.get(at).copied() {
+        found.extend(
+            children(pid.as_raw_nonzero().get().unsigned_abs()).map(|pid| (pid, depth + 1)),
+        );
+        at += 1;
+    }
+    found
+}
+
+fn start(trial: &Workspace) -> Child {
+    let mut command = trial.process(RALPH);
+    command.args(["run", "--"]).arg(agent("marker"));
+    command.stdout(Stdio::null()).stderr(fs::File::create(trial.sign("said")).unwrap());
+    command.spawn().unwrap()
+}
+
+/// Kills something below or with the runner at once, by stopping all of it first. Which is drawn;
+/// returns what, or nothing if there was nothing of the kind.
+fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
+    let own = number(&run.id().to_string())?;
+    let family = below(run.id());
+    let at =
+        |wanted: u32| family.iter().filter(move |(_, depth)| *depth == wanted).map(|(pid, _)| *pid);
+    let (what, targets): (_, Vec<Pid>) = match dice.roll(5) {
+        0 => ("runner", vec![own]),
+        1 => ("guardian", at(1).collect()),
+        2 => ("agent", at(2).collect()),
+        3 => ("runner and guardian", [own].into_iter().chain(at(1)).collect()),
+        _ => ("all", [own].into_iter().chain(family.iter().map(|(pid, _)| *pid)).collect()),
+    };
+    for signal in [Signal::STOP, Signal::KILL] {
+        for pid in &targets {
+            let _ = kill_process(*pid, signal);
+        }
+    }
+    (!targets.is_empty()).then_some(what)
+}
+
+/// One repository: `kills` kills, each at a random moment, then a run to the end.
+fn torment(kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
+    let tasks: String =
+        (0..TASKS).map(|n| format!("  - id: t{n}\n    max_attempts: 50\n")).collect();
+    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
+    trial.process("mkfifo").arg(trial.sign("never")).status().unwrap();
+    let mut run = start(&trial);
+    let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
+    let deadline = Instant::now() + SOON * 2;
+    loop {
+        assert!(Instant::now() < deadline, "the trial does not end");
+        // Not to wait for anything: to strike at another moment each time.
+        thread::sleep(Duration::from_micros(dice.roll(120_000)));
+        if struck < kills && run.try_wait().unwrap().is_none() && strike(&run, dice).is_some() {
+            (struck, hit) = (struck + 1, true);
+            tally.kills += 1;
+        }
+        if let Some(began) = died
+            && said(&trial)
+        {
+            tally.recovery.push(began.elapsed());
+            died = None;
+        }
+        if let Some(status) = run.try_wait().unwrap() {
+            match status.code() {
+                None => died = Some(Instant::now()),
+                // The guardian of the last one is at work.
+                Some(5) => thread::sleep(Duration::from_millis(1)),
+                // A run may stop because too much of what it started was killed, but no other.
+                Some(code) if !hit || code == 0 => return (trial, code),
+                Some(_) => {}
+            }
+            (run, hit) = (start(&trial), false);
+            if let Some(began) = died.filter(|_| struck >= kills) {
+                await_recovery(&trial, &mut run, began, tally);
+                died = None;
+            }
+        }
+    }
+}
+
+/// Whether the run has come so far as to begin its own attempts.
+fn said(trial: &Workspace) -> bool {
+    let said = fs::read_to_string(trial.sign("said")).unwrap_or_default();
+    said.contains("Iteration ") || said.contains("complete (")
+}
+
+fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mut Tally) {
+    while began.elapsed() < SOON {
+        if said(trial) {
+            tally.recovery.push(began.elapsed());
+            return;
+        }
+        if run.try_wait().unwrap().is_some_and(|status| status.code() == Some(5)) {
+            *run = start(trial);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What must hold once the graph is complete.
+fn oracle(trial: &Workspace, code: i32, tally: &mut Tally) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            faults.push(what);
+        }
+    };
+    must(code == 0, format!("exit code {code}"));
+    let text = trial.read("logs/ralph.jsonl");
+    let lines: Vec<Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    tally.torn += text.lines().count() - lines.len();
+    for pair in lines.windows(2) {
+        let next = pair[0]["seq"].as_u64().map(|seq| seq + 1);
+        must(pair[1]["seq"].as_u64() == next, format!("a gap before {}", pair[1]));
+    }
+    let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut completed = BTreeMap::new();
+    for line in &lines {
+        let key = format!("{} {}", line["task_id"], line["attempt"]);
+        match line["action"].as_str() {
+            Some("started") => ends.entry(key).or_default().0 += 1,
+            Some("completed" | "failed" | "interrupted") => ends.entry(key).or_default().1 += 1,
+            _ => {}
+        }
+        if line["action"] == "completed" {
+            *completed.entry(line["task_id"].to_string()).or_insert(0) += 1;
+        }
+    }
+    for (attempt, (began, ended)) in &ends {
+        // One that was on record and not yet begun has an end all the same.
+        must(*began <= 1 && *ended == 1, format!("{attempt}: {began} begun, {ended} ended"));
+    }
+    let begun = fs::read_to_string(trial.sign("begun")).unwrap_or_default();
+    let distinct: BTreeSet<_> = begun.lines().collect();
+    must(distinct.len() == begun.lines().count(), format!("an attempt ran twice: {begun}"));
+    let reachable = trial.git(&["rev-list", "HEAD"]);
+    let committed = fs::read_to_string(trial.sign("committed")).unwrap_or_default();
+    for line in committed.lines() {
+        must(reachable.contains(&line[..40]), format!("lost: {line}"));
+    }
+    for n in 0..TASKS {
+        let id = format!("t{n}");
+        must(trial.status(&id) == "complete", format!("{id} is {}", trial.status(&id)));
+        must(completed.get(&format!("\"{id}\"")) == Some(&1), format!("{id}: {completed:?}"));
+        let own = trial.git(&["log", "--format=%h", &format!("--grep=^Work on {id}$")]);
+        must(!own.is_empty(), format!("{id} has no commit"));
+    }
+    for folder in [trial.root().to_owned(), trial.state(), trial.state().join("attempts")] {
+        for name in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name()) {
+            let name = name.into_string().unwrap();
+            let open = [".tmp", ".exit"].iter().any(|end| name.ends_with(end))
+                || name.starts_with('t') && name != "task-graph.yaml";
+            must(!open, format!("left behind: {name}"));
+        }
+    }
+    faults
+}
+
+/// Whoever still lives with this trial's folder in its command line.
+fn survivors(trial: &Workspace) -> Vec<Pid> {
+    let sign = trial.sign("never").display().to_string();
+    let lives = |path: std::path::PathBuf| {
+        let line = fs::read(path.join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == sign.as_bytes())
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten().filter(|process| lives(process.path()));
+    all.filter_map(|process| number(process.file_name().to_str()?)).collect()
+}
+
+#[test]
+fn no_kill_at_any_moment_costs_anything() {
+    let given = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let wanted = given("RALPH_TORTURE_KILLS").unwrap_or(25);
+    let limit = Duration::from_secs(given("RALPH_TORTURE_SECONDS").unwrap_or(u64::MAX));
+    let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
+    println!("RALPH_TORTURE_SEED={seed}");
+    let began = Instant::now();
+    let mut dice = Dice(seed);
+    let mut tally = Tally::default();
+    while (tally.kills as u64) < wanted && began.elapsed() < limit {
+        let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
+        let (trial, code) = torment(kills, &mut dice, &mut tally);
+        let left = survivors(&trial);
+        tally.survivors += left.len();
+        for pid in left {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let faults = oracle(&trial, code, &mut tally);
+        if !faults.is_empty() {
+            println!("{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
+        }
+        tally.violations.extend(faults);
+    }
+    tally.recovery.sort_unstable();
+    let percentile = |part: usize| {
+        let last = tally.recovery.len().saturating_sub(1);
+        tally.recovery.get(last * part / 100).map_or(0, Duration::as_millis)
+    };
+    println!(
+        "kills_survived={} violations={} survivors={} recovery_ms_p50={} recovery_ms_p99={} torn={}",
+        tally.kills,
+        tally.violations.len(),
+        tally.survivors,
+        percentile(50),
+        percentile(99),
+        tally.torn,
+    );
+    assert!(tally.violations.is_empty(), "seed {seed}: {:#?}", tally.violations);
+    assert_eq!(tally.survivors, 0, "seed {seed}");
+}
