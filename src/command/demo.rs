@@ -57,7 +57,7 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         "\nWhat git has now:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
          git diff                      # only statuses changed in the graph\n  cat \
          logs/ralph.jsonl | jq -c '[.action, .task_id, .verdict]'\n  cat \
-         logs/attempts/proofread/2/prompt.md   # what the second attempt was told of the first\n"
+         logs/attempts/proofread/2/prompt.md   # what the second attempt was told\n"
     ))?;
     Ok(exit)
 }
