@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
@@ -374,13 +374,25 @@ impl Runner {
             if self.running.is_empty() {
                 // The guardian was killed. All that it guarded are children of ours now, marked or
                 // not, and no git of ours runs here.
-                closed.swept.extend(agent::sweep().0.into_iter().map(|member| member.name));
+                let (swept, immortal) = agent::sweep();
+                closed.swept.extend(swept.into_iter().map(|member| member.name));
+                closed.immortal = immortal;
             }
         }
         // What we did to it says more than how it died of it.
         let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
         let outcome = outcome.unwrap_or(Outcome::Interrupted);
-        self.close(&running.record, outcome, running.started.elapsed(), closed.swept).map(drop)
+        let (record, took) = (&running.record, running.started.elapsed());
+        self.close(record, outcome, took, closed.swept)?;
+        // No attempt begins beside what is left of the last one.
+        ensure!(
+            closed.immortal == 0,
+            "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
+            record.attempt,
+            record.task_id,
+            closed.immortal,
+        );
+        Ok(())
     }
 
     /// Its guardian sees no sign of life. A file that has changed since the last look is one.
