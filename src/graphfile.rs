@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
     diagnostic::{Diagnostic, Severity, position},
@@ -269,6 +270,11 @@ impl std::fmt::Display for Rejected {
 }
 
 impl std::error::Error for Rejected {}
+
+/// A time as it is written into the file: RFC 3339, to the second.
+pub fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
 
 fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> {
     let refuse = |message: String, help: &str| {

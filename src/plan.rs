@@ -128,7 +128,7 @@ pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<Key> {
 }
 
 fn unfinished(task: &Task) -> bool {
-    !matches!(task.status, Status::Complete | Status::Cancelled)
+    !task.status.is_over()
 }
 
 /// The state of a task, derived from the file, the past and what runs.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 
 use crate::{
     agent::{self, Agent, Closed, News},
@@ -24,7 +24,7 @@ use crate::{
     duration,
     event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
-    graphfile::{Foreign, GraphFile, Rejected, Write},
+    graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
     plan::{Decision, Policy, View, Wait},
     record::Record,
     report::Reporter,
@@ -181,7 +181,7 @@ impl Runner {
             iterations: run.iterations - run.begun.before,
             completed: run.completed,
             remaining: self.remaining(),
-            duration_seconds: seconds(self.began),
+            duration_seconds: seconds(self.began.elapsed()),
         };
         let recorded = self.emit(None, finished);
         self.chronicle.save();
@@ -221,9 +221,7 @@ impl Runner {
 
     fn remaining(&self) -> usize {
         let view = self.view(&[]);
-        view.admitted()
-            .filter(|n| !matches!(view.graph.task(*n).status, Status::Complete | Status::Cancelled))
-            .count()
+        view.admitted().filter(|number| !view.graph.task(*number).status.is_over()).count()
     }
 
     /// The one way in which a fact enters the world: journal, then history, then reporters.
@@ -278,7 +276,7 @@ impl Runner {
                 Ok(Some(foreign)) => {
                     self.told = false;
                     self.announce_graph()?;
-                    return self.note(foreign);
+                    return self.note(foreign, self.edited());
                 }
                 // While an attempt runs the last good one will do; its end sets things right.
                 Err(rejected) if !self.running.is_empty() => return self.doubt(&rejected),
@@ -301,10 +299,14 @@ impl Runner {
         self.emit(None, Event::GraphRejected { error: rejected.summary() })
     }
 
-    fn note(&mut self, foreign: Vec<Foreign>) -> Result<()> {
+    /// What an edit that is found now is put down to.
+    fn edited(&self) -> Cause {
+        if self.running.is_empty() { Cause::Edited } else { Cause::EditedDuringAttempt }
+    }
+
+    /// Puts on record what others changed in the graph file.
+    fn note(&mut self, foreign: impl IntoIterator<Item = Foreign>, cause: Cause) -> Result<()> {
         for Foreign { task_id, old, new } in foreign {
-            let cause =
-                if self.running.is_empty() { Cause::Edited } else { Cause::EditedDuringAttempt };
             let event = Event::StatusChanged { old, new, cause, reason: None };
             let records = self.chronicle.emit(None, Some(&task_id), event)?;
             self.tell(&records);
@@ -326,7 +328,7 @@ impl Runner {
                     Err(error) => error,
                 }
             })?;
-        self.note(foreign)?;
+        self.note(foreign, self.edited())?;
         let new = Some(write.status());
         if old == new {
             return Ok(());
@@ -363,6 +365,18 @@ impl Runner {
         Ok(())
     }
 
+    /// Ends what a guardian that was killed could not: the names, and how many would not die.
+    fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
+        let mut ended = record.end_all(&self.workspace);
+        if !self.running.is_empty() {
+            return (ended, 0);
+        }
+        // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
+        let (swept, immortal) = agent::sweep();
+        ended.extend(swept.into_iter().map(|member| member.name));
+        (ended, immortal)
+    }
+
     fn ended(&mut self, name: &str, closed: Closed) -> Result<()> {
         let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
             return Ok(());
@@ -370,14 +384,7 @@ impl Runner {
         let running = self.running.remove(at);
         let mut closed = closed;
         if closed.outcome.is_none() {
-            closed.swept.extend(running.record.end_all(&self.workspace));
-            if self.running.is_empty() {
-                // The guardian was killed. All that it guarded are children of ours now, marked or
-                // not, and no git of ours runs here.
-                let (swept, immortal) = agent::sweep();
-                closed.swept.extend(swept.into_iter().map(|member| member.name));
-                closed.immortal = immortal;
-            }
+            (closed.swept, closed.immortal) = self.end_unguarded(&running.record);
         }
         // What we did to it says more than how it died of it.
         let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
@@ -481,10 +488,7 @@ fn held(workspace: &Workspace) -> String {
     )
 }
 
-fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-fn seconds(since: Instant) -> f64 {
-    (since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0
+/// Seconds to the millisecond, as the journal has them.
+fn seconds(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1000.0).round() / 1000.0
 }

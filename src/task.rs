@@ -120,6 +120,11 @@ impl Status {
             .map(|(status, _)| *status)
     }
 
+    /// Whether nothing is left to do: complete or cancelled.
+    pub fn is_over(self) -> bool {
+        matches!(self, Status::Complete | Status::Cancelled)
+    }
+
     /// The canonical spelling.
     pub fn word(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::{env, fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result};
-use chrono::{SecondsFormat, Utc};
+use chrono::Utc;
 
 use super::Here;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     cli::Prompt,
     event::{Cause, Event},
     exit::{Exit, Failure},
-    graphfile::{GraphFile, Write},
+    graphfile::{GraphFile, Write, rfc3339},
     plan::{State, View},
     prompt::{DEFAULT_TEMPLATE, pretty},
     task::{Status, TaskId},
@@ -72,9 +72,7 @@ fn next(view: &View<'_>) -> Result<usize> {
     if let Some(key) = view.ready(Utc::now()).first() {
         return Ok(key.number);
     }
-    let done =
-        |task: &crate::task::Task| matches!(task.status, Status::Complete | Status::Cancelled);
-    let message = if view.graph.tasks().iter().all(done) {
+    let message = if view.graph.tasks().iter().all(|task| task.status.is_over()) {
         "all tasks complete"
     } else {
         "all tasks blocked or in progress"
@@ -118,7 +116,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
 }
 
 fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {
-    let at = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let at = rfc3339(Utc::now());
     let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
     file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
     Ok(())

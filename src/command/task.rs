@@ -1,14 +1,14 @@
 //! `ralph task-reset`, `task-complete`, `task-block`: a person's or an agent's word on a task.
 
 use anyhow::Result;
-use chrono::{SecondsFormat, Utc};
+use chrono::Utc;
 
 use super::Here;
 use crate::{
     chronicle::Chronicle,
     event::{Cause, Event},
     exit::{Exit, Failure},
-    graphfile::{GraphFile, Write},
+    graphfile::{GraphFile, Write, rfc3339},
     report::words::clock,
     task::{Status, TaskId},
     terminal,
@@ -110,7 +110,7 @@ pub fn complete(here: &Here, id: &str) -> Result<Exit> {
         terminal::print(&format!("{id} is complete already\n"))?;
         return Ok(Exit::Success);
     }
-    let at = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let at = rfc3339(Utc::now());
     let old = desk.write(&id, Write::Complete { at: &at }, None)?;
     terminal::print(&format!("{id}: {old} -> complete\n"))?;
     Ok(Exit::Success)

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, rfc3339};
+use super::{Runner, seconds};
 use crate::{
     attempt::{self, Open},
     event::{Cause, Ended, Event},
-    graphfile::Write,
+    graphfile::{Write, rfc3339},
     output,
     task::{CommitRule, Status},
     verdict::{Outcome, Verdict},
@@ -24,7 +24,7 @@ impl Runner {
         outcome: Outcome,
         took: Duration,
         swept: Vec<String>,
-    ) -> Result<Verdict> {
+    ) -> Result<()> {
         let id = &record.task_id;
         let about = (id, record.iteration);
         let unlocked = record.unlock(&self.workspace);
@@ -65,7 +65,7 @@ impl Runner {
             verdict,
             why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
             outcome,
-            duration_seconds: (took.as_secs_f64() * 1000.0).round() / 1000.0,
+            duration_seconds: seconds(took),
             evidence,
             last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
             swept,
@@ -82,8 +82,7 @@ impl Runner {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }
         self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
-        self.hold(None)?;
-        Ok(verdict)
+        self.hold(None)
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.

@@ -18,7 +18,7 @@ use crate::{
     edit::Document,
     event::{Cause, Event, Harm},
     graph::TaskGraph,
-    graphfile::{Foreign, Rejected, Write},
+    graphfile::{Rejected, Write},
     load,
     record::Record,
     task::{Status, TaskId},
@@ -69,14 +69,8 @@ impl Runner {
                 Ok(None) => return Ok(()),
                 Ok(Some(foreign)) => {
                     self.told = false;
-                    for change in foreign.into_iter().filter(|f| f.task_id != record.task_id) {
-                        let Foreign { task_id, old, new } = change;
-                        let cause = Cause::EditedDuringAttempt;
-                        let event = Event::StatusChanged { old, new, cause, reason: None };
-                        let records = self.chronicle.emit(None, Some(&task_id), event)?;
-                        self.tell(&records);
-                    }
-                    return Ok(());
+                    let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
+                    return self.note(foreign, Cause::EditedDuringAttempt);
                 }
                 Err(_) if began.elapsed() > HALF_SAVED => break,
                 Err(rejected) => {
@@ -105,7 +99,7 @@ impl Runner {
             .iter()
             .map(|(id, old)| (id.clone(), *old, now(id)))
             .filter(|(id, old, new)| {
-                let ends = matches!(new, None | Some(Status::Complete | Status::Cancelled));
+                let ends = new.is_none_or(Status::is_over);
                 ends && *new != Some(*old) && foreign(id)
             })
             .collect();

@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Message, Runner, Running, rfc3339};
+use super::{Message, Runner, Running};
 use crate::{
     agent::{self, Agent, Post, Spec},
     attempt::{self, Open},
     event::{Cause, Event},
     exit::{Exit, Failure},
-    graphfile::Write,
+    graphfile::{Write, rfc3339},
     plan::Key,
     verdict::Outcome,
     workspace::{GRAPH, Workspace},
@@ -84,12 +84,9 @@ impl Runner {
             }
             Err(error) => {
                 let outcome = Outcome::NotStarted { error: error.to_string() };
-                let mut swept = record.end_all(&self.workspace);
-                if self.running.is_empty() {
-                    // A guardian that was killed before it could say so may have started it.
-                    swept.extend(agent::sweep().0.into_iter().map(|member| member.name));
-                }
-                self.close(&record, outcome, began.elapsed(), swept).map(drop)
+                // A guardian that was killed before it could say so may have started it.
+                let (swept, _) = self.end_unguarded(&record);
+                self.close(&record, outcome, began.elapsed(), swept)
             }
         }
     }
