@@ -7,21 +7,19 @@ mod close;
 mod harm;
 mod requests;
 mod start;
+mod watch;
 
 use std::{
-    collections::BTreeMap,
     sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
 use crate::{
-    agent::{self, Agent, Closed, News},
-    attempt::{self, Open},
+    agent::{self, News},
     chronicle::Chronicle,
-    duration,
     event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -31,9 +29,10 @@ use crate::{
     signal,
     state::Lock,
     task::{Status, TaskId},
-    verdict::Outcome,
     workspace::{self, Holder, Workspace},
 };
+
+use watch::Running;
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
 const HALF_SAVED: Duration = Duration::from_secs(3);
@@ -62,20 +61,6 @@ enum Message {
     News(String, News),
     /// A signal came.
     Signal(i32),
-}
-
-/// An attempt whose agent runs.
-struct Running {
-    record: Open,
-    agent: Agent,
-    started: Instant,
-    limit: Duration,
-    /// When it is ended because the run was asked to stop.
-    cancel_at: Option<Instant>,
-    /// HEAD and what was changed when it was last looked at for signs of life.
-    seen: (Option<String>, BTreeMap<String, String>),
-    /// Why we are ending it, and when it will be killed.
-    ending: Option<(Outcome, Instant)>,
 }
 
 /// A run.
@@ -363,116 +348,6 @@ impl Runner {
             reporter.tick();
         }
         Ok(())
-    }
-
-    /// Ends what a guardian that was killed could not: the names, and how many would not die.
-    fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
-        let mut ended = record.end_all(&self.workspace);
-        if !self.running.is_empty() {
-            return (ended, 0);
-        }
-        // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
-        let (swept, immortal) = agent::sweep();
-        ended.extend(swept.into_iter().map(|member| member.name));
-        (ended, immortal)
-    }
-
-    fn ended(&mut self, name: &str, closed: Closed) -> Result<()> {
-        let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
-            return Ok(());
-        };
-        let running = self.running.remove(at);
-        let mut closed = closed;
-        if closed.outcome.is_none() {
-            (closed.swept, closed.immortal) = self.end_unguarded(&running.record);
-        }
-        // What we did to it says more than how it died of it.
-        let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
-        let outcome = outcome.unwrap_or(Outcome::Interrupted);
-        let (record, took) = (&running.record, running.started.elapsed());
-        self.close(record, outcome, took, closed.swept)?;
-        // No attempt begins beside what is left of the last one.
-        ensure!(
-            closed.immortal == 0,
-            "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
-            record.attempt,
-            record.task_id,
-            closed.immortal,
-        );
-        Ok(())
-    }
-
-    /// Its guardian sees no sign of life. A file that has changed since the last look is one.
-    fn idle(&mut self, name: &str) -> Result<()> {
-        let (Some(limit), Some(at)) = (
-            self.options.idle,
-            self.running.iter().position(|running| running.record.name() == name),
-        ) else {
-            return Ok(());
-        };
-        let seen = (self.workspace.repo.head()?.commit, attempt::changed(&self.workspace)?);
-        let running = &mut self.running[at];
-        if running.ending.is_some() {
-            return Ok(());
-        }
-        if running.seen != seen {
-            running.seen = seen;
-            running.agent.awake();
-            return Ok(());
-        }
-        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.options.grace);
-        let record = running.record.clone();
-        let why = format!("it did nothing for {}", duration::short(limit));
-        let event = Event::Terminating { attempt: record.attempt, why };
-        self.emit(Some((&record.task_id, record.iteration)), event)
-    }
-
-    /// Ends what is past its limit, kills what is past its grace.
-    fn enforce(&mut self) -> Result<()> {
-        let mut reached = Vec::new();
-        for running in &mut self.running {
-            match &running.ending {
-                Some((_, kill_at)) if Instant::now() >= *kill_at => {
-                    running.agent.kill();
-                    running.ending.as_mut().expect("just matched").1 += Duration::from_secs(1);
-                }
-                None if running.started.elapsed() >= running.limit => {
-                    let limit_seconds = running.limit.as_secs();
-                    running.end(Outcome::TimedOut { limit_seconds }, self.options.grace);
-                    let limit = duration::short(running.limit);
-                    reached
-                        .push((running.record.clone(), format!("its limit of {limit} is reached")));
-                }
-                None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
-                    running.end(Outcome::Cancelled, self.options.grace);
-                    let grace = duration::short(self.options.term_grace);
-                    reached.push((running.record.clone(), format!("its grace of {grace} is over")));
-                }
-                _ => {}
-            }
-        }
-        for (record, why) in reached {
-            let event = Event::Terminating { attempt: record.attempt, why };
-            self.emit(Some((&record.task_id, record.iteration)), event)?;
-        }
-        Ok(())
-    }
-}
-
-impl Running {
-    /// How long until something has to be done about it.
-    fn patience(&self) -> Duration {
-        let until = |at: Instant| at.saturating_duration_since(Instant::now());
-        if let Some((_, kill_at)) = self.ending {
-            return until(kill_at);
-        }
-        let limit = self.limit.saturating_sub(self.started.elapsed());
-        self.cancel_at.map_or(limit, |at| until(at).min(limit))
-    }
-
-    fn end(&mut self, outcome: Outcome, grace: Duration) {
-        self.agent.terminate();
-        self.ending = Some((outcome, Instant::now() + grace));
     }
 }
 

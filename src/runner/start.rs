@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Message, Runner, Running};
+use super::{Message, Runner, watch::Running};
 use crate::{
     agent::{self, Agent, Post, Spec},
     attempt::{self, Open},

@@ -1,0 +1,143 @@
+//! What runs: its limits, its signs of life, and how it is ended.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+
+use super::Runner;
+use crate::{
+    agent::{self, Agent, Closed},
+    attempt::{self, Open},
+    duration,
+    event::Event,
+    verdict::Outcome,
+};
+
+/// An attempt whose agent runs.
+pub(super) struct Running {
+    pub(super) record: Open,
+    pub(super) agent: Agent,
+    pub(super) started: Instant,
+    pub(super) limit: Duration,
+    /// When it is ended because the run was asked to stop.
+    pub(super) cancel_at: Option<Instant>,
+    /// HEAD and what was changed when it was last looked at for signs of life.
+    pub(super) seen: (Option<String>, BTreeMap<String, String>),
+    /// Why we are ending it, and when it will be killed.
+    pub(super) ending: Option<(Outcome, Instant)>,
+}
+
+impl Running {
+    /// How long until something has to be done about it.
+    pub(super) fn patience(&self) -> Duration {
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        if let Some((_, kill_at)) = self.ending {
+            return until(kill_at);
+        }
+        let limit = self.limit.saturating_sub(self.started.elapsed());
+        self.cancel_at.map_or(limit, |at| until(at).min(limit))
+    }
+
+    pub(super) fn end(&mut self, outcome: Outcome, grace: Duration) {
+        self.agent.terminate();
+        self.ending = Some((outcome, Instant::now() + grace));
+    }
+}
+
+impl Runner {
+    /// Ends what a guardian that was killed could not: the names, and how many would not die.
+    pub(super) fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
+        let mut ended = record.end_all(&self.workspace);
+        if !self.running.is_empty() {
+            return (ended, 0);
+        }
+        // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
+        let (swept, immortal) = agent::sweep();
+        ended.extend(swept.into_iter().map(|member| member.name));
+        (ended, immortal)
+    }
+
+    pub(super) fn ended(&mut self, name: &str, closed: Closed) -> Result<()> {
+        let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
+            return Ok(());
+        };
+        let running = self.running.remove(at);
+        let mut closed = closed;
+        if closed.outcome.is_none() {
+            (closed.swept, closed.immortal) = self.end_unguarded(&running.record);
+        }
+        // What we did to it says more than how it died of it.
+        let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
+        let outcome = outcome.unwrap_or(Outcome::Interrupted);
+        let (record, took) = (&running.record, running.started.elapsed());
+        self.close(record, outcome, took, closed.swept)?;
+        // No attempt begins beside what is left of the last one.
+        ensure!(
+            closed.immortal == 0,
+            "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
+            record.attempt,
+            record.task_id,
+            closed.immortal,
+        );
+        Ok(())
+    }
+
+    /// Its guardian sees no sign of life. A file that has changed since the last look is one.
+    pub(super) fn idle(&mut self, name: &str) -> Result<()> {
+        let (Some(limit), Some(at)) = (
+            self.options.idle,
+            self.running.iter().position(|running| running.record.name() == name),
+        ) else {
+            return Ok(());
+        };
+        let seen = (self.workspace.repo.head()?.commit, attempt::changed(&self.workspace)?);
+        let running = &mut self.running[at];
+        if running.ending.is_some() {
+            return Ok(());
+        }
+        if running.seen != seen {
+            running.seen = seen;
+            running.agent.awake();
+            return Ok(());
+        }
+        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.options.grace);
+        let record = running.record.clone();
+        let why = format!("it did nothing for {}", duration::short(limit));
+        let event = Event::Terminating { attempt: record.attempt, why };
+        self.emit(Some((&record.task_id, record.iteration)), event)
+    }
+
+    /// Ends what is past its limit, kills what is past its grace.
+    pub(super) fn enforce(&mut self) -> Result<()> {
+        let mut reached = Vec::new();
+        for running in &mut self.running {
+            match &running.ending {
+                Some((_, kill_at)) if Instant::now() >= *kill_at => {
+                    running.agent.kill();
+                    running.ending.as_mut().expect("just matched").1 += Duration::from_secs(1);
+                }
+                None if running.started.elapsed() >= running.limit => {
+                    let limit_seconds = running.limit.as_secs();
+                    running.end(Outcome::TimedOut { limit_seconds }, self.options.grace);
+                    let limit = duration::short(running.limit);
+                    reached
+                        .push((running.record.clone(), format!("its limit of {limit} is reached")));
+                }
+                None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
+                    running.end(Outcome::Cancelled, self.options.grace);
+                    let grace = duration::short(self.options.term_grace);
+                    reached.push((running.record.clone(), format!("its grace of {grace} is over")));
+                }
+                _ => {}
+            }
+        }
+        for (record, why) in reached {
+            let event = Event::Terminating { attempt: record.attempt, why };
+            self.emit(Some((&record.task_id, record.iteration)), event)?;
+        }
+        Ok(())
+    }
+}
