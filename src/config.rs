@@ -29,6 +29,7 @@ const KEYS: &[&str] = &[
     "max_iterations",
     "select",
     "stale_after",
+    "start_limit",
     "term_grace",
     "timeout",
 ];
@@ -58,6 +59,8 @@ pub struct Config {
     /// After how long `in-progress` is stale.
     #[serde(deserialize_with = "length")]
     pub stale_after: Option<Duration>,
+    /// How many attempts in a row that fail at once stop a run; 0 for no such limit.
+    pub start_limit: Option<u32>,
     /// How long an attempt may go on after SIGTERM.
     #[serde(deserialize_with = "length")]
     pub term_grace: Option<Duration>,

@@ -401,6 +401,8 @@ pub enum StopReason {
     Blocked(Vec<Holder>),
     /// So many attempts failed one after the other.
     Failures(u32),
+    /// So many attempts failed at once, one after the other.
+    StartLimit(u32),
     /// The one attempt that was asked for was made.
     Once {
         /// Whether it completed its task.
@@ -422,7 +424,9 @@ impl StopReason {
             StopReason::Blocked(_) => Exit::Blocked,
             StopReason::Paused | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
-            StopReason::Once { completed: false } | StopReason::Failures(_) => Exit::Error,
+            StopReason::Once { completed: false }
+            | StopReason::Failures(_)
+            | StopReason::StartLimit(_) => Exit::Error,
             StopReason::Signal(number, _) => Exit::Signal(*number),
         }
     }
@@ -435,6 +439,10 @@ impl fmt::Display for StopReason {
             StopReason::Limit(what) => write!(f, "{what} reached"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
+            StopReason::StartLimit(count) => write!(
+                f,
+                "{count} attempts in a row failed within 5s; does the agent start at all?"
+            ),
             StopReason::Once { .. } => f.write_str("one attempt, as asked"),
             StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),
             StopReason::Stopped => f.write_str("stopped by `ralph stop`"),

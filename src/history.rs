@@ -3,7 +3,7 @@
 //! Live view, status, the choice of the next task and recovery all read this and nothing else of
 //! the past, so they cannot disagree. Pure: the journal is read by `journal`.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,8 @@ pub struct Run {
     pub completed: u32,
     /// Failed attempts since the last completed one.
     pub failures_in_a_row: u32,
+    /// Attempts that failed at once, with nothing in between that did not.
+    pub starts_failed: u32,
     /// Failed attempts.
     pub failures: u32,
     /// Waits for something outside since the last attempt.
@@ -78,6 +80,16 @@ pub struct Last {
     pub at: DateTime<Utc>,
     /// How.
     pub ended: Ended,
+}
+
+/// Whether an attempt failed so soon, and without a commit, that its agent can hardly have begun.
+fn failed_to_start(ended: &Ended) -> bool {
+    /// What a real agent needs to begin: Claude Code has its first answer after about a second, a
+    /// refused key or flag ends it in less.
+    const AT_ONCE: Duration = Duration::from_secs(5);
+    ended.verdict == Verdict::Failed
+        && ended.evidence.commits.is_empty()
+        && ended.duration() < AT_ONCE
 }
 
 static NOTHING: Past = Past {
@@ -168,6 +180,8 @@ impl History {
 
     fn close(&mut self, record: &Record, ended: &Ended) {
         self.run.last_completed = ended.verdict == Verdict::Complete;
+        self.run.starts_failed =
+            if failed_to_start(ended) { self.run.starts_failed + 1 } else { 0 };
         if ended.verdict == Verdict::Complete {
             self.run.completed += 1;
             self.run.failures_in_a_row = 0;

@@ -28,6 +28,8 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub const MAX_ITERATIONS: u32 = 50;
 /// Failures in a row that stop a run.
 pub const MAX_FAILURES: u32 = 5;
+/// Attempts in a row that fail at once and stop a run, where nothing else is said.
+pub const START_LIMIT: u32 = 3;
 /// The longest pause before another attempt at a failed task.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// After how long `in-progress` counts as stale, where nothing else is said.
@@ -46,6 +48,8 @@ pub struct Policy {
     pub max_iterations: u32,
     /// Attempts per task since its last reset; a task may say otherwise.
     pub max_attempts: u32,
+    /// So many attempts in a row that fail at once stop the run; 0 for no such limit.
+    pub start_limit: u32,
     /// Stop after the first attempt.
     pub once: bool,
     /// When nothing can start, wait for tasks that are in progress elsewhere.
@@ -65,6 +69,7 @@ impl Default for Policy {
             jobs: 1,
             max_iterations: MAX_ITERATIONS,
             max_attempts: MAX_ATTEMPTS,
+            start_limit: START_LIMIT,
             once: false,
             wait: false,
             stale_after: STALE_AFTER,
@@ -331,6 +336,9 @@ impl View<'_> {
         if run.failures_in_a_row >= MAX_FAILURES {
             return Some(StopReason::Failures(run.failures_in_a_row));
         }
+        if (1..=run.starts_failed).contains(&self.policy.start_limit) {
+            return Some(StopReason::StartLimit(run.starts_failed));
+        }
         if run.iterations >= self.policy.max_iterations {
             let max = self.policy.max_iterations;
             let limit = format!("the limit of {max} iteration{}", if max == 1 { "" } else { "s" });
@@ -481,7 +489,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{Begun, Event, Stop},
+        event::{Begun, Ended, Event, Stop},
         graph::tests::{graph, task},
         history::tests::{end, record},
         verdict::Verdict,
@@ -685,7 +693,7 @@ mod tests {
     fn failures_back_off_then_park_then_block() {
         let graph = graph(2, &[(0, 1)]);
         let mut history = History::default();
-        let policy = Policy::default();
+        let policy = Policy { start_limit: 0, ..Policy::default() };
         for (attempt, pause) in [(1, 1), (2, 2)] {
             history.apply(&record("t0", 100, Event::Failed(end(attempt, Verdict::Failed))));
             let Decision::Wait(wait) = decide(&graph, &history, &policy, 100) else {
@@ -701,6 +709,28 @@ mod tests {
         };
         assert_eq!(holders.len(), 1);
         assert_eq!((holders[0].why.as_str(), holders[0].frees), ("parked after 3 attempts", 2));
+    }
+
+    #[test]
+    fn an_agent_that_does_not_start_stops_the_run() {
+        let graph = graph(2, &[]);
+        let policy = Policy { max_attempts: 9, ..Policy::default() };
+        let failed = |seconds: f64, verdict| {
+            Event::Failed(Ended { duration_seconds: seconds, ..end(1, verdict) })
+        };
+        let stops = |ends: &[Event]| {
+            let mut history = History::default();
+            for end in ends {
+                history.apply(&record("t0", 100, end.clone()));
+            }
+            decide(&graph, &history, &policy, 999) == Decision::Stop(StopReason::StartLimit(3))
+        };
+        let at_once = || failed(0.4, Verdict::Failed);
+        assert!(!stops(&[at_once(), at_once()]));
+        assert!(stops(&[at_once(), at_once(), at_once()]));
+        for other in [failed(60.0, Verdict::Failed), failed(0.4, Verdict::Incomplete)] {
+            assert!(!stops(&[at_once(), at_once(), other, at_once()]));
+        }
     }
 
     #[test]

@@ -164,6 +164,7 @@ impl Workspace {
             max_iterations: self.config.max_iterations.unwrap_or(blank.max_iterations),
             max_attempts: self.config.max_attempts.unwrap_or(blank.max_attempts),
             stale_after: self.config.stale_after.unwrap_or(blank.stale_after),
+            start_limit: self.config.start_limit.unwrap_or(blank.start_limit),
             inherit: self.config.select == Some(Select::Inherit),
             ..blank
         }

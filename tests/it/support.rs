@@ -53,8 +53,9 @@ tasks:
   - {id: start, title: Begin}
 ";
 
-/// The settings of a trial: durability is not the point, and nobody waits for a grace of seconds.
-pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\n";
+/// The settings of a trial: durability is not the point, nobody waits for a grace of seconds, and
+/// an agent that fails at once is meant to.
+pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n";
 
 /// A fake agent by name.
 pub fn agent(name: &str) -> String {

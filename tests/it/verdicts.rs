@@ -266,6 +266,18 @@ fn five_failures_in_a_row_stop_the_run() {
 }
 
 #[test]
+fn an_agent_that_does_not_start_stops_the_run() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
+        .graph("tasks: [{id: a}]\n")
+        .agent("fail");
+    let why = "3 attempts in a row failed within 5s; does the agent start at all?";
+    trial.run(["run", "-q"]).whatever().code(1);
+    assert_eq!(trial.lines("finished")[0]["why"], why);
+    assert_eq!(trial.lines("failed").len(), 3);
+}
+
+#[test]
 fn a_flood_of_output_harms_nobody() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("flood");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
