@@ -177,6 +177,16 @@ impl Agent {
         self.order(Order::Kill);
     }
 
+    /// Stops the agent and everything it started, until [`thaw`](Agent::thaw).
+    pub fn freeze(&self) {
+        self.order(Order::Freeze);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.order(Order::Thaw);
+    }
+
     /// It is not idle: files have changed.
     pub fn awake(&self) {
         self.order(Order::Awake);

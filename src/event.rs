@@ -123,6 +123,20 @@ pub enum Event {
     ResumeRequested {},
     /// A signal or `ralph stop` asked the run to stop.
     StopRequested(Stop),
+    /// Ctrl-Z: the run and its attempt stand still until `fg`.
+    Suspended {},
+    /// The run goes on after it stood still.
+    Continued {
+        /// For how long it did.
+        seconds: u64,
+        /// Whether the whole machine slept.
+        slept: bool,
+    },
+    /// The wall clock was set; nothing that is timed here goes by it.
+    ClockSet {
+        /// By so many seconds: forward, or backward where negative.
+        seconds: i64,
+    },
     /// `ralph run` ended.
     Finished {
         /// In words.
@@ -162,6 +176,9 @@ impl Event {
         "pause_requested",
         "resume_requested",
         "stop_requested",
+        "suspended",
+        "continued",
+        "clock_set",
         "finished",
     ];
 }

@@ -50,6 +50,8 @@ pub struct Run {
     pub waits: u32,
     /// Whether its newest attempt completed its task.
     pub last_completed: bool,
+    /// Whether Ctrl-Z made it stand still.
+    pub suspended: bool,
     /// How it was asked to stop, if it was.
     pub stop: Option<Stop>,
     /// Why it ended and its exit code, once it has.
@@ -158,6 +160,8 @@ impl History {
                 let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
                 self.run.stop = Some(Stop { now, ..stop.clone() });
             }
+            Event::Suspended {} => self.run.suspended = true,
+            Event::Continued { .. } => self.run.suspended = false,
             Event::Finished { why, exit_code, .. } => {
                 self.run.finished = Some((why.clone(), *exit_code));
             }
@@ -168,7 +172,8 @@ impl History {
             | Event::Parked { .. }
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
-            | Event::Blocked { .. } => {}
+            | Event::Blocked { .. }
+            | Event::ClockSet { .. } => {}
         }
     }
 

@@ -23,6 +23,7 @@ pub mod edit;
 // Adapters: each owns one outside thing; none imports another.
 pub mod terminal;
 pub mod output;
+pub mod clock;
 pub mod signal;
 pub mod excerpt;
 pub mod load;

@@ -203,7 +203,12 @@ impl View<'_> {
                 match &past.last {
                     Some(last) if past.counted > 0 => {
                         let until = last.at + backoff(past.counted);
-                        if now < until { State::Backoff(until) } else { State::Ready }
+                        // An end that is yet to come was told by a clock that was set since.
+                        if (last.at..until).contains(&now) {
+                            State::Backoff(until)
+                        } else {
+                            State::Ready
+                        }
                     }
                     _ => State::Ready,
                 }

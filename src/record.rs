@@ -296,6 +296,9 @@ mod tests {
             Event::PauseRequested {},
             Event::ResumeRequested {},
             Event::StopRequested(Stop { signal: Some("SIGINT".to_owned()), now: true }),
+            Event::Suspended {},
+            Event::Continued { seconds: 60, slept: true },
+            Event::ClockSet { seconds: -60 },
             Event::Finished {
                 why: "complete".to_owned(),
                 exit_code: 0,

@@ -20,6 +20,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     agent::{self, News},
     chronicle::Chronicle,
+    clock,
     event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -81,6 +82,10 @@ pub struct Runner {
     before: Option<harm::Before>,
     /// Whether it is told already that the graph file cannot be read.
     told: bool,
+    /// The clocks when they were last looked at.
+    clocks: clock::Reading,
+    /// How many signals asked it to stop.
+    signals: u32,
 }
 
 impl Runner {
@@ -128,6 +133,8 @@ impl Runner {
             lock,
             before: None,
             told: false,
+            clocks: clock::read(),
+            signals: 0,
         })
     }
 
@@ -342,6 +349,7 @@ impl Runner {
             Some(Message::Signal(number)) => self.signalled(number)?,
             None => self.enforce()?,
         }
+        self.look_at_clocks()?;
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
         for reporter in &mut self.reporters {

@@ -1,4 +1,4 @@
-//! The signals that ask the runner to stop, delivered to a callback on a thread of its own.
+//! The signals that ask the runner to stop or to stand still, delivered to a callback on a thread of its own.
 //!
 //! The only user of `signal-hook`. Does not know what stopping means, nor that there are agents.
 //!
@@ -8,27 +8,36 @@
 use std::{fs, io, thread};
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
     iterator::Signals,
+    low_level::emulate_default_handler,
 };
 
 /// What service managers send to end a program.
 pub const TERM: i32 = SIGTERM;
 
-/// Calls `on_signal` with the number of each SIGINT, SIGTERM and SIGHUP, one after the other, on a
+/// What a terminal sends at Ctrl-Z.
+pub const SUSPEND: i32 = SIGTSTP;
+
+/// Stops this process as Ctrl-Z would have, had it not been listened to. Comes back when the
+/// process is continued.
+pub fn suspend() {
+    // It fails for an unknown signal only.
+    let _ = emulate_default_handler(SIGTSTP);
+}
+
+/// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, one after the other, on a
 /// thread that lives as long as the process. Those signals have no other effect from then on.
 ///
-/// SIGHUP stays ignored if it is ignored at the call, as it is under `nohup`. That can be seen on
-/// Linux only (`/proc/self/status`); elsewhere it is always listened to.
+/// SIGHUP and SIGTSTP stay ignored if they are ignored at the call, as SIGHUP is under `nohup`.
+/// That can be seen on Linux only (`/proc/self/status`); elsewhere they are always listened to.
 ///
 /// # Errors
 /// When the handlers cannot be installed or the thread cannot be started.
 pub fn listen(on_signal: impl Fn(i32) + Send + 'static) -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut wanted = vec![SIGINT, SIGTERM];
-    if !is_ignored(SIGHUP, &status) {
-        wanted.push(SIGHUP);
-    }
+    wanted.extend([SIGHUP, SIGTSTP].iter().filter(|signal| !is_ignored(**signal, &status)));
     let mut signals = Signals::new(wanted)?;
     thread::Builder::new()
         .name("signals".to_owned())

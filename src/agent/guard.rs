@@ -44,6 +44,10 @@ pub enum Order {
     Terminate,
     /// End everything.
     Kill,
+    /// Stop the whole tree.
+    Freeze,
+    /// Let it go on.
+    Thaw,
     /// It is not idle: the runner has seen files change.
     Awake,
 }
@@ -153,11 +157,20 @@ pub fn run() -> io::Result<()> {
     };
     tell(&Notice::Started { identity: agent.identity().clone() })?;
     thread::spawn(move || listen(&outbox));
-    let mut alone = false;
+    let (mut alone, mut frozen) = (false, false);
     let outcome = loop {
         match inbox.recv_timeout(brief.idle.map_or(TICK, |idle| TICK.min(idle / 4))) {
             Ok(Message::Order(Order::Terminate)) => agent.terminate(),
             Ok(Message::Order(Order::Kill)) => agent.kill(),
+            Ok(Message::Order(Order::Freeze)) => {
+                frozen = true;
+                tree::freeze();
+            }
+            Ok(Message::Order(Order::Thaw)) => {
+                frozen = false;
+                tree::thaw();
+                pulse.beat();
+            }
             Ok(Message::Order(Order::Awake)) => pulse.beat(),
             Ok(Message::Alone) => {
                 alone = true;
@@ -166,7 +179,7 @@ pub fn run() -> io::Result<()> {
             Ok(Message::Ended(outcome)) => break outcome,
             Err(_) => {
                 tree::reap_orphans(agent.identity().pid);
-                if brief.idle.is_some_and(|limit| pulse.is_gone(limit)) {
+                if !frozen && brief.idle.is_some_and(|limit| pulse.is_gone(limit)) {
                     tell(&Notice::Idle {})?;
                 }
             }

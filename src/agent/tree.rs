@@ -108,8 +108,9 @@ pub fn sweep() -> (Vec<Member>, usize) {
         }
         let family = descendants(own);
         for member in &family {
-            let ours = || Stat::of(member.pid).is_some_and(|stat| stat.alive() && stat.parent != 0);
-            if kill_if(member.pid, ours) && !killed.contains(member) {
+            if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
+                && !killed.contains(member)
+            {
                 killed.push(member.clone());
             }
         }
@@ -120,6 +121,29 @@ pub fn sweep() -> (Vec<Member>, usize) {
             continue;
         }
         thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Stops every descendant of this process; one that is started meanwhile as well.
+pub(super) fn freeze() {
+    let mut stopped = HashSet::new();
+    loop {
+        let before = stopped.len();
+        for Member { pid, .. } in descendants(std::process::id()) {
+            if stopped.insert(pid) {
+                signal_if(pid, Signal::STOP, || is_living(pid));
+            }
+        }
+        if stopped.len() == before {
+            return;
+        }
+    }
+}
+
+/// Lets every descendant of this process go on.
+pub(super) fn thaw() {
+    for Member { pid, .. } in descendants(std::process::id()) {
+        signal_if(pid, Signal::CONT, || is_living(pid));
     }
 }
 
@@ -170,12 +194,9 @@ pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
             if strangers.contains(&(pid, stat.start_time)) {
                 continue;
             }
-            let ours = || {
-                Stat::of(pid).is_some_and(|stat| stat.alive())
-                    && (has_entry(pid, entry) || has_open(pid, record))
-            };
+            let ours = || is_living(pid) && (has_entry(pid, entry) || has_open(pid, record));
             let member = Member { pid, name: name(pid) };
-            if kill_if(pid, ours) {
+            if signal_if(pid, Signal::KILL, ours) {
                 quiet = 0;
                 if !killed.contains(&member) {
                     killed.push(member);
@@ -187,6 +208,11 @@ pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
         thread::sleep(Duration::from_micros(200));
     }
     killed
+}
+
+/// Whether a process of this number lives; 0 as a parent is the kernel's own.
+fn is_living(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.alive() && stat.parent != 0)
 }
 
 fn has_entry(pid: u32, entry: &str) -> bool {
@@ -220,20 +246,19 @@ pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
 /// The descriptor is taken before `ours` is asked, so that the process which is signalled is the
 /// one which was asked about.
 #[cfg(target_os = "linux")]
-fn kill_if(pid: u32, ours: impl Fn() -> bool) -> bool {
+fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     if !ours() {
         return false;
     }
     number(pid)
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-        .is_some_and(|process| ours() && pidfd_send_signal(&process, Signal::KILL).is_ok())
+        .is_some_and(|process| ours() && pidfd_send_signal(&process, signal).is_ok())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn kill_if(pid: u32, ours: impl Fn() -> bool) -> bool {
-    ours()
-        && number(pid).is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
+fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
+    ours() && number(pid).is_some_and(|pid| rustix::process::kill_process(pid, signal).is_ok())
 }
 
 pub(super) fn number(pid: u32) -> Option<Pid> {
@@ -371,7 +396,7 @@ mod tests {
             |pid| descendants(pid).iter().filter(|member| member.name == "sleep").count();
         until("all have started", || sleepers(child.id()) == 2);
         for member in descendants(child.id()) {
-            assert!(kill_if(member.pid, || true));
+            assert!(signal_if(member.pid, Signal::KILL, || true));
         }
         child.wait().unwrap();
     }

@@ -52,6 +52,7 @@ pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
 enum Standing {
     None,
     Running,
+    Suspended,
     Pausing,
     Stopping,
     Paused,
@@ -63,6 +64,7 @@ impl Standing {
     fn of(history: &History, live: bool) -> Standing {
         let run = &history.run;
         match (live, &run.finished) {
+            (true, None) if run.suspended => Standing::Suspended,
             (true, None) if run.stop.is_some() => Standing::Stopping,
             (true, None) if history.paused => Standing::Pausing,
             (true, None) => Standing::Running,
@@ -77,6 +79,7 @@ impl Standing {
         match self {
             Standing::None => "none",
             Standing::Running => "running",
+            Standing::Suspended => "suspended",
             Standing::Pausing => "pausing",
             Standing::Stopping => "stopping",
             Standing::Paused => "paused",
@@ -89,6 +92,7 @@ impl Standing {
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",
             Standing::Running => return "running".to_owned(),
+            Standing::Suspended => "Ctrl-Z made it stand still; `fg` in its terminal goes on",
             Standing::Pausing => "no other attempt starts; `ralph resume` goes on",
             Standing::Stopping => "no other attempt starts",
             Standing::Paused => "`ralph resume` goes on",

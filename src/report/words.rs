@@ -285,6 +285,13 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
             vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
         }
         Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
+        other => of_run(other),
+    }
+}
+
+/// What is said of the run itself; the rest has its place in headings and summary, or is not told.
+fn of_run(event: &Event) -> Vec<Line> {
+    match event {
         Event::Waiting { until, why } => {
             vec![line(Style::Faint, format!("waiting until {}: {why}", clock(*until)))]
         }
@@ -293,11 +300,21 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         }
         Event::ResumeRequested {} => vec![line(Style::Warn, "resumed")],
         Event::StopRequested(stop) => vec![line(Style::Warn, stopping(stop))],
-        Event::LoopStarted { .. }
-        | Event::Started { .. }
-        | Event::Reported { .. }
-        | Event::Blocked { .. }
-        | Event::Finished { .. } => Vec::new(),
+        Event::Suspended {} => vec![line(
+            Style::Warn,
+            "Ctrl-Z: run and attempt stand still, and so do their limits; `fg` goes on",
+        )],
+        Event::Continued { seconds, slept } => {
+            let length = duration::short(Duration::from_secs(*seconds));
+            let who = if *slept { "the machine slept" } else { "it stood still" };
+            vec![line(Style::Warn, format!("going on: {who} for {length}, which does not count"))]
+        }
+        Event::ClockSet { seconds } => {
+            let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
+            let way = if *seconds < 0 { "back" } else { "forward" };
+            vec![line(Style::Faint, format!("the clock was set {way} by {length}; limits go on"))]
+        }
+        _ => Vec::new(),
     }
 }
 

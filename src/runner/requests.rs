@@ -10,7 +10,9 @@ use anyhow::Result;
 
 use super::{Message, Options, Runner};
 use crate::{
+    clock::{self, Gap},
     event::{Begun, Event, SCHEMA, Stop},
+    exit::{Exit, Failure},
     signal,
     verdict::Outcome,
     workspace::{GRAPH, Workspace},
@@ -71,16 +73,31 @@ impl Runner {
     }
 
     /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
-    /// itself. Any further one kills.
+    /// itself. The second kills it. The third leaves what will not die to the guardian, and the
+    /// attempt to the next run.
     pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
-        if self.options.policy.stop.is_some() {
-            for running in &mut self.running {
-                // Not yet being ended after a TERM: it must not be taken for a failure.
-                running.ending.get_or_insert((Outcome::Cancelled, Instant::now() + LOOK));
-                running.agent.kill();
-            }
-            return Ok(());
+        if number == signal::SUSPEND {
+            return self.suspend();
         }
+        self.signals += 1;
+        match self.signals {
+            1 => self.stop_by(number),
+            2 => {
+                for running in &mut self.running {
+                    // Not yet being ended after a TERM: it must not be taken for a failure.
+                    running.ending.get_or_insert((Outcome::Cancelled, Instant::now() + LOOK));
+                    running.agent.kill();
+                }
+                Ok(())
+            }
+            _ => {
+                let why = "left in a hurry; the next run sees to the attempt";
+                Err(Failure::new(Exit::Signal(number), why).into())
+            }
+        }
+    }
+
+    fn stop_by(&mut self, number: i32) -> Result<()> {
         let name = signal::name(number);
         self.options.policy.stop = Some((number, name));
         let now = number != signal::TERM;
@@ -91,5 +108,35 @@ impl Runner {
             }
         }
         self.emit(None, Event::StopRequested(Stop { signal: Some(name.to_owned()), now }))
+    }
+
+    /// Stands still, with the attempts, until somebody continues this process.
+    fn suspend(&mut self) -> Result<()> {
+        self.emit(None, Event::Suspended {})?;
+        for running in &self.running {
+            running.agent.freeze();
+        }
+        let began = Instant::now();
+        signal::suspend();
+        let stood = began.elapsed();
+        for running in &mut self.running {
+            running.postpone(stood);
+            running.agent.thaw();
+        }
+        self.clocks = clock::read();
+        self.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false })
+    }
+
+    /// Notices that the machine slept or that the wall clock was set.
+    pub(super) fn look_at_clocks(&mut self) -> Result<()> {
+        let now = clock::read();
+        let gap = std::mem::replace(&mut self.clocks, now).gap(&now);
+        match gap {
+            None => Ok(()),
+            Some(Gap::Slept(length)) => {
+                self.emit(None, Event::Continued { seconds: length.as_secs(), slept: true })
+            }
+            Some(Gap::Set(seconds)) => self.emit(None, Event::ClockSet { seconds }),
+        }
     }
 }

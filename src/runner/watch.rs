@@ -41,6 +41,14 @@ impl Running {
         self.cancel_at.map_or(limit, |at| until(at).min(limit))
     }
 
+    /// Puts every limit off: it stood still for so long.
+    pub(super) fn postpone(&mut self, length: Duration) {
+        self.started += length;
+        for at in self.cancel_at.iter_mut().chain(self.ending.as_mut().map(|(_, at)| at)) {
+            *at += length;
+        }
+    }
+
     pub(super) fn end(&mut self, outcome: Outcome, grace: Duration) {
         self.agent.terminate();
         self.ending = Some((outcome, Instant::now() + grace));

@@ -1,8 +1,10 @@
 //! Signals to the runner: one ends the attempt, a second kills it; none is held against the task.
 
+use std::{fs, thread, time::Duration};
+
 use rustix::process::Signal;
 
-use crate::support::{Workspace, until, wait_for};
+use crate::support::{Workspace, agent, until, wait_for};
 
 /// A run whose agent is at work, signalled once.
 fn stopped(signal: Signal) -> (Workspace, String) {
@@ -93,4 +95,80 @@ fn a_run_that_waits_stops_at_once() {
     until("it waits", || run.said().contains("waiting until"));
     run.signal(Signal::INT);
     run.end(&trial).whatever().code(130);
+}
+
+/// The state of a process, as the kernel shows it: `T` for one that is stopped.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 2..].chars().next()
+}
+
+#[test]
+fn ctrl_z_stops_the_agent_too_and_every_clock() {
+    // Says all the time that it lives, so that only a clock that ran on could find it idle.
+    let script = "cat > /dev/null; echo $$ > \"$TRIAL_DIR/pid\"
+        until [ -e \"$TRIAL_DIR/open\" ]; do echo .; sleep 0.05; done; exec \"$0\"";
+    let commit = agent("commit");
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script, &commit]);
+    let run = trial.start(["run", "--timeout", "5s", "--idle", "3s"]);
+    let pid = trial.sign("pid");
+    until("the agent runs", || fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    let pid: u32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    run.signal(Signal::TSTP);
+    until("the runner stands still", || state(run.id()) == Some('T'));
+    until("and its agent", || state(pid) == Some('T'));
+    trial.run(["status"]).stdout_has("Status: suspended: ");
+    trial.leave("open");
+    thread::sleep(Duration::from_millis(5500));
+    run.signal(Signal::CONT);
+    run.end(&trial).stderr_has("going on: it stood still for [took], which does not count");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    assert!(trial.lines("completed")[0]["duration_seconds"].as_f64() < Some(5.0));
+    assert!(trial.lines("continued")[0]["seconds"].as_u64() >= Some(5));
+    trial.nobody_is_left();
+}
+
+#[test]
+fn what_stands_still_can_be_ended() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hanging"));
+    run.signal(Signal::TSTP);
+    until("the runner stands still", || state(run.id()) == Some('T'));
+    run.signal(Signal::TERM);
+    run.signal(Signal::CONT);
+    run.end(&trial).whatever().code(143);
+    trial.nobody_is_left();
+
+    fs::remove_file(trial.sign("hanging")).unwrap();
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hanging"));
+    run.signal(Signal::TSTP);
+    until("the runner stands still", || state(run.id()) == Some('T'));
+    run.kill();
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_third_signal_leaves_the_rest_to_the_next_run() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
+        .graph("tasks: [{id: a}]\n")
+        .agent("hang");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hanging"));
+    // Stopped, so that all three are there when it goes on, before its agent can have ended.
+    run.signal(Signal::STOP);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        run.signal(signal);
+    }
+    run.signal(Signal::CONT);
+    let said = run.end(&trial).whole();
+    let code = said.lines().next().unwrap();
+    assert!(["exit code 129", "exit code 130", "exit code 143"].contains(&code), "{said}");
+    assert!(said.contains("left in a hurry; the next run sees to the attempt"), "{said}");
+    trial.nobody_is_left();
+    let trial = trial.agent("commit");
+    trial.run(["run"]).stderr_has("recovered attempt 1 at a");
+    assert_eq!(trial.status("a"), "complete");
 }

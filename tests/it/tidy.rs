@@ -24,7 +24,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("indicatif", &["report/fancy"]),
     ("minijinja", &["prompt"]),
     ("petgraph", &["graph"]),
-    ("rustix", &["agent"]),
+    ("rustix", &["agent", "clock"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),
     ("strsim", &["diagnostic"]),

@@ -1,0 +1,102 @@
+//! The clocks: what the wall says, and how long the machine really ran.
+//!
+//! The only user of rustix's clocks. Limits are measured with `Instant`, which stands still while
+//! the machine sleeps and never jumps; this module only notices that the wall clock did.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+/// Less is an adjustment that nobody needs to hear of.
+const NOTICEABLE: Duration = Duration::from_secs(30);
+
+/// All clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    wall: DateTime<Utc>,
+    /// Since the boot, without the time the machine slept.
+    awake: Duration,
+    /// Since the boot, with it.
+    since_boot: Duration,
+}
+
+/// What lies between two readings besides the time that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// The machine slept for so long.
+    Slept(Duration),
+    /// The wall clock was set forward by so many seconds; backward, where negative.
+    Set(i64),
+}
+
+/// Reads the clocks.
+pub fn read() -> Reading {
+    let (awake, since_boot) = uptimes();
+    Reading { wall: Utc::now(), awake, since_boot }
+}
+
+#[cfg(target_os = "linux")]
+fn uptimes() -> (Duration, Duration) {
+    use rustix::time::{ClockId, clock_gettime};
+    let read = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(
+            u64::try_from(time.tv_sec).unwrap_or_default(),
+            u32::try_from(time.tv_nsec).unwrap_or_default(),
+        )
+    };
+    (read(ClockId::Monotonic), read(ClockId::Boottime))
+}
+
+/// Where there is no second clock that runs on, sleep looks like a wall clock that was set.
+#[cfg(not(target_os = "linux"))]
+fn uptimes() -> (Duration, Duration) {
+    use std::{sync::OnceLock, time::Instant};
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = FIRST.get_or_init(Instant::now).elapsed();
+    (since, since)
+}
+
+impl Reading {
+    /// What happened to the clocks between this reading and a later one, if it is worth a word.
+    pub fn gap(&self, later: &Reading) -> Option<Gap> {
+        let ran = later.since_boot.saturating_sub(self.since_boot);
+        let slept = ran.saturating_sub(later.awake.saturating_sub(self.awake));
+        if slept >= NOTICEABLE {
+            return Some(Gap::Slept(slept));
+        }
+        let wall = (later.wall - self.wall).num_seconds();
+        let set = wall - i64::try_from(ran.as_secs()).unwrap_or(i64::MAX);
+        (set.unsigned_abs() >= NOTICEABLE.as_secs()).then_some(Gap::Set(set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(wall: i64, awake: u64, since_boot: u64) -> Reading {
+        Reading {
+            wall: DateTime::from_timestamp(1_800_000_000 + wall, 0).unwrap(),
+            awake: Duration::from_secs(awake),
+            since_boot: Duration::from_secs(since_boot),
+        }
+    }
+
+    #[test]
+    fn sleep_and_a_set_clock_are_told_apart() {
+        let before = at(0, 100, 100);
+        assert_eq!(before.gap(&at(3600, 3700, 3700)), None, "an hour of work");
+        let slept = Some(Gap::Slept(Duration::from_secs(3590)));
+        assert_eq!(before.gap(&at(3600, 110, 3700)), slept);
+        assert_eq!(before.gap(&at(3610, 110, 110)), Some(Gap::Set(3600)));
+        assert_eq!(before.gap(&at(-3590, 110, 110)), Some(Gap::Set(-3600)));
+        assert_eq!(before.gap(&at(12, 110, 110)), None, "a small correction");
+    }
+
+    #[test]
+    fn nothing_happens_between_two_readings() {
+        let before = read();
+        assert_eq!(before.gap(&read()), None);
+    }
+}
