@@ -61,8 +61,8 @@ pub struct Post<'a> {
     pub program: PathBuf,
     /// The attempt's record, which stays open in the whole tree as a sign of whose it is.
     pub record: PathBuf,
-    /// Where the guardian writes how the agent ended.
-    pub exit: PathBuf,
+    /// Where the guardian writes how the agent ended, if that is to be known after a crash.
+    pub exit: Option<PathBuf>,
     /// The runner's lock.
     pub lock: &'a File,
     /// After how long without output and processor time it says so.
@@ -208,6 +208,16 @@ fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
 /// The next line that is a notice; whatever else a dying guardian prints is passed over.
 fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<Notice> {
     lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
+}
+
+/// Runs a shell command to its end, with this process's own input and output.
+///
+/// # Errors
+/// When the shell cannot be started.
+pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result<Outcome> {
+    let (name, value) = variable;
+    let run = duct::cmd!("sh", "-c", command).dir(dir).env(name, value).unchecked().run()?;
+    Ok(process::outcome(Some(run.status)))
 }
 
 /// This process.

@@ -34,6 +34,8 @@ const RECENT: usize = 10;
 const LEARNINGS_TAIL: usize = 8 * 1024;
 /// How much of a dependency's notes goes into a prompt, in bytes.
 const NOTES_TAIL: usize = 4 * 1024;
+/// How much of the output of a failed verify command goes into a prompt, in bytes.
+const VERIFY_TAIL: usize = 6 * 1024;
 /// How long a guardian has to clean up behind a dead runner before it is done for it.
 const GUARDIAN: Duration = Duration::from_secs(30);
 /// How many leftover paths are named; a build folder that nobody ignored has thousands.
@@ -171,7 +173,11 @@ pub fn context(
         })
         .filter(|(_, notes)| !notes.is_empty())
         .collect();
+    let last = history.of(id).last.as_ref();
+    let red = last.and_then(|last| last.ended.evidence.red());
     let facts = Facts {
+        verify: workspace.verify_of(graph.task(number)),
+        verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: workspace.repo.head()?.branch,
         commits: workspace.repo.recent(RECENT)?,
         learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
@@ -273,6 +279,7 @@ pub fn evidence(
         diff: since.diff,
         leftovers: leftovers(workspace, record)?,
         strayed,
+        verify: Vec::new(),
     })
 }
 

@@ -44,6 +44,8 @@ pub enum Command {
     TaskComplete(TaskComplete),
     /// Hold a task back
     TaskBlock(TaskBlock),
+    /// Run the verify commands of a task, as a run does before it counts as complete
+    Verify(Verify),
     /// Check the graph file
     Check(Check),
     /// Show how the run stands: running, paused, finished or crashed
@@ -181,6 +183,13 @@ pub struct TaskBlock {
     /// Why, for whoever reads the journal
     #[arg(long)]
     pub reason: String,
+}
+
+/// `ralph verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The task
+    pub id: String,
 }
 
 /// `ralph check`.

@@ -10,6 +10,7 @@ pub mod requests;
 pub mod run;
 pub mod status;
 pub mod task;
+pub mod verify;
 
 use std::{env, path::PathBuf};
 
@@ -35,6 +36,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::TaskReset(options) => task::reset(&here, &options.ids),
         Command::TaskComplete(options) => task::complete(&here, &options.id),
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
+        Command::Verify(options) => verify::run(&here, &options.id),
         Command::Check(options) => check::run(&here, &options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),

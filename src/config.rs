@@ -32,6 +32,9 @@ const KEYS: &[&str] = &[
     "start_limit",
     "term_grace",
     "timeout",
+    "verify",
+    "verify_baseline",
+    "verify_timeout",
 ];
 
 /// What the file says; absent keys are none.
@@ -67,6 +70,13 @@ pub struct Config {
     /// The wall-clock limit of an attempt.
     #[serde(deserialize_with = "length")]
     pub timeout: Option<Duration>,
+    /// What must succeed before a task is complete that says nothing of its own.
+    pub verify: Option<Commands>,
+    /// Whether that is tried before an attempt too.
+    pub verify_baseline: Option<bool>,
+    /// The wall-clock limit of one verify command.
+    #[serde(deserialize_with = "length")]
+    pub verify_timeout: Option<Duration>,
 }
 
 /// A command line: a list of words, or one word.
@@ -91,6 +101,27 @@ impl<'de> Deserialize<'de> for Words {
                 "`agent` must be a command or a list of its words, such as [claude, -p]",
             )),
         }
+    }
+}
+
+/// Commands for a shell: a list, or a single one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "OneOrMany")]
+pub struct Commands(pub Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`verify` must be a command or a list of commands")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Commands {
+    fn from(commands: OneOrMany) -> Commands {
+        Commands(match commands {
+            OneOrMany::One(command) => vec![command],
+            OneOrMany::Many(commands) => commands,
+        })
     }
 }
 

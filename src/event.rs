@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     exit::Exit,
     task::{Status, TaskId},
-    verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
+    verdict::{Check, Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 
 /// The version of the journal's shape, in the first line of every run.
@@ -63,6 +63,27 @@ pub enum Event {
     },
     /// Somebody said the task is done, with `ralph task-complete`, while an attempt ran.
     Reported {
+        /// The attempt.
+        attempt: u32,
+    },
+    /// A verify command began.
+    Verifying {
+        /// The attempt.
+        attempt: u32,
+        /// The command.
+        command: String,
+        /// Whether the agent has not begun yet.
+        #[serde(default, skip_serializing_if = "is_off")]
+        baseline: bool,
+        /// Where its output lies, relative to the repository.
+        log: String,
+    },
+    /// A verify command succeeded.
+    Verified(Check),
+    /// A verify command did not succeed.
+    VerifyFailed(Check),
+    /// The run was stopped before the verify commands were through; the next one goes on with them.
+    VerifyPostponed {
         /// The attempt.
         attempt: u32,
     },
@@ -163,6 +184,10 @@ impl Event {
         "graph_guarded",
         "started",
         "reported",
+        "verifying",
+        "verified",
+        "verify_failed",
+        "verify_postponed",
         "terminating",
         "completed",
         "failed",
@@ -330,6 +355,8 @@ struct Flat {
     #[serde(default)]
     leftovers: Vec<String>,
     strayed: Option<String>,
+    #[serde(default)]
+    verify: Vec<Check>,
     last_line: Option<String>,
     #[serde(default)]
     swept: Vec<String>,
@@ -379,6 +406,7 @@ impl TryFrom<Flat> for Ended {
                 diff: flat.diff,
                 leftovers: flat.leftovers,
                 strayed: flat.strayed,
+                verify: flat.verify,
             },
             last_line: flat.last_line,
             swept: flat.swept,
@@ -420,6 +448,8 @@ pub enum StopReason {
     Failures(u32),
     /// So many attempts failed at once, one after the other.
     StartLimit(u32),
+    /// This verify command did not succeed before an attempt.
+    BaselineBroken(String),
     /// The one attempt that was asked for was made.
     Once {
         /// Whether it completed its task.
@@ -438,7 +468,7 @@ impl StopReason {
     pub fn exit(&self) -> Exit {
         match self {
             StopReason::Limit(_) => Exit::Limit,
-            StopReason::Blocked(_) => Exit::Blocked,
+            StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
             StopReason::Paused | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
             StopReason::Once { completed: false }
@@ -459,6 +489,10 @@ impl fmt::Display for StopReason {
             StopReason::StartLimit(count) => write!(
                 f,
                 "{count} attempts in a row failed within 5s; does the agent start at all?"
+            ),
+            StopReason::BaselineBroken(why) => write!(
+                f,
+                "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"
             ),
             StopReason::Once { .. } => f.write_str("one attempt, as asked"),
             StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),

@@ -180,6 +180,8 @@ pub(crate) mod tests {
             milestone: None,
             tags: Vec::new(),
             prompt: None,
+            verify: None,
+            verify_baseline: None,
             timeout: None,
             stale_after: None,
             max_attempts: None,

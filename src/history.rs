@@ -22,6 +22,8 @@ pub struct History {
     tasks: HashMap<TaskId, Past>,
     /// The newest run.
     pub run: Run,
+    /// Whether an attempt that was not completed has left commits that nobody has proven since.
+    pub unproven: bool,
     /// Whether nothing may start until `ralph resume`, in whatever run.
     pub paused: bool,
 }
@@ -50,6 +52,8 @@ pub struct Run {
     pub waits: u32,
     /// Whether its newest attempt completed its task.
     pub last_completed: bool,
+    /// What was red before an attempt of it, if anything was.
+    pub baseline_broken: Option<String>,
     /// Whether Ctrl-Z made it stand still.
     pub suspended: bool,
     /// How it was asked to stop, if it was.
@@ -168,6 +172,10 @@ impl History {
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::GraphGuarded { .. }
+            | Event::Verifying { .. }
+            | Event::Verified(_)
+            | Event::VerifyFailed(_)
+            | Event::VerifyPostponed { .. }
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }
@@ -187,7 +195,12 @@ impl History {
         self.run.last_completed = ended.verdict == Verdict::Complete;
         self.run.starts_failed =
             if failed_to_start(ended) { self.run.starts_failed + 1 } else { 0 };
-        if ended.verdict == Verdict::Complete {
+        let complete = ended.verdict == Verdict::Complete;
+        self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
+        if ended.verdict == Verdict::BaselineBroken {
+            self.run.baseline_broken = Some(ended.why.clone());
+        }
+        if complete {
             self.run.completed += 1;
             self.run.failures_in_a_row = 0;
         } else if ended.verdict.counts() {

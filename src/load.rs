@@ -48,6 +48,7 @@ const FIELDS: &[&str] = &[
     "prompt",
     "agent",
     "verify",
+    "verify_baseline",
     "output",
     "commit",
     "timeout",

@@ -338,6 +338,9 @@ impl View<'_> {
         if self.policy.once && run.iterations > 0 {
             return Some(StopReason::Once { completed: run.last_completed });
         }
+        if let Some(why) = &run.baseline_broken {
+            return Some(StopReason::BaselineBroken(why.clone()));
+        }
         if run.failures_in_a_row >= MAX_FAILURES {
             return Some(StopReason::Failures(run.failures_in_a_row));
         }

@@ -35,6 +35,10 @@ pub struct Facts {
     pub learnings: String,
     /// The notes that each dependency's agent left, by task id.
     pub notes: BTreeMap<String, String>,
+    /// The commands that must succeed before the task is complete.
+    pub verify: Vec<String>,
+    /// The end of what the one printed that did not succeed after the attempt before.
+    pub verify_output: String,
     /// The number of the attempt to come.
     pub attempt: u32,
     /// How many attempts the task has.
@@ -73,6 +77,12 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
             "diff": last.ended.evidence.diff,
             "leftovers": last.ended.evidence.leftovers,
             "last_line": last.ended.last_line,
+            "verify": last.ended.evidence.red().map(|check| json!({
+                "command": check.command,
+                "why": check.outcome.to_string(),
+                "output": facts.verify_output,
+                "log": check.log,
+            })),
             "log": last.ended.log,
         })
     });
@@ -90,6 +100,7 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
             "max": facts.max_attempts,
             "last": last,
         },
+        "verify": facts.verify,
         "repository": { "branch": facts.branch, "commits": facts.commits },
         "learnings": facts.learnings,
         "report": { "command": facts.command, "done_file": facts.done_file },
@@ -197,7 +208,7 @@ fn summary(task: &Task) -> String {
     if let Some(description) = &task.description {
         text = format!("{text}\n\n{}", description.trim_end());
     }
-    let told = ["path", "output"];
+    let told = ["path", "output", "verify", "verify_baseline"];
     let mut fields: Vec<String> = task
         .extra
         .iter()
@@ -305,6 +316,7 @@ mod tests {
                 subject: "Begin the `x`".to_owned(),
             }],
             learnings: "- the tests need `--all`\n".to_owned(),
+            verify: vec!["cargo test".to_owned()],
             attempt: 2,
             max_attempts: 3,
             command: "ralph".to_owned(),
@@ -353,6 +365,7 @@ mod tests {
             "- the tests need `--all`",
             "ralph task-complete t1",
             "create the file `.ralph/tasks/t1/DONE`",
+            "itself:\n\n- `cargo test`\n\nThe task is complete when all of them succeed",
         ] {
             assert!(prompt.contains(needed), "{needed:?} is not in:\n{prompt}");
         }

@@ -229,11 +229,22 @@ mod tests {
                 diff: Some(DiffStat { files: 1, insertions: 2, deletions: 0 }),
                 leftovers: vec!["x y".to_owned()],
                 strayed: None,
+                verify: vec![check()],
             },
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
             unlocked: vec![".git/index.lock".to_owned()],
             log: "logs/attempts/a/2".to_owned(),
+        }
+    }
+
+    fn check() -> Check {
+        Check {
+            command: "make \"test\"".to_owned(),
+            outcome: Outcome::TimedOut { limit_seconds: 900 },
+            duration_seconds: 900.25,
+            last_line: Some("ok".to_owned()),
+            log: "logs/attempts/a/2/verify-1.log".to_owned(),
         }
     }
 
@@ -276,6 +287,15 @@ mod tests {
                 why: "w".to_owned(),
             },
             Event::Reported { attempt: 1 },
+            Event::Verifying {
+                attempt: 1,
+                command: "make test".to_owned(),
+                baseline: true,
+                log: "l".to_owned(),
+            },
+            Event::Verified(check()),
+            Event::VerifyFailed(check()),
+            Event::VerifyPostponed { attempt: 1 },
             Event::Terminating { attempt: 1, why: "w".to_owned() },
             Event::Completed(ended(Verdict::Complete)),
             Event::Failed(ended(Verdict::Unverified)),

@@ -7,6 +7,7 @@ mod close;
 mod harm;
 mod requests;
 mod start;
+mod verify;
 mod watch;
 
 use std::{

@@ -279,6 +279,10 @@ pub struct Task {
     pub tags: Vec<String>,
     /// The template under `prompts/` that replaces `task.md`.
     pub prompt: Option<String>,
+    /// What must succeed before it is complete, each for a shell; none where the task says nothing.
+    pub verify: Option<Vec<String>>,
+    /// Whether that is tried before the attempt too.
+    pub verify_baseline: Option<bool>,
     /// Wall-clock limit of one attempt.
     pub timeout: Option<Duration>,
     /// After how long `in-progress` counts as stale.
@@ -289,7 +293,7 @@ pub struct Task {
     pub claimed_at: Option<String>,
     /// By whom it was claimed.
     pub claimed_by: Option<String>,
-    /// Every other field of the file, for templates: `path`, `output`, `verify`, unknown ones.
+    /// Every other field of the file, for templates: `path`, `output`, `verify` as it is written, unknown ones.
     pub extra: Map<String, Value>,
 }
 

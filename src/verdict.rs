@@ -3,14 +3,17 @@
 //! Three types, because "exit 0", "made a commit" and "the task is done" are three facts, and a
 //! runner that blurs them loops for ever or stops too soon. All pure.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{duration, task::CommitRule};
 
 /// How the agent's process ended: what `ralph` did to it first, its status second.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// By itself.
@@ -36,6 +39,7 @@ pub enum Outcome {
     /// We ended it because the run was stopped.
     Cancelled,
     /// The runner died; how the agent ended is not known.
+    #[default]
     Interrupted,
     /// It never began.
     NotStarted {
@@ -111,8 +115,38 @@ impl fmt::Display for DiffStat {
     }
 }
 
+/// One verify command, as `ralph` ran it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The command, for a shell.
+    pub command: String,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Wall time.
+    pub duration_seconds: f64,
+    /// The last line of its output that is not blank, cut to 500 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_line: Option<String>,
+    /// Where its output lies, relative to the repository.
+    pub log: String,
+}
+
+impl Check {
+    /// Whether it succeeded.
+    pub fn is_green(&self) -> bool {
+        self.outcome == Outcome::Exited { exit_code: 0 }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.command, self.outcome)
+    }
+}
+
 /// What the repository and the graph show after an attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// How completion was reported, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,9 +163,17 @@ pub struct Evidence {
     /// What happened to the branch, when it is not where a descendant of the base would be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strayed: Option<String>,
+    /// The verify commands that were run, up to the first that did not succeed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<Check>,
 }
 
 impl Evidence {
+    /// The verify command that did not succeed, if one was run that did not.
+    pub fn red(&self) -> Option<&Check> {
+        self.verify.iter().find(|check| !check.is_green())
+    }
+
     /// Whether something was committed. Commits that change nothing between them are no proof.
     fn proves(&self) -> bool {
         !self.commits.is_empty() && self.diff.is_none_or(|diff| diff.files > 0)
@@ -148,6 +190,8 @@ pub enum Verdict {
     Incomplete,
     /// Reported, but nothing changed in git.
     Unverified,
+    /// Reported and committed, but a verify command did not succeed.
+    VerifyFailed,
     /// Reported, but the work is not committed.
     Uncommitted,
     /// Reported, but the branch was left or its history rewritten.
@@ -160,6 +204,8 @@ pub enum Verdict {
     Cancelled,
     /// The runner died.
     Interrupted,
+    /// A verify command did not succeed before the agent was started, which it then was not.
+    BaselineBroken,
 }
 
 impl Verdict {
@@ -168,6 +214,7 @@ impl Verdict {
     pub fn of(outcome: &Outcome, evidence: &Evidence, rule: CommitRule) -> Verdict {
         if evidence.report.is_none() {
             return match outcome {
+                Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
                 Outcome::Exited { exit_code: 0 } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
@@ -190,7 +237,12 @@ impl Verdict {
             }
         }
         match (!evidence.proves(), rule, evidence.leftovers.is_empty()) {
-            (false, _, _) | (true, CommitRule::Optional, _) => Verdict::Complete,
+            (false, _, _) | (true, CommitRule::Optional, _) => match evidence.red() {
+                None => Verdict::Complete,
+                Some(Check { outcome: Outcome::Cancelled, .. }) => Verdict::Cancelled,
+                Some(Check { outcome: Outcome::Interrupted, .. }) => Verdict::Interrupted,
+                Some(_) => Verdict::VerifyFailed,
+            },
             (true, CommitRule::Required, false) => Verdict::Uncommitted,
             (true, CommitRule::Required, true) => Verdict::Unverified,
         }
@@ -198,17 +250,34 @@ impl Verdict {
 
     /// Whether the attempt uses up one of the task's.
     pub fn counts(self) -> bool {
-        !matches!(self, Verdict::Complete | Verdict::Cancelled | Verdict::Interrupted)
+        use Verdict::{BaselineBroken, Cancelled, Complete, Interrupted};
+        !matches!(self, Complete | Cancelled | Interrupted | BaselineBroken)
     }
 
     /// The judgement in words, for people and for the next prompt.
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let left = evidence.leftovers.len();
         match self {
-            Verdict::Complete if !evidence.proves() => {
-                "reported done; no commit is required".to_owned()
+            Verdict::Complete => {
+                let proof =
+                    if evidence.proves() { ", and committed" } else { "; no commit is required" };
+                let mut why = format!("reported done{proof}");
+                if let count @ 1.. = evidence.verify.len() {
+                    let plural = if count == 1 { "" } else { "s" };
+                    let _ = write!(why, "; {count} verify command{plural} succeeded");
+                }
+                why
             }
-            Verdict::Complete => "reported done, and committed".to_owned(),
+            Verdict::VerifyFailed => {
+                format!(
+                    "reported done, but {}",
+                    evidence.red().map_or_else(String::new, ToString::to_string)
+                )
+            }
+            Verdict::BaselineBroken => format!(
+                "{} before the attempt",
+                evidence.red().map_or_else(String::new, ToString::to_string)
+            ),
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
             Verdict::Unverified if !evidence.commits.is_empty() => {
                 "reported done, but its commits change no file".to_owned()
@@ -235,12 +304,14 @@ impl fmt::Display for Verdict {
             Verdict::Complete => "complete",
             Verdict::Incomplete => "incomplete",
             Verdict::Unverified => "unverified",
+            Verdict::VerifyFailed => "verify-failed",
             Verdict::Uncommitted => "uncommitted",
             Verdict::OffBranch => "off-branch",
             Verdict::Failed => "failed",
             Verdict::TimedOut => "timed-out",
             Verdict::Cancelled => "cancelled",
             Verdict::Interrupted => "interrupted",
+            Verdict::BaselineBroken => "baseline-broken",
         })
     }
 }
@@ -260,6 +331,7 @@ mod tests {
             diff: None,
             leftovers: vec!["f".to_owned(); leftovers],
             strayed: strayed.then(|| "HEAD was detached".to_owned()),
+            verify: Vec::new(),
         };
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
         let table = [
@@ -292,7 +364,37 @@ mod tests {
             (Exited { exit_code: 0 }, hollow(1), req, Verdict::Uncommitted),
             (Exited { exit_code: 0 }, hollow(0), opt, Verdict::Complete),
         ];
-        for (outcome, evidence, rule, want) in table.into_iter().chain(empty) {
+        let checked = |report, outcomes: &[Outcome]| {
+            let check = |outcome: &Outcome| Check {
+                command: "make test".to_owned(),
+                outcome: outcome.clone(),
+                duration_seconds: 1.0,
+                last_line: None,
+                log: String::new(),
+            };
+            Evidence { verify: outcomes.iter().map(check).collect(), ..proof(report, 1, 0, false) }
+        };
+        let (green, red) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
+        let unready = NotStarted { error: "baseline broken".to_owned() };
+        let verified = [
+            (green.clone(), checked(true, &[green.clone(), green.clone()]), req, Verdict::Complete),
+            (
+                green.clone(),
+                checked(true, &[green.clone(), red.clone()]),
+                req,
+                Verdict::VerifyFailed,
+            ),
+            (
+                green.clone(),
+                checked(true, &[TimedOut { limit_seconds: 1 }]),
+                req,
+                Verdict::VerifyFailed,
+            ),
+            (green.clone(), checked(true, &[Cancelled]), req, Verdict::Cancelled),
+            (green.clone(), checked(true, &[Interrupted]), req, Verdict::Interrupted),
+            (unready, checked(false, &[red]), req, Verdict::BaselineBroken),
+        ];
+        for (outcome, evidence, rule, want) in table.into_iter().chain(empty).chain(verified) {
             assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
         }
     }

@@ -24,7 +24,7 @@ use crate::{
     plan::{Policy, View},
     repo::Repo,
     state::{Lock, State},
-    task::TaskId,
+    task::{Task, TaskId},
 };
 
 /// The graph file, relative to the repository.
@@ -168,6 +168,17 @@ impl Workspace {
             inherit: self.config.select == Some(Select::Inherit),
             ..blank
         }
+    }
+
+    /// The commands that must succeed before a task is complete.
+    pub fn verify_of(&self, task: &Task) -> Vec<String> {
+        let of_project = || self.config.verify.clone().map(|commands| commands.0);
+        task.verify.clone().or_else(of_project).unwrap_or_default()
+    }
+
+    /// Whether they are tried before an attempt at it too.
+    pub fn verifies_baseline(&self, task: &Task) -> bool {
+        task.verify_baseline.or(self.config.verify_baseline).unwrap_or(false)
     }
 
     /// The folder of a task, relative to the repository.

@@ -31,7 +31,7 @@ pub struct Brief {
     /// The attempt's record.
     pub record: PathBuf,
     /// Where to write how the agent ended.
-    pub exit: PathBuf,
+    pub exit: Option<PathBuf>,
     /// After how long without output and processor time the runner is told.
     pub idle: Option<Duration>,
 }
@@ -190,7 +190,9 @@ pub fn run() -> io::Result<()> {
     for _ in 0..streams {
         let _ = drained.recv_timeout(DRAIN);
     }
-    leave(&brief.exit, &Exit { outcome: outcome.clone(), alone })?;
+    if let Some(path) = &brief.exit {
+        leave(path, &Exit { outcome: outcome.clone(), alone })?;
+    }
     let swept = swept.into_iter().map(|member| member.name).collect();
     tell(&Notice::Closed { outcome, swept, immortal })
 }
@@ -201,10 +203,16 @@ fn start(
     done: &Sender<()>,
     printed: &Arc<AtomicU64>,
 ) -> io::Result<(Process, usize)> {
-    let kept = [&brief.spec.stdout, &brief.spec.stderr].map(|path| Kept::create(path));
-    let [stdout, stderr] = kept;
+    let spec = &brief.spec;
     let (out_reader, out_writer) = io::pipe()?;
-    let (err_reader, err_writer) = io::pipe()?;
+    let mut streams = vec![(Kept::create(&spec.stdout)?, out_reader)];
+    let err_writer = if spec.stderr == spec.stdout {
+        out_writer.try_clone()?
+    } else {
+        let (err_reader, err_writer) = io::pipe()?;
+        streams.push((Kept::create(&spec.stderr)?, err_reader));
+        err_writer
+    };
     // Inherited by the agent and by whatever it starts: std closes what it opens on exec, a plain
     // duplicate stays.
     let sign = rustix::io::dup(File::open(&brief.record)?)?;
@@ -212,7 +220,6 @@ fn start(
         let _ = outbox.send(Message::Ended(outcome));
     })?;
     drop(sign);
-    let streams = [(stdout?, out_reader), (stderr?, err_reader)];
     let count = streams.len();
     for (kept, reader) in streams {
         let (done, printed) = (done.clone(), Arc::clone(printed));

@@ -180,7 +180,8 @@ impl Group {
     }
 }
 
-fn outcome(status: Option<ExitStatus>) -> Outcome {
+/// How a process of this status ended.
+pub(super) fn outcome(status: Option<ExitStatus>) -> Outcome {
     let signal = status.and_then(|status| status.signal());
     match signal {
         Some(signal) => Outcome::Signaled { signal },

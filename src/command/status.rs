@@ -143,7 +143,7 @@ fn text(
         line("Current attempt", "none");
     }
     for (id, attempt, at) in open {
-        let cut_off = standing == Standing::Crashed;
+        let cut_off = matches!(standing, Standing::Crashed | Standing::Finished | Standing::Paused);
         let age = if cut_off { "cut off".to_owned() } else { format!("for {}", short(at)) };
         line("Current attempt", &format!("{id}, attempt {attempt}, since {}, {age}", clock(at)));
     }

@@ -144,6 +144,16 @@ impl Reader<'_> {
             priority: self.priority(&fields.priority, place("priority")),
             status: self.status(&fields.status, place("status")),
             minutes: self.minutes(&fields.extra, &place),
+            verify: fields
+                .extra
+                .get("verify")
+                .filter(|value| !value.is_null())
+                .map(|value| self.list(value, number, "verify")),
+            verify_baseline: self.flag(
+                fields.extra.get("verify_baseline"),
+                place("verify_baseline"),
+                "verify_baseline",
+            ),
             commit: self.commit(&fields.commit, place("commit")),
             timeout: self.length(&fields.timeout, place("timeout"), "timeout"),
             stale_after: self.length(&fields.stale_after, place("stale_after"), "stale_after"),
@@ -296,6 +306,17 @@ impl Reader<'_> {
         }
     }
 
+    fn flag(&mut self, value: Option<&Value>, place: Place, name: &str) -> Option<bool> {
+        match value? {
+            Value::Null => None,
+            Value::Bool(flag) => Some(*flag),
+            value => {
+                self.wrong(name, value, place, "`true` or `false`");
+                None
+            }
+        }
+    }
+
     fn attempts(&mut self, value: &Value, place: Place) -> Option<u32> {
         if value.is_null() {
             return None;
@@ -350,13 +371,6 @@ impl Reader<'_> {
     fn unknown_fields(&mut self, number: Option<usize>, extra: &Map<String, Value>) {
         for name in extra.keys() {
             if FIELDS.contains(&name.as_str()) {
-                if name == "verify" && self.unknown.insert(name.clone()) {
-                    let at = self.places.key_range(number, name);
-                    self.push(
-                        Diagnostic::warning("`verify` is not run by this version", at)
-                            .help("a task counts as complete once it is reported and committed"),
-                    );
-                }
                 continue;
             }
             if self.unknown.contains(name) {

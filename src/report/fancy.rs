@@ -36,6 +36,8 @@ pub struct Fancy {
     paint: Paint,
     root: PathBuf,
     tally: Tally,
+    /// The output of the attempt's agent.
+    output: Option<PathBuf>,
     spinner: Option<Spinner>,
 }
 
@@ -50,7 +52,7 @@ impl Fancy {
     /// For the repository at `root`.
     pub fn new(root: PathBuf, verbosity: Verbosity) -> Fancy {
         let paint = Paint::for_stream(&std::io::stderr());
-        Fancy { verbosity, paint, root, tally: Tally::default(), spinner: None }
+        Fancy { verbosity, paint, root, tally: Tally::default(), output: None, spinner: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -84,6 +86,10 @@ impl Fancy {
         bar.set_message(message);
         bar.enable_steady_tick(FRAME);
         self.spinner = Some(Spinner { bar, output, looked: Instant::now() });
+    }
+
+    fn watch_agent(&mut self) {
+        self.spin("the agent is at work".to_owned(), self.output.clone());
     }
 
     fn rest(&mut self) {
@@ -128,13 +134,20 @@ impl Reporter for Fancy {
             self.say(&[bar.clone(), strong(format!("  {heading}"))]);
             self.say(&[Line { style: None, text: format!("  {}", visible(&task.title)) }, bar]);
             self.say(&words::lines(record, view, self.verbosity));
-            self.spin("the agent is at work".to_owned(), Some(self.root.join(log).join("stdout")));
-            return;
+            self.output = Some(self.root.join(log).join("stdout"));
+            return self.watch_agent();
+        }
+        if let Event::Verifying { command, log, .. } = &record.event {
+            self.say(&words::lines(record, view, self.verbosity));
+            return self.spin(visible(command).into_owned(), Some(self.root.join(log)));
         }
         if let Event::Waiting { until, why } = &record.event {
             return self.spin(format!("{why}; until {}", words::clock(*until)), None);
         }
         self.say(&words::lines(record, view, self.verbosity));
+        if let Event::Verified(_) = &record.event {
+            self.watch_agent();
+        }
     }
 
     fn tick(&mut self) {

@@ -12,7 +12,7 @@ use crate::{
     record::Record,
     task::TaskId,
     terminal::{Style, visible},
-    verdict::{Commit, Verdict},
+    verdict::{Check, Commit, Verdict},
 };
 
 /// How many names of ready tasks are given.
@@ -75,8 +75,7 @@ impl Tally {
         };
         let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
         let total = view.admitted().count();
-        let time =
-            duration::short(Duration::try_from_secs_f64(*duration_seconds).unwrap_or_default());
+        let time = length(*duration_seconds);
         let mut lines = vec![
             line(style, format!("{why} (exit code {exit_code})")),
             line(
@@ -251,6 +250,18 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::Reported { .. } if verbose => {
             vec![line(Style::Faint, format!("{id} was reported done"))]
         }
+        Event::Verifying { command, baseline, .. } => {
+            let when = if *baseline { " before the attempt" } else { "" };
+            vec![line(Style::Faint, format!("verifying {id}{when}: `{command}`"))]
+        }
+        Event::Verified(check) => {
+            vec![line(Style::Faint, format!("  succeeded in {}", length(check.duration_seconds)))]
+        }
+        Event::VerifyFailed(check) => red(check),
+        Event::VerifyPostponed { .. } => vec![line(
+            Style::Warn,
+            format!("the verify commands of {id} are left to the next run; its work is kept"),
+        )],
         Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
         Event::Failed(ended) | Event::Interrupted(ended) => failed(id, ended, view),
@@ -316,6 +327,21 @@ fn of_run(event: &Event) -> Vec<Line> {
         }
         _ => Vec::new(),
     }
+}
+
+fn red(check: &Check) -> Vec<Line> {
+    let took = length(check.duration_seconds);
+    let mut lines = vec![line(Style::Warn, format!("  {} after {took}", check.outcome))];
+    if let Some(last) = &check.last_line {
+        lines.push(line(None, format!("    its last line: {last}")));
+    }
+    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
+    lines
+}
+
+/// Seconds of the journal, for people.
+fn length(seconds: f64) -> String {
+    duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 fn stopping(stop: &Stop) -> String {

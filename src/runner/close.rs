@@ -12,21 +12,29 @@ use crate::{
     graphfile::{Write, rfc3339},
     output,
     task::{CommitRule, Status},
-    verdict::{Outcome, Verdict},
+    verdict::{Evidence, Outcome, Verdict},
 };
 
+/// What is known of an attempt whose agent is gone.
+#[derive(Default)]
+pub(super) struct End {
+    pub(super) outcome: Outcome,
+    pub(super) took: Duration,
+    pub(super) swept: Vec<String>,
+    pub(super) unlocked: Vec<String>,
+    pub(super) evidence: Evidence,
+}
+
 impl Runner {
-    /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
-    /// anywhere: the graph, the journal, and only then is the record of the attempt removed.
-    pub(super) fn close(
+    /// Looks at what an agent has left, in the graph and in git, once all of it is dead.
+    pub(super) fn look(
         &mut self,
         record: &Open,
         outcome: Outcome,
         took: Duration,
         swept: Vec<String>,
-    ) -> Result<()> {
+    ) -> Result<End> {
         let id = &record.task_id;
-        let about = (id, record.iteration);
         let unlocked = record.unlock(&self.workspace);
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
@@ -34,11 +42,20 @@ impl Runner {
         // What the agent wrote of its own task holds, also where the rest is undone.
         let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
         self.guard_graph(record)?;
+        let by_command = self.chronicle.history().of(id).reported;
+        let evidence = attempt::evidence(&self.workspace, record, by_command, said)?;
+        Ok(End { outcome, took, swept, unlocked, evidence })
+    }
+
+    /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
+    /// anywhere: the graph, the journal, and only then is the record of the attempt removed.
+    pub(super) fn close(&mut self, record: &Open, end: End) -> Result<()> {
+        let id = &record.task_id;
+        let about = (id, record.iteration);
+        let End { outcome, took, swept, unlocked, evidence } = end;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let (status, rule) =
             task.map_or((None, CommitRule::Required), |task| (Some(task.status), task.commit));
-        let by_command = self.chronicle.history().of(id).reported;
-        let evidence = attempt::evidence(&self.workspace, record, by_command, said)?;
         let verdict = Verdict::of(&outcome, &evidence, rule);
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
@@ -108,7 +125,8 @@ impl Runner {
             self.emit(Some((&record.task_id, record.iteration)), recovered)?;
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
-            self.close(&record, outcome, took, swept)?;
+            let end = self.look(&record, outcome, took, swept)?;
+            self.verify(record, end)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Message, Runner, watch::Running};
+use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
     agent::{self, Agent, Post, Spec},
     attempt::{self, Open},
@@ -33,7 +33,7 @@ impl Runner {
             attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
         let run_id = self.chronicle.run_id().to_owned();
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
-        let mut record = attempt::open(&self.workspace, record, &prompt)?;
+        let record = attempt::open(&self.workspace, record, &prompt)?;
         self.hold(Some(&id))?;
         let about = (&id, iteration);
         let at = rfc3339(record.started_at);
@@ -49,15 +49,23 @@ impl Runner {
         };
         self.emit(Some(about), started)?;
         self.wake = None;
-        let spec = self.spec(&record);
+        let stage = self.first_stage(&record);
+        self.launch(record, stage)
+    }
+
+    /// Starts the process of a stage.
+    pub(super) fn launch(&mut self, mut record: Open, stage: Stage) -> Result<()> {
+        self.announce(&record, &stage)?;
+        let spec = self.instead(&record, &stage, self.spec(&record));
         let (outbox, name) = (self.outbox.clone(), record.name());
         let began = Instant::now();
+        let is_agent = matches!(stage, Stage::Agent);
         let post = Post {
             program: own_program(),
             record: self.workspace.state.attempt(&record.name()),
-            exit: self.workspace.state.exit(&record.name()),
+            exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
-            idle: self.options.idle,
+            idle: self.options.idle.filter(|_| is_agent),
         };
         let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
         match Agent::spawn(&spec, &post, tell) {
@@ -68,15 +76,13 @@ impl Runner {
                     .state
                     .update_attempt(&record.name(), &record)
                     .context("record the agent's process")?;
-                let task = self.file.graph().task(number);
-                let limit = task.timeout.unwrap_or(self.options.timeout);
-                let seen = (record.base.clone(), record.dirty.clone());
                 self.running.push(Running {
-                    seen,
+                    seen: (record.base.clone(), record.dirty.clone()),
+                    limit: self.limit(&record, &stage),
                     record,
+                    stage,
                     agent,
                     started: began,
-                    limit,
                     cancel_at: None,
                     ending: None,
                 });
@@ -86,7 +92,7 @@ impl Runner {
                 let outcome = Outcome::NotStarted { error: error.to_string() };
                 // A guardian that was killed before it could say so may have started it.
                 let (swept, _) = self.end_unguarded(&record);
-                self.close(&record, outcome, began.elapsed(), swept)
+                self.passed(record, stage, outcome, began.elapsed(), swept)
             }
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use super::Runner;
+use super::{Runner, verify::Stage};
 use crate::{
     agent::{self, Agent, Closed},
     attempt::{self, Open},
@@ -16,9 +16,10 @@ use crate::{
     verdict::Outcome,
 };
 
-/// An attempt whose agent runs.
+/// An attempt that goes on: its agent runs, or one of its verify commands.
 pub(super) struct Running {
     pub(super) record: Open,
+    pub(super) stage: Stage,
     pub(super) agent: Agent,
     pub(super) started: Instant,
     pub(super) limit: Duration,
@@ -80,9 +81,8 @@ impl Runner {
         // What we did to it says more than how it died of it.
         let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
         let outcome = outcome.unwrap_or(Outcome::Interrupted);
-        let (record, took) = (&running.record, running.started.elapsed());
-        self.close(record, outcome, took, closed.swept)?;
-        // No attempt begins beside what is left of the last one.
+        let (record, took) = (running.record, running.started.elapsed());
+        // Nothing begins beside what is left of the last one.
         ensure!(
             closed.immortal == 0,
             "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
@@ -90,7 +90,7 @@ impl Runner {
             record.task_id,
             closed.immortal,
         );
-        Ok(())
+        self.passed(record, running.stage, outcome, took, closed.swept)
     }
 
     /// Its guardian sees no sign of life. A file that has changed since the last look is one.

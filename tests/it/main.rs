@@ -26,3 +26,4 @@ mod tidy;
 mod torture;
 mod usage;
 mod verdicts;
+mod verify;

@@ -33,8 +33,10 @@ const OWNERS: &[(&str, &[&str])] = &[
 ];
 
 /// Files over 500 lines and functions over 80, tests apart: the limit each may have, and why.
-const LONG: &[(&str, usize, &str)] =
-    &[("src/plan.rs", 520, "one decision, read from its words to its end")];
+const LONG: &[(&str, usize, &str)] = &[
+    ("src/plan.rs", 540, "one decision, read from its words to its end"),
+    ("src/event.rs", 620, "one table of facts"),
+];
 
 /// A file of the project.
 struct Source {

@@ -1,0 +1,215 @@
+//! The stages of an attempt and what follows from the end of each: the verify commands before its
+//! agent, where that is asked for, the agent, the verify commands after it, the judgement.
+//!
+//! A verify command runs like an agent: behind a guardian, with a limit, ended by the same signals.
+
+use std::{fs, time::Duration};
+
+use anyhow::Result;
+
+use super::{Runner, close::End, seconds};
+use crate::{
+    agent::Spec,
+    attempt::Open,
+    event::Event,
+    output,
+    task::CommitRule,
+    verdict::{Check, Evidence, Outcome, Verdict},
+};
+
+/// The limit of one verify command, where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// What of an attempt runs.
+pub(super) enum Stage {
+    /// The verify commands, to see whether they succeed without it.
+    Baseline(Checks),
+    /// Its agent.
+    Agent,
+    /// The verify commands, when its agent has reported and proven the task done.
+    Verify(Checks, Box<End>),
+}
+
+/// Verify commands, run in order up to the first that does not succeed.
+pub(super) struct Checks {
+    commands: Vec<String>,
+    done: Vec<Check>,
+}
+
+impl Checks {
+    fn new(commands: Vec<String>) -> Checks {
+        Checks { commands, done: Vec::new() }
+    }
+
+    /// The command that is to run, or runs.
+    fn current(&self) -> &str {
+        &self.commands[self.done.len()]
+    }
+
+    /// Whether nothing is left to run.
+    fn is_over(&self) -> bool {
+        self.done.len() == self.commands.len() || self.done.iter().any(|check| !check.is_green())
+    }
+}
+
+impl Stage {
+    /// The verify commands that it runs, and what their logs are called.
+    fn checks(&self) -> Option<(&Checks, &'static str)> {
+        match self {
+            Stage::Agent => None,
+            Stage::Baseline(checks) => Some((checks, "baseline")),
+            Stage::Verify(checks, _) => Some((checks, "verify")),
+        }
+    }
+
+    /// Where the output of its command lies, relative to the repository; none for the agent's.
+    pub(super) fn log(&self, record: &Open) -> Option<String> {
+        let (checks, name) = self.checks()?;
+        Some(format!("{}/{name}-{}.log", record.log, checks.done.len() + 1))
+    }
+}
+
+impl Runner {
+    /// The stage with which an attempt begins.
+    pub(super) fn first_stage(&self, record: &Open) -> Stage {
+        let graph = self.file.graph();
+        let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
+            return Stage::Agent;
+        };
+        let commands = self.workspace.verify_of(task);
+        // What an attempt before this one left broken is for this one to mend.
+        let due = self.workspace.verifies_baseline(task) && !self.chronicle.history().unproven;
+        if due && !commands.is_empty() {
+            Stage::Baseline(Checks::new(commands))
+        } else {
+            Stage::Agent
+        }
+    }
+
+    /// The limit of a stage.
+    pub(super) fn limit(&self, record: &Open, stage: &Stage) -> Duration {
+        if stage.checks().is_some() {
+            return self.workspace.config.verify_timeout.unwrap_or(TIMEOUT);
+        }
+        let graph = self.file.graph();
+        let own = graph.number(&record.task_id).and_then(|number| graph.task(number).timeout);
+        own.unwrap_or(self.options.timeout)
+    }
+
+    /// Changes what an agent would be started with into what the stage's command is.
+    pub(super) fn instead(&self, record: &Open, stage: &Stage, agent: Spec) -> Spec {
+        let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {
+            return agent;
+        };
+        let log = self.workspace.root().join(log);
+        // Left by a run that was killed in the middle of it.
+        let _ = fs::remove_file(&log);
+        Spec {
+            argv: ["sh", "-c", checks.current()].map(str::to_owned).to_vec(),
+            stdin: "/dev/null".into(),
+            stdout: log.clone(),
+            stderr: log,
+            ..agent
+        }
+    }
+
+    /// Says that a verify command begins.
+    pub(super) fn announce(&mut self, record: &Open, stage: &Stage) -> Result<()> {
+        let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {
+            return Ok(());
+        };
+        let event = Event::Verifying {
+            attempt: record.attempt,
+            command: checks.current().to_owned(),
+            baseline: matches!(stage, Stage::Baseline(_)),
+            log,
+        };
+        self.emit(Some((&record.task_id, record.iteration)), event)
+    }
+
+    /// Goes on when the process of a stage is gone, with everything it had started.
+    pub(super) fn passed(
+        &mut self,
+        record: Open,
+        stage: Stage,
+        outcome: Outcome,
+        took: Duration,
+        swept: Vec<String>,
+    ) -> Result<()> {
+        let log = stage.log(&record);
+        match stage {
+            Stage::Agent => {
+                let end = self.look(&record, outcome, took, swept)?;
+                self.verify(record, end)
+            }
+            Stage::Baseline(mut checks) => {
+                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                    return self.close(&record, End { outcome, took, ..End::default() });
+                }
+                self.note_check(&record, &mut checks, outcome, took, log)?;
+                if !checks.is_over() {
+                    return self.launch(record, Stage::Baseline(checks));
+                }
+                if checks.done.iter().all(Check::is_green) {
+                    return self.launch(record, Stage::Agent);
+                }
+                let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
+                let evidence = Evidence { verify: checks.done, ..Evidence::default() };
+                self.close(&record, End { outcome, took, evidence, ..End::default() })
+            }
+            Stage::Verify(mut checks, mut end) => {
+                if outcome == Outcome::Cancelled && self.is_stopping() {
+                    let event = Event::VerifyPostponed { attempt: record.attempt };
+                    return self.emit(Some((&record.task_id, record.iteration)), event);
+                }
+                end.took += took;
+                self.note_check(&record, &mut checks, outcome, took, log)?;
+                if !checks.is_over() {
+                    return self.launch(record, Stage::Verify(checks, end));
+                }
+                end.evidence.verify = checks.done;
+                self.close(&record, *end)
+            }
+        }
+    }
+
+    /// Runs the verify commands of an attempt whose agent is gone, if its task is done as far as
+    /// can be seen without them.
+    pub(super) fn verify(&mut self, record: Open, end: End) -> Result<()> {
+        let graph = self.file.graph();
+        let task = graph.number(&record.task_id).map(|number| graph.task(number));
+        let rule = task.map_or(CommitRule::Required, |task| task.commit);
+        let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(task));
+        let done = Verdict::of(&end.outcome, &end.evidence, rule) == Verdict::Complete;
+        if !done || commands.is_empty() {
+            return self.close(&record, end);
+        }
+        self.launch(record, Stage::Verify(Checks::new(commands), Box::new(end)))
+    }
+
+    fn note_check(
+        &mut self,
+        record: &Open,
+        checks: &mut Checks,
+        outcome: Outcome,
+        took: Duration,
+        log: Option<String>,
+    ) -> Result<()> {
+        let log = log.unwrap_or_default();
+        let check = Check {
+            command: checks.current().to_owned(),
+            outcome,
+            duration_seconds: seconds(took),
+            last_line: output::last_line(&self.workspace.root().join(&log)).ok().flatten(),
+            log,
+        };
+        checks.done.push(check.clone());
+        let event =
+            if check.is_green() { Event::Verified(check) } else { Event::VerifyFailed(check) };
+        self.emit(Some((&record.task_id, record.iteration)), event)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.options.policy.stop.is_some() || self.chronicle.history().run.stop.is_some()
+    }
+}

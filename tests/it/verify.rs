@@ -1,0 +1,195 @@
+//! Verify commands: what must succeed before a task is complete.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::support::{Workspace, until, wait_for};
+
+/// A check that says what it wanted.
+const VALUE: &str =
+    "test \"$(cat value)\" = good || { echo \"wanted good, found $(cat value)\"; exit 3; }";
+
+fn graph(fields: &str) -> String {
+    format!("tasks:\n  - id: a\n{fields}\n")
+}
+
+#[test]
+fn a_failed_verify_is_told_to_the_next_attempt() {
+    let verify = format!("    verify:\n      - test -e value\n      - '{VALUE}'");
+    let trial = Workspace::new().graph(&graph(&verify)).agent("fix-verify");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
+    exit code 0
+    --- stderr ---
+    [time]  1 task, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  verifying a: `test -e value`
+    [time]    succeeded in [took]
+    [time]  verifying a: `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }`
+    [time]    exited with code 3 after [took]
+    [time]      its last line: wanted good, found bad
+    [time]      output in logs/attempts/a/1/verify-2.log
+    [time]  a verify-failed after [took]: reported done, but `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }` exited with code 3
+    [time]    [commit] Write bad
+    [time]    1 file, +1 -0
+    [time]    its last line: a is reported done; it is judged by its commits when attempt 1 ends
+    [time]    1 of 3 attempts used; output in logs/attempts/a/1
+    [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
+    [time]    a
+    [time]  verifying a: `test -e value`
+    [time]    succeeded in [took]
+    [time]  verifying a: `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }`
+    [time]    succeeded in [took]
+    [time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
+    [time]    [commit] Write good
+    [time]    1 file, +1 -1
+    [time]    0 left
+    [time]  the graph is complete (exit code 0)
+    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
+    [time]    + a: [commit] Write good
+    "#);
+    let verdicts: Vec<_> = ["failed", "completed"]
+        .map(|action| trial.lines(action)[0]["verdict"].as_str().unwrap().to_owned())
+        .into();
+    assert_eq!(verdicts, ["verify-failed", "complete"]);
+    let proof = &trial.lines("completed")[0]["verify"];
+    assert_eq!(
+        (proof[0]["exit_code"].as_i64(), proof[1]["exit_code"].as_i64()),
+        (Some(0), Some(0))
+    );
+    assert_eq!(trial.read("logs/attempts/a/1/verify-2.log"), "wanted good, found bad\n");
+    assert!(trial.read("logs/attempts/a/2/prompt.md").contains("verify a`"));
+    trial.nobody_is_left();
+}
+
+#[test]
+fn what_was_not_reported_is_not_verified() {
+    let trial = Workspace::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
+    let trial = trial.agent("fail");
+    trial.run(["run", "-q"]).whatever().code(3);
+    assert!(!trial.root().join("ran").exists());
+}
+
+#[test]
+fn the_project_says_it_for_tasks_that_do_not() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> ../ran]\n")
+        .graph(
+            "tasks:\n  - id: a\n  - {id: b, verify: echo own >> ../ran}\n  - {id: c, verify: []}\n",
+        )
+        .agent("commit");
+    trial.run(["run", "-q"]).whatever();
+    assert_eq!(fs::read_to_string(trial.sign("ran")).unwrap(), "all\nown\n");
+}
+
+#[test]
+fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\ngrace: 200ms\nverify_timeout: 1s\n")
+        .graph(&graph("    verify: setsid sleep 600 & sleep 600\n    max_attempts: 1"))
+        .agent("commit");
+    trial.run(["run"]).code(3).stderr_has("`setsid sleep 600 & sleep 600` ended by ralph at its");
+    assert_eq!(trial.lines("verify_failed")[0]["outcome"], "timed_out");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_broken_baseline_stops_the_run_before_the_agent() {
+    let config = "fsync: false\nverify: test -e value\nverify_baseline: true\n";
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", config)
+        .graph("tasks: [{id: a}, {id: b}]\n")
+        .agent("commit");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
+    exit code 3
+    --- stderr ---
+    [time]  2 tasks, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  verifying a before the attempt: `test -e value`
+    [time]    exited with code 1 after [took]
+    [time]      output in logs/attempts/a/1/baseline-1.log
+    [time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
+    [time]    0 of 3 attempts used; output in logs/attempts/a/1
+    [time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
+    [time]  0 completed in 1 attempt, [took]; 0 of 2 done
+    [time]  left:
+    [time]    2 ready: a, b
+    "#);
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");
+    assert!(trial.subjects().iter().all(|subject| !subject.starts_with("Work on")));
+    assert_eq!(trial.status("a"), "pending");
+
+    let trial = trial.file("value", "good\n");
+    trial.run(["run"]).stderr_has("verifying a before the attempt: `test -e value`");
+    assert_eq!(trial.lines("verified").len(), 4, "before and after each");
+}
+
+#[test]
+fn a_task_that_is_to_mend_the_baseline_may_begin() {
+    let config =
+        format!("fsync: false\nstart_limit: 0\nverify: '{VALUE}'\nverify_baseline: true\n");
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", &config)
+        .graph(&graph("    verify_baseline: false"))
+        .agent("fix-verify");
+    trial.run(["run", "-q"]).whatever();
+    assert_eq!(trial.status("a"), "complete");
+}
+
+#[test]
+fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
+    let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
+    for kill in [false, true] {
+        let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+        let run = trial.start(["run"]);
+        wait_for(&trial.sign("verifying"));
+        if kill {
+            run.kill();
+        } else {
+            run.signal(Signal::INT);
+            run.end(&trial).code(130).stderr_has("the verify commands of a are left to the next");
+        }
+        trial.nobody_is_left();
+        trial.run(["status"]).stdout_has("Current attempt: a, attempt 1, since [time], cut off");
+        trial.leave("go");
+        trial.run(["run"]).stderr_has("recovered attempt 1 at a");
+        assert_eq!(trial.status("a"), "complete");
+        assert_eq!(trial.lines("started").len(), 1, "the work was done once");
+        assert_eq!(trial.subjects(), ["Work on a"]);
+    }
+}
+
+#[test]
+fn a_guardian_killed_while_verifying_costs_no_attempt() {
+    let verify =
+        "    verify: 'touch \"$TRIAL_DIR/verifying\"; [ -e \"$TRIAL_DIR/go\" ] || sleep 600'";
+    let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("verifying"));
+    trial.leave("go");
+    let record = || fs::read_to_string(trial.state().join("attempts/a.1.json")).unwrap_or_default();
+    let guardian = || {
+        let record: serde_json::Value = serde_json::from_str(&record()).ok()?;
+        record["guardian"]["pid"].as_i64()
+    };
+    until("the guardian is on record", || guardian().is_some());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(guardian().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn verifying_by_hand() {
+    let trial = Workspace::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");
+    trial
+        .run(["verify", "a"])
+        .code(1)
+        .stdout("one\n")
+        .stderr("verifying a: `echo one`\nverifying a: `false`\n`false` exited with code 1\n");
+    trial.run(["verify", "b"]).stderr("verifying b: `true`\nit succeeded\n");
+    trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; give it");
+}
