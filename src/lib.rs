@@ -10,6 +10,7 @@ pub mod duration;
 pub mod diagnostic;
 pub mod task;
 pub mod verdict;
+pub mod transcript;
 pub mod event;
 pub mod record;
 pub mod history;

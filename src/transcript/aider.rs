@@ -1,0 +1,57 @@
+//! aider prints words only, and exits with code 0 after errors of the model's provider too. Its
+//! errors begin a line with `litellm.`, and a turn that went well ends with `Tokens:`; so those
+//! lines are its result. An answer that quotes such an error is followed by the second.
+
+use super::{End, Tokens, Told, text};
+
+/// The end so far, and the error since the last turn that went well.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    text: text::Reader,
+    error: Option<String>,
+}
+
+impl Reader {
+    pub fn line(&mut self, told: &mut Told, line: &[u8]) {
+        self.text.take(told, line);
+        self.text.take(told, b"\n");
+        let line = String::from_utf8_lossy(line);
+        if let Some(rest) = line.strip_prefix("litellm.") {
+            let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+            if name.ends_with("Error") || name.ends_with("Exception") || name == "Timeout" {
+                self.error = Some(text::short(&line));
+            }
+        } else if let Some(tokens) = tokens(&line) {
+            self.error = None;
+            told.spends(tokens);
+            told.turn();
+        }
+    }
+
+    pub fn finish(&mut self, told: &mut Told) {
+        self.text.finish(told);
+        if let Some(text) = self.error.take() {
+            let name = text["litellm.".len()..].split([':', ' ']).next().unwrap_or_default();
+            let codes = vec![name.to_owned()];
+            told.ends(End { text, is_error: true, codes, ..End::default() });
+        }
+    }
+}
+
+/// `Tokens: 1.2k sent, 9 received.`
+fn tokens(line: &str) -> Option<Tokens> {
+    let number = |word: &str| -> Option<u64> {
+        let (digits, unit) = match word.strip_suffix('k') {
+            Some(digits) => (digits, 1000.0),
+            None => (word, 1.0),
+        };
+        let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e12).contains(number))?;
+        #[expect(clippy::cast_sign_loss, reason = "not negative, as was just seen")]
+        Some((number * unit) as u64)
+    };
+    let rest = line.strip_prefix("Tokens: ")?;
+    let (sent, rest) = rest.split_once(" sent, ")?;
+    // With a cache: `3k sent, 2k cache write, 1k cache hit, 300 received.`
+    let received = rest.split(", ").find_map(|part| part.split_once(" received"))?.0;
+    Some(Tokens { input: number(sent)?, output: number(received)?, ..Tokens::default() })
+}

@@ -1,0 +1,136 @@
+//! Bytes to lines, lines to events: in bounded memory, and as much as a damaged line still gives.
+
+use serde_json::{Deserializer, Value};
+
+/// The longest line that is kept. Results of tools are hundreds of kilobytes.
+const LONGEST: usize = 8 << 20;
+/// How many places of a damaged line are tried.
+const TRIES: usize = 64;
+
+/// Puts lines together again.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    line: Vec<u8>,
+    skips: bool,
+    /// Lines over [`LONGEST`].
+    pub skipped: u64,
+}
+
+impl Lines {
+    /// Calls `take` with every line that is complete now, without its end.
+    pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, is_whole) = match part.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (part, false),
+            };
+            if !self.skips && self.line.len() + text.len() > LONGEST {
+                self.skips = true;
+                self.skipped += 1;
+                self.line = Vec::new();
+            }
+            match (self.skips, is_whole) {
+                (true, _) => self.skips = !is_whole,
+                (false, true) if self.line.is_empty() => take(text),
+                (false, _) => {
+                    self.line.extend_from_slice(text);
+                    if is_whole {
+                        take(&self.line);
+                        self.line.clear();
+                        self.line.shrink_to(LONGEST / 8);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What came after the last line's end.
+    pub fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.line)
+    }
+}
+
+/// The events in a line: mostly one; several where lines were joined, or where one was written into
+/// the middle of another.
+pub(super) fn events(line: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim();
+    let whole = joined(text);
+    if !whole.is_empty() {
+        return whole.into_iter().flat_map(flat).collect();
+    }
+    // An event within another, or after one that was cut.
+    for (at, _) in text.match_indices("{\"").skip_while(|(at, _)| *at == 0).take(TRIES) {
+        let mut values = Deserializer::from_str(&text[at..]).into_iter::<Value>();
+        let Some(Ok(inner @ Value::Object(_))) = values.next() else {
+            continue;
+        };
+        let end = at + values.byte_offset();
+        if end == text.len() {
+            return vec![inner];
+        }
+        let outer = format!("{}{}", &text[..at], &text[end..]);
+        if let Ok(outer) = serde_json::from_str::<Value>(&outer) {
+            return vec![inner, outer];
+        }
+    }
+    Vec::new()
+}
+
+/// Objects and lists of objects, one after the other, up to the first damage.
+fn joined(text: &str) -> Vec<Value> {
+    if !text.starts_with(['{', '[']) {
+        return Vec::new();
+    }
+    let values = Deserializer::from_str(text).into_iter::<Value>();
+    values.map_while(Result::ok).filter(|value| value.is_object() || value.is_array()).collect()
+}
+
+fn flat(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(values) => values.into_iter().filter(Value::is_object).collect(),
+        value => vec![value],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(line: &str) -> Vec<String> {
+        events(line.as_bytes()).iter().map(|event| event["type"].to_string()).collect()
+    }
+
+    #[test]
+    fn damaged_lines_give_what_is_whole_in_them() {
+        let (a, b) = (r#"{"type":"a","x":{"y":[1]}}"#, r#"{"type":"b"}"#);
+        assert_eq!(types(a), ["\"a\""]);
+        assert_eq!(types(&format!("{a}{b}\r")), ["\"a\"", "\"b\""]);
+        assert_eq!(types(&format!("[{a},{b},3]")), ["\"a\"", "\"b\""]);
+        assert_eq!(types(&format!("{a} and words")), ["\"a\""]);
+        assert_eq!(types(&format!("warning: {a}")), ["\"a\""]);
+        // Written into the middle of another, anywhere between two of its parts.
+        assert_eq!(types(&a.replacen("\"x\"", &format!("{b}\"x\""), 1)), ["\"b\"", "\"a\""]);
+        // After one that was cut.
+        assert_eq!(types(&format!("{}{b}", &a[..14])), ["\"b\""]);
+        for nothing in ["", "words", "{", "{\"type\":", "17", "\"x\"", "[[{", "]"] {
+            assert_eq!(types(nothing), [""; 0], "{nothing}");
+        }
+        // A byte that is no UTF-8 costs itself, not the line.
+        assert_eq!(events(b"{\"type\":\"a\xff\"}")[0]["type"], "a\u{fffd}");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_dropped_and_counted() {
+        let mut lines = Lines::default();
+        let mut seen = Vec::new();
+        let block = vec![b'x'; 1 << 20];
+        lines.push(b"one\n", |line| seen.push(line.len()));
+        for _ in 0..64 {
+            lines.push(&block, |line| seen.push(line.len()));
+            assert!(lines.line.capacity() <= 2 * LONGEST);
+        }
+        lines.push(b"x\ntwo!\nend", |line| seen.push(line.len()));
+        assert_eq!((seen, lines.skipped, lines.rest()), (vec![3, 4], 1, b"end".to_vec()));
+    }
+}

@@ -1,0 +1,42 @@
+//! Words for people: the end of them is all there is to keep.
+
+use super::{MESSAGE, Told, phrase};
+
+/// The end so far.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    tail: Vec<u8>,
+}
+
+impl Reader {
+    pub fn take(&mut self, told: &mut Told, bytes: &[u8]) {
+        told.has_spoken = told.has_spoken || !bytes.trim_ascii().is_empty();
+        let bytes = &bytes[bytes.len().saturating_sub(MESSAGE)..];
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 4 * MESSAGE {
+            self.tail.drain(..self.tail.len() - MESSAGE);
+        }
+        let near = &self.tail[self.tail.len().saturating_sub(2048)..];
+        if let Some(line) = last(&String::from_utf8_lossy(near)) {
+            told.doing = Some(phrase(line));
+        }
+    }
+
+    pub fn finish(&mut self, told: &mut Told) {
+        let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
+        let text = String::from_utf8_lossy(tail);
+        told.last_line = last(&text).map(short);
+        told.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        told.doing = None;
+    }
+}
+
+/// The last line that is not blank. What a progress bar wrote over is not a line.
+fn last(text: &str) -> Option<&str> {
+    text.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The beginning of a line.
+pub(super) fn short(line: &str) -> String {
+    line.trim().chars().take(500).collect()
+}
