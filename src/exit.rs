@@ -25,12 +25,14 @@ pub enum Exit {
     Agent,
     /// The disk is full, read-only or failing.
     Disk,
+    /// The provider lets nobody in: no key, a refused key, no credit.
+    Denied,
     /// Stopped by this signal.
     Signal(i32),
 }
 
 impl Exit {
-    /// The number. 64, 65, 69 and 74 are those of BSD's `sysexits.h`.
+    /// The number. 64, 65, 69, 74 and 77 are those of BSD's `sysexits.h`.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
@@ -43,6 +45,7 @@ impl Exit {
             Exit::Invalid => 65,
             Exit::Agent => 69,
             Exit::Disk => 74,
+            Exit::Denied => 77,
             Exit::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
         }
     }

@@ -11,6 +11,7 @@ pub mod diagnostic;
 pub mod task;
 pub mod verdict;
 pub mod transcript;
+pub mod obstacle;
 pub mod event;
 pub mod record;
 pub mod history;

@@ -24,6 +24,7 @@ mod terminal;
 mod tidy;
 #[cfg(target_os = "linux")]
 mod torture;
+mod transcripts;
 mod usage;
 mod verdicts;
 mod verify;

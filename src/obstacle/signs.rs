@@ -1,0 +1,211 @@
+//! The signs of each obstacle, as the agents give them: codes, statuses, words.
+
+use super::Obstacle;
+
+const USAGE: Obstacle = Obstacle::UsageLimit { resets_at: None };
+
+/// What an agent's own name for an error means, whatever else it says. Claude Code's stand in the
+/// `error` of its last message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of
+/// its result; opencode's is the error's name, copilot's its `errorType`, aider's the exception.
+pub(super) fn of_sure_code(code: &str) -> Option<Obstacle> {
+    Some(match code {
+        "usage_limit_reached" => USAGE,
+        "authentication"
+        | "authentication_failed"
+        | "oauth_org_not_allowed"
+        | "account_on_hold"
+        | "verification_required"
+        | "cloud_credential_error"
+        | "AuthenticationError"
+        | "PermissionDeniedError" => Obstacle::Authentication,
+        "billing_error" => Obstacle::Credit,
+        "model_not_found" | "NotFoundError" => Obstacle::Model,
+        "connection_failed" | "APIConnectionError" => Obstacle::Network,
+        "prompt_too_long"
+        | "max_output_tokens"
+        | "ContextOverflowError"
+        | "ContextWindowExceededError" => Obstacle::TooLong,
+        "error_max_turns" | "max_turns" => Obstacle::TurnLimit,
+        "error_max_budget_usd" | "budget_exhausted" | "BudgetExceededError" => Obstacle::Budget,
+        "refusal" | "ContentPolicyViolationError" => Obstacle::Refused,
+        _ => return None,
+    })
+}
+
+/// What such a name means where no status says it better.
+pub(super) fn of_code(code: &str) -> Option<Obstacle> {
+    Some(match code {
+        "rate_limit" | "rate_limit_error" | "RateLimitError" => Obstacle::RateLimit,
+        "overloaded" | "overloaded_error" => Obstacle::Overloaded,
+        "server_error" | "InternalServerError" | "ServiceUnavailableError" | "Timeout" => {
+            Obstacle::ServerError
+        }
+        _ => return None,
+    })
+}
+
+/// What the status of the provider's answer means. 400 is too little to go by.
+pub(super) fn of_status(status: u16) -> Option<Obstacle> {
+    Some(match status {
+        401 | 403 => Obstacle::Authentication,
+        402 => Obstacle::Credit,
+        404 => Obstacle::Model,
+        413 => Obstacle::TooLong,
+        429 => Obstacle::RateLimit,
+        503 | 529 => Obstacle::Overloaded,
+        500..=599 => Obstacle::ServerError,
+        _ => return None,
+    })
+}
+
+/// Words that are said of one obstacle only, the more telling ones first. In lower case.
+const WORDS: &[(&str, Obstacle)] = &[
+    ("(not your usage limit)", Obstacle::RateLimit),
+    ("rate limit reached", Obstacle::RateLimit),
+    // Without a reset: nobody but the owner of the account can help.
+    ("your org is out of usage", Obstacle::Credit),
+    ("your seat type doesn't include", Obstacle::Credit),
+    ("has been disabled by your admin", Obstacle::Credit),
+    ("usage limit is set to $0", Obstacle::Credit),
+    ("requires usage credits", Obstacle::Credit),
+    ("credit balance is too low", Obstacle::Credit),
+    ("quota exceeded", Obstacle::Credit),
+    ("exceeded your current quota", Obstacle::Credit),
+    ("out of extra usage", USAGE),
+    ("out of usage credits", USAGE),
+    ("spending cap reached", USAGE),
+    ("usage limit", USAGE),
+    ("limit reached", USAGE),
+    ("prompt is too long", Obstacle::TooLong),
+    ("context window", Obstacle::TooLong),
+    ("output token maximum", Obstacle::TooLong),
+    ("safeguards flagged", Obstacle::Refused),
+    ("reached max turns", Obstacle::TurnLimit),
+    ("maximum number of turns", Obstacle::TurnLimit),
+    ("exceeded usd budget", Obstacle::Budget),
+    ("not logged in", Obstacle::Authentication),
+    ("please run /login", Obstacle::Authentication),
+    ("invalid api key", Obstacle::Authentication),
+    ("failed to authenticate", Obstacle::Authentication),
+    ("authenticationerror", Obstacle::Authentication),
+    ("issue with the selected model", Obstacle::Model),
+    ("ratelimiterror", Obstacle::RateLimit),
+    ("too many requests", Obstacle::RateLimit),
+    ("temporarily limiting", Obstacle::RateLimit),
+    ("account's rate limit", Obstacle::RateLimit),
+    ("resource_exhausted", Obstacle::RateLimit),
+    ("overloaded", Obstacle::Overloaded),
+    ("experiencing high demand", Obstacle::Overloaded),
+    ("internal server error", Obstacle::ServerError),
+    ("request timed out", Obstacle::ServerError),
+    ("econnreset", Obstacle::Network),
+    ("econnrefused", Obstacle::Network),
+    ("enotfound", Obstacle::Network),
+    ("connection refused", Obstacle::Network),
+    ("connection dropped", Obstacle::Network),
+    ("can't reach the api server", Obstacle::Network),
+    ("stream disconnected", Obstacle::Network),
+];
+
+/// What the text of an error says. Of a text that is not known to be one, ask [`is_error`] first.
+pub(super) fn of_text(text: &str) -> Option<Obstacle> {
+    let text = plain(text);
+    let reached = ["hit your ", "reached your "]
+        .iter()
+        .any(|start| text.split_once(start).is_some_and(|(_, rest)| rest.contains("limit")));
+    let by_word = WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, found)| *found);
+    match by_word {
+        None | Some(Obstacle::UsageLimit { .. }) if reached => Some(USAGE),
+        None => status_in(&text).and_then(of_status),
+        found => found,
+    }
+}
+
+/// The status of an answer, where the agents write it. In lower case.
+fn status_in(text: &str) -> Option<u16> {
+    const BEFORE: &[&str] = &[
+        "api error: request rejected (",
+        "api error: ",
+        "unexpected status ",
+        "last status: ",
+        "\"code\":",
+    ];
+    BEFORE.iter().find_map(|before| {
+        let (_, rest) = text.split_once(before)?;
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        rest[..digits].parse().ok().filter(|_| digits == 3)
+    })
+}
+
+/// How a line begins that is an error of an agent's. In lower case.
+const OPENINGS: &[&str] = &[
+    "api error",
+    "[api error",
+    "error:",
+    "failed to authenticate",
+    "request timed out",
+    "not logged in",
+    "invalid api key",
+    "credit balance is too low",
+    "prompt is too long",
+    "there's an issue with the selected model",
+    "you've hit your ",
+    "you've reached your ",
+    "you're out of ",
+    "your org is out of usage",
+    "your seat type doesn't include",
+    "your usage allocation has been disabled",
+    "your group's usage limit",
+    "claude ai usage limit reached",
+    "claude usage limit reached",
+    "session limit reached",
+    "weekly limit reached",
+    "5-hour limit reached",
+    "opus limit reached",
+    "spending cap reached",
+    "exceeded retry limit",
+    "unexpected status ",
+    "quota exceeded",
+    "we're currently experiencing high demand",
+    "stream disconnected before completion",
+    "codex ran out of room",
+    "litellm.",
+];
+
+/// Whether a line is the error of an agent, and not its answer.
+pub(super) fn is_error(line: &str) -> bool {
+    let line = plain(line);
+    let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '[');
+    OPENINGS.iter().any(|opening| line.starts_with(opening))
+}
+
+/// Whether a line on standard error says that the agent did not accept how it was called.
+pub(super) fn is_setup(line: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "error: unknown option",
+        "error: unexpected argument",
+        "cannot be used with root/sudo privileges",
+        "requires --verbose",
+        "input must be provided either through stdin",
+        "input contained only whitespace",
+        "piped stdin input exceeds",
+        "can't read the keyboard here",
+        "no prompt provided via stdin",
+    ];
+    let line = plain(line);
+    WORDS.iter().any(|words| line.contains(words))
+}
+
+/// In lower case, without colours and with one kind of apostrophe.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => drop(chars.by_ref().find(char::is_ascii_alphabetic)),
+            '\u{2019}' => plain.push('\''),
+            c => plain.extend(c.to_lowercase()),
+        }
+    }
+    plain
+}

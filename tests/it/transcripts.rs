@@ -1,0 +1,406 @@
+//! What agents print, read whole and in pieces: fixtures of every format and class, real recordings
+//! where they are at hand, and anything at all.
+
+use std::{fs, path::Path};
+
+use chrono::{DateTime, TimeZone, Utc};
+use proptest::prelude::*;
+use ralph::{
+    obstacle::{Obstacle, Remains, classify},
+    transcript::{Format, Tokens, Told, Transcript},
+    verdict::Outcome,
+};
+use serde_json::Value;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts");
+const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/transcripts");
+
+/// The evening on which all of them were made.
+fn now() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2026, 11, 20, 20, 56, 0).unwrap()
+}
+
+fn limit(day: u32, hour: u32, minute: u32) -> Obstacle {
+    let at = Utc.with_ymd_and_hms(2026, 11, day, hour, minute, 0).unwrap();
+    Obstacle::UsageLimit { resets_at: Some(at) }
+}
+
+fn read(format: Format, parts: &[&[u8]]) -> Told {
+    let mut transcript = Transcript::new(format);
+    for part in parts {
+        transcript.push(part);
+    }
+    transcript.finish()
+}
+
+/// By the first word of its name.
+fn format_of(name: &str) -> Format {
+    match name.split('-').next().unwrap() {
+        "claude" => Format::ClaudeJson,
+        "codex" => Format::CodexJson,
+        "gemini" => Format::GeminiJson,
+        "opencode" => Format::OpencodeJson,
+        "copilot" => Format::CopilotJson,
+        "aider" => Format::Aider,
+        _ => Format::Text,
+    }
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(FIXTURES).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn told(name: &str) -> Told {
+    read(format_of(name), &[&fixture(name)])
+}
+
+fn judge(format: Format, told: &Told, exit_code: i32, stderr: &str) -> Option<Obstacle> {
+    let outcome = Outcome::Exited { exit_code };
+    classify(&Remains { format, told, outcome: &outcome, stderr }, &now())
+}
+
+/// Fixture, exit code, what was in the way.
+fn fixtures() -> Vec<(&'static str, i32, Option<Obstacle>)> {
+    use Obstacle as O;
+    vec![
+        ("claude-success.jsonl", 0, None),
+        ("claude-success.jsonl", 1, None),
+        ("claude-quotes-limits.jsonl", 0, None),
+        ("claude-quotes-limits.jsonl", 1, None),
+        ("claude-background.jsonl", 0, None),
+        ("claude-background-then-more.jsonl", 0, None),
+        ("claude-cut.jsonl", 143, None),
+        ("claude-usage-limit.jsonl", 1, Some(limit(23, 20, 0))),
+        ("claude-usage-limit-event.jsonl", 1, Some(limit(20, 22, 0))),
+        ("claude-usage-warning.jsonl", 0, None),
+        ("claude-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("claude-overloaded.jsonl", 1, Some(O::Overloaded)),
+        ("claude-overloaded.jsonl", 0, Some(O::Overloaded)),
+        ("claude-overloaded-old.jsonl", 1, Some(O::Overloaded)),
+        ("claude-server-error.jsonl", 1, Some(O::ServerError)),
+        ("claude-no-answer.jsonl", 1, Some(O::ServerError)),
+        ("claude-network.jsonl", 1, Some(O::Network)),
+        ("claude-authentication.jsonl", 1, Some(O::Authentication)),
+        ("claude-credit.jsonl", 1, Some(O::Credit)),
+        ("claude-model.jsonl", 1, Some(O::Model)),
+        ("claude-too-long.jsonl", 1, Some(O::TooLong)),
+        ("claude-refused.jsonl", 1, Some(O::Refused)),
+        ("claude-max-turns-old.jsonl", 0, Some(O::TurnLimit)),
+        ("claude-budget.jsonl", 1, Some(O::Budget)),
+        ("claude-failed-with-words.jsonl", 1, None),
+        ("codex-success.jsonl", 0, None),
+        ("codex-usage-limit.jsonl", 1, Some(limit(24, 15, 5))),
+        ("codex-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("codex-authentication.jsonl", 1, Some(O::Authentication)),
+        ("codex-overloaded.jsonl", 1, Some(O::Overloaded)),
+        ("codex-high-demand.jsonl", 1, Some(O::Overloaded)),
+        ("codex-credit.jsonl", 1, Some(O::Credit)),
+        ("codex-network.jsonl", 1, Some(O::Network)),
+        ("gemini-success.jsonl", 0, None),
+        ("gemini-rate-limit.jsonl", 173, Some(O::RateLimit)),
+        ("gemini-rate-limit.jsonl", 1, None),
+        ("gemini-authentication.jsonl", 145, Some(O::Authentication)),
+        ("opencode-success.jsonl", 0, None),
+        ("opencode-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("opencode-too-long.jsonl", 1, Some(O::TooLong)),
+        ("opencode-recovers.jsonl", 0, None),
+        ("copilot-success.jsonl", 0, None),
+        ("copilot-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("copilot-authentication.jsonl", 1, Some(O::Authentication)),
+        ("aider-success.txt", 0, None),
+        ("aider-rate-limit.txt", 0, Some(O::RateLimit)),
+        ("aider-authentication.txt", 0, Some(O::Authentication)),
+    ]
+}
+
+#[test]
+fn every_class_is_told_apart() {
+    for (name, exit_code, want) in fixtures() {
+        let told = told(name);
+        assert_eq!(judge(format_of(name), &told, exit_code, ""), want, "{name} {:?}", told.end);
+    }
+    for entry in fs::read_dir(FIXTURES).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(fixtures().iter().any(|(known, ..)| *known == name), "{name} is not tried");
+    }
+}
+
+#[test]
+fn what_ralph_itself_did_comes_before_what_the_agent_says() {
+    let told = told("claude-rate-limit.jsonl");
+    let format = Format::ClaudeJson;
+    for outcome in [
+        Outcome::TimedOut { limit_seconds: 1 },
+        Outcome::Idle { limit_seconds: 1 },
+        Outcome::Cancelled,
+        Outcome::Interrupted,
+    ] {
+        let remains = Remains { format, told: &told, outcome: &outcome, stderr: "" };
+        assert_eq!(classify(&remains, &now()), None, "{outcome}");
+    }
+}
+
+#[test]
+fn words_count_only_in_the_last_line_of_a_failure() {
+    use Obstacle as O;
+    // Standard output, standard error, exit code.
+    let cases = [
+        ("work\nYou've hit your 5-hour limit · resets 10pm (UTC)\n", "", 1, Some(limit(20, 22, 0))),
+        ("You've hit your limit · resets 9:56pm (Europe/Berlin)", "", 1, Some(limit(20, 20, 56))),
+        ("5-hour limit reached ∙ resets 2am", "", 1, Some(limit(21, 2, 0))),
+        ("Claude AI usage limit reached|1795212000\n", "", 1, Some(limit(20, 22, 0))),
+        ("Claude AI usage limit reached|0", "", 1, Some(O::UsageLimit { resets_at: None })),
+        ("You've hit your 5-hour limit · resets 10pm (UTC)\n", "", 0, None),
+        ("You've hit your 5-hour limit · resets 10pm (UTC)\nand then it worked\n", "", 1, None),
+        ("I wrote down how a usage limit reached is told\n", "", 1, None),
+        (
+            "API Error: Server is temporarily limiting requests (not your usage limit) · x",
+            "",
+            1,
+            Some(O::RateLimit),
+        ),
+        ("API Error: Repeated 529 Overloaded errors", "", 1, Some(O::Overloaded)),
+        ("API Error: Rate limit reached", "", 1, Some(O::RateLimit)),
+        ("API Error: Connection refused — x (ECONNREFUSED)", "", 1, Some(O::Network)),
+        ("Not logged in · Please run /login\n", "", 1, Some(O::Authentication)),
+        ("Failed to authenticate: OAuth token revoked.", "", 1, Some(O::Authentication)),
+        ("Your seat type doesn't include this", "", 1, Some(O::Credit)),
+        ("Error: Reached max turns (2)", "", 1, Some(O::TurnLimit)),
+        ("Error: Exceeded USD budget (0.5)", "", 1, Some(O::Budget)),
+        ("", "error: unknown option '--bogus'\n", 1, Some(O::Setup)),
+        (
+            "",
+            "x\n--dangerously-skip-permissions cannot be used with root/sudo privileges\n",
+            1,
+            Some(O::Setup),
+        ),
+        ("hello", "error: unknown option '--bogus'\nmore\n", 1, None),
+        (
+            "",
+            "\u{1b}[31mERROR: You’ve hit your usage limit. Try again at Nov 24th, 2026 3:05 PM.\u{1b}[0m\n",
+            1,
+            Some(limit(24, 15, 5)),
+        ),
+        ("", "", 1, None),
+    ];
+    for (stdout, stderr, exit_code, want) in cases {
+        for format in [Format::Text, Format::ClaudeJson, Format::CodexJson] {
+            let told = read(format, &[stdout.as_bytes()]);
+            assert_eq!(judge(format, &told, exit_code, stderr), want, "{format}: {stdout}{stderr}");
+        }
+    }
+}
+
+#[test]
+fn what_it_did_said_and_used_is_added_up() {
+    let done = told("claude-success.jsonl");
+    let end = done.end.as_ref().unwrap();
+    assert_eq!((end.text.as_str(), end.is_error, done.is_over), ("The sun shines.", false, true));
+    assert_eq!(done.message.as_deref(), Some("The sun shines."));
+    assert_eq!(
+        done.tools.iter().map(|(k, v)| (k.as_str(), *v)).collect::<Vec<_>>(),
+        [("Bash", 1), ("Edit", 1)]
+    );
+    let tokens = Tokens { input: 150, output: 15, cache_read: 7, cache_write: 3 };
+    assert_eq!(done.usage.tokens, Some(tokens));
+    assert_eq!((done.usage.cost_usd, done.usage.turns), (Some(0.5), Some(3)));
+    assert_eq!(done.usage.model.as_deref(), Some("big-1"));
+    assert_eq!(done.conversation.as_deref(), Some("conv-7"));
+
+    // Nothing is known of the cost of a stream that was cut; of its tokens what was told.
+    let cut = told("claude-cut.jsonl");
+    assert_eq!((cut.end.clone(), cut.is_over, cut.usage.cost_usd), (None, false, None));
+    assert_eq!(cut.usage.tokens.unwrap().input, 100);
+    assert_eq!(cut.usage.turns, Some(1));
+
+    // Its own cost is of the whole process, its tokens of each result.
+    let more = told("claude-background-then-more.jsonl");
+    assert_eq!(more.end.unwrap().text, "It is over.");
+    assert_eq!((more.background, more.usage.cost_usd, more.usage.turns), (0, Some(0.3), Some(3)));
+    assert_eq!(more.usage.tokens.unwrap().input, 140);
+
+    let codex = told("codex-success.jsonl");
+    let tokens = Tokens { input: 60, output: 9, cache_read: 40, cache_write: 0 };
+    assert_eq!((codex.usage.tokens, codex.usage.cost_usd), (Some(tokens), None));
+    assert_eq!(codex.tools.values().sum::<u64>(), 2);
+
+    let gemini = told("gemini-success.jsonl");
+    assert_eq!(gemini.message.as_deref(), Some("The sun shines."));
+    assert_eq!(gemini.usage.tokens.unwrap().input, 46);
+
+    let opencode = told("opencode-success.jsonl");
+    assert_eq!((opencode.usage.cost_usd, opencode.usage.turns), (Some(0.5), Some(2)));
+    assert_eq!(told("opencode-recovers.jsonl").usage.cost_usd, None);
+
+    let copilot = told("copilot-success.jsonl");
+    assert_eq!((copilot.usage.turns, copilot.usage.model.as_deref()), (Some(2), Some("m-4")));
+    assert_eq!(told("aider-success.txt").usage.tokens.unwrap().input, 1500);
+    assert_eq!(read(Format::Text, &[b"words"]).usage, ralph::transcript::Usage::default());
+}
+
+#[test]
+fn the_live_line_follows_it() {
+    let bytes = fixture("claude-background-then-more.jsonl");
+    let mut transcript = Transcript::new(Format::ClaudeJson);
+    let mut seen = Vec::new();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        transcript.push(line);
+        let told = transcript.told();
+        seen.push((told.doing.clone().unwrap_or_default(), told.is_over, told.background));
+    }
+    let seen: Vec<(&str, bool, usize)> =
+        seen.iter().map(|(a, b, c)| (a.as_str(), *b, *c)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("thinking", false, 0),
+            ("Bash serve", false, 0),
+            ("Bash serve", false, 1),
+            ("thinking", false, 1),
+            ("It runs.", false, 1),
+            ("", true, 1),
+            ("", true, 0),
+            ("thinking", false, 0),
+            ("It is over.", false, 0),
+            ("", true, 0),
+        ]
+    );
+    let mut transcript = Transcript::new(Format::Text);
+    transcript.push(b"one\r\n\rtwo of  three");
+    assert_eq!(transcript.told().doing.as_deref(), Some("two of three"));
+}
+
+#[test]
+fn a_flood_takes_bounded_memory_and_hides_nothing_after_it() {
+    for format in Format::ALL.iter().map(|(_, format)| *format) {
+        let mut transcript = Transcript::new(format);
+        for _ in 0..40 {
+            transcript.push(&vec![b'['; 1 << 20]);
+        }
+        transcript.push(b"\n{\"type\":\"result\",\"is_error\":false,\"result\":\"yes\"}\n");
+        let told = transcript.finish();
+        assert_eq!(told.skipped, u64::from(format != Format::Text), "{format}");
+        if format == Format::ClaudeJson {
+            assert_eq!(told.end.unwrap().text, "yes");
+        }
+    }
+}
+
+/// What the notes beside the recordings say of each.
+fn recorded(name: &str) -> Option<Obstacle> {
+    use Obstacle as O;
+    match name {
+        "claude/usage-limit-5h-text"
+        | "claude/usage-limit-5h-json"
+        | "claude/usage-limit-5h-sj" => Some(limit(20, 22, 0)),
+        "codex/usage-limit-json" => Some(O::UsageLimit {
+            resets_at: Some(Utc.with_ymd_and_hms(2030, 1, 1, 0, 0, 0).unwrap()),
+        }),
+        "claude/no-prompt" | "claude/root-refused" => Some(O::Setup),
+        "claude/model-not-found-sj" => Some(O::Model),
+        "claude/prompt-too-long-sj" => Some(O::TooLong),
+        "claude/credit-too-low-sj" => Some(O::Credit),
+        "claude/overloaded-529-sj" => Some(O::Overloaded),
+        "claude/server-500-sj" => Some(O::ServerError),
+        "claude/max-turns-sj" | "claude/max-turns-json" => Some(O::TurnLimit),
+        "claude/not-logged-in" => Some(O::Authentication),
+        "claude/rate-limit-then-ok-sj" => None,
+        _ if name.contains("/auth-401") => Some(O::Authentication),
+        _ if name.contains("429") => Some(O::RateLimit),
+        _ => None,
+    }
+}
+
+#[test]
+fn recordings_of_the_real_programs_are_judged_as_they_were() {
+    let Ok(agents) = fs::read_dir(RECORDINGS) else {
+        println!("skipped: {RECORDINGS} is not here");
+        return;
+    };
+    let (mut right, mut wrong) = (0, Vec::new());
+    for agent in agents.flatten().filter(|agent| agent.path().is_dir()) {
+        for run in fs::read_dir(agent.path()).unwrap().flatten().filter(|run| run.path().is_dir()) {
+            let agent = agent.file_name().into_string().unwrap();
+            let name = format!("{agent}/{}", run.file_name().to_string_lossy());
+            let meta: Value =
+                serde_json::from_slice(&fs::read(run.path().join("meta.json")).unwrap()).unwrap();
+            let is_json =
+                meta["cmd"].as_array().unwrap().iter().any(|word| {
+                    ["json", "--json", "stream-json"].contains(&word.as_str().unwrap())
+                });
+            let format = match format_of(&agent) {
+                Format::Aider => Format::Aider,
+                format if is_json => format,
+                _ => Format::Text,
+            };
+            let told = read(format, &[&fs::read(run.path().join("stdout")).unwrap()]);
+            let stderr = fs::read_to_string(run.path().join("stderr")).unwrap();
+            let exit_code = i32::try_from(meta["rc"].as_i64().unwrap()).unwrap();
+            let outcome = match exit_code {
+                signal @ ..0 => Outcome::Signaled { signal: -signal },
+                exit_code => Outcome::Exited { exit_code },
+            };
+            let remains = Remains { format, told: &told, outcome: &outcome, stderr: &stderr };
+            let found = classify(&remains, &now());
+            // Whatever was not stopped from outside told of its end.
+            let ended = told.end.is_some()
+                || format == Format::Text
+                || format == Format::Aider
+                || meta["signal"].is_string();
+            if found == recorded(&name) && ended {
+                right += 1;
+            } else {
+                wrong.push(format!("{name}: {found:?}, {:?}", told.end));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{right} right, wrong:\n{}", wrong.join("\n"));
+    println!("{right} of {right} recordings");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn borders_do_not_matter(
+        which in 0..fixtures().len(),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let (name, ..) = fixtures()[which];
+        let bytes = fixture(name);
+        let bytes = &bytes[..=end.index(bytes.len())];
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let parts: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+        let format = format_of(name);
+        prop_assert_eq!(read(format, &parts), read(format, &[bytes]));
+    }
+
+    #[test]
+    fn anything_at_all_is_read(
+        which in 0..fixtures().len(),
+        noise in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+        odd in proptest::sample::select(vec![
+            "null", "[]", "{}", "-1", "1e999", "18446744073709551615", "\"\u{1F600}\"", "[[[{",
+        ]),
+        exit_code in any::<u8>(),
+    ) {
+        let (name, ..) = fixtures()[which];
+        let mut bytes = fixture(name);
+        for (at, byte) in &noise {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        // Every value in turn is not what it should be.
+        let mangled = text.replace(":\"", &format!(":{odd},\"x\":\"")).replace(":1", &format!(":{odd}"));
+        for (_, format) in Format::ALL {
+            for bytes in [&bytes[..], mangled.as_bytes()] {
+                let told = read(*format, &[bytes]);
+                judge(*format, &told, i32::from(exit_code), &text);
+            }
+        }
+    }
+}
