@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
@@ -28,6 +29,10 @@ use crate::{
     workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
 };
 
+/// The file in a task's folder that says done.
+const DONE: &str = "DONE";
+/// The file in a task's folder that says: waits for a person; what it asks is in it.
+const WAIT: &str = "WAIT_WITHOUT_RESTART";
 /// How many of the newest commits a prompt names.
 const RECENT: usize = 10;
 /// How much of the learnings file goes into a prompt, in bytes.
@@ -38,6 +43,8 @@ const NOTES_TAIL: usize = 4 * 1024;
 const VERIFY_TAIL: usize = 6 * 1024;
 /// How long a guardian has to clean up behind a dead runner before it is done for it.
 const GUARDIAN: Duration = Duration::from_secs(30);
+/// How much of a question is kept, in characters.
+const QUESTION: usize = 2000;
 /// How many leftover paths are named; a build folder that nobody ignored has thousands.
 const LEFTOVERS: usize = 50;
 
@@ -185,7 +192,8 @@ pub fn context(
         attempt: history.of(id).attempts + 1,
         max_attempts,
         command: Workspace::own_command(),
-        done_file: format!("{}/DONE", Workspace::task_dir(id)),
+        done_file: format!("{}/{DONE}", Workspace::task_dir(id)),
+        wait_file: format!("{}/{WAIT}", Workspace::task_dir(id)),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
     };
@@ -200,10 +208,11 @@ pub fn context(
 pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
     let task_dir = workspace.root().join(Workspace::task_dir(&record.task_id));
     fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
-    // A report of an earlier attempt is no report of this one.
-    let done = task_dir.join("DONE");
-    if done.is_file() {
-        fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))?;
+    // What an earlier attempt reported or asked is not said by this one.
+    for said in [DONE, WAIT].map(|name| task_dir.join(name)) {
+        if said.is_file() {
+            fs::remove_file(&said).with_context(|| format!("remove `{}`", said.display()))?;
+        }
     }
     let folder = workspace.root().join(&record.log);
     fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
@@ -252,7 +261,8 @@ pub fn evidence(
     by_command: bool,
     status: Option<Status>,
 ) -> Result<Evidence> {
-    let done = workspace.root().join(Workspace::task_dir(&record.task_id)).join("DONE");
+    let folder = workspace.root().join(Workspace::task_dir(&record.task_id));
+    let done = folder.join(DONE);
     let report = if by_command {
         Some(Report::Command)
     } else if done.is_file() {
@@ -280,7 +290,20 @@ pub fn evidence(
         leftovers: leftovers(workspace, record)?,
         strayed,
         verify: Vec::new(),
+        question: question(&folder.join(WAIT)),
     })
+}
+
+/// What the file in which an agent says that it waits for a person has in it; none without one.
+fn question(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    // Four bytes are the most that a character takes. What cannot be read was written all the same.
+    let file = fs::File::open(path).map(|file| file.take(4 * QUESTION as u64));
+    let _ = file.and_then(|mut file| file.read_to_end(&mut text));
+    Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }
 
 /// What is changed and not committed, without the files that `ralph` writes itself: path ->

@@ -180,6 +180,7 @@ fn is_an_end(event: &Event) -> bool {
         Event::Completed(_)
             | Event::Failed(_)
             | Event::Interrupted(_)
+            | Event::NeedsInput(_)
             | Event::Reported { .. }
             | Event::Reset {}
             | Event::PauseRequested {}

@@ -15,8 +15,9 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit codes: 0 complete, 1 error, 2 limit reached, 3 everything left is \
-    blocked, 4 paused or stopped, 5 another ralph runs here, 64 usage, 65 invalid graph or settings or template, \
-    69 agent missing, 74 disk, 130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
+    blocked, 4 waiting for a person (paused, stopped, input needed), 5 another ralph runs here, \
+    64 usage, 65 invalid graph or settings or template, 69 agent missing, 74 disk, \
+    130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
 pub struct Cli {
     /// Work in the repository around this folder.
     #[arg(short = 'C', long = "directory", value_name = "DIR", global = true)]

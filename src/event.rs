@@ -100,6 +100,8 @@ pub enum Event {
     Failed(Ended),
     /// The attempt was cut off by `ralph` or by a crash; it does not count.
     Interrupted(Ended),
+    /// The attempt ended and its task waits for a person's answer; it does not count.
+    NeedsInput(Ended),
     /// The task is out of attempts and waits for a person.
     Parked {
         /// How many attempts were made since the last reset.
@@ -192,6 +194,7 @@ impl Event {
         "completed",
         "failed",
         "interrupted",
+        "needs_input",
         "parked",
         "recovered",
         "status_changed",
@@ -218,6 +221,8 @@ pub enum Cause {
     Completed,
     /// The attempt did not complete it; it is ready for another.
     Released,
+    /// The attempt waits for a person's answer.
+    Asked,
     /// A person's command: `task-reset`, `task-complete`, `task-block`.
     Command,
     /// Somebody edited the file between attempts.
@@ -357,6 +362,7 @@ struct Flat {
     strayed: Option<String>,
     #[serde(default)]
     verify: Vec<Check>,
+    question: Option<String>,
     last_line: Option<String>,
     #[serde(default)]
     swept: Vec<String>,
@@ -407,6 +413,7 @@ impl TryFrom<Flat> for Ended {
                 leftovers: flat.leftovers,
                 strayed: flat.strayed,
                 verify: flat.verify,
+                question: flat.question,
             },
             last_line: flat.last_line,
             swept: flat.swept,
@@ -420,6 +427,12 @@ impl Ended {
     /// Wall time.
     pub fn duration(&self) -> Duration {
         Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()
+    }
+
+    /// What it asks, if it waits for a person: its question, or else the last thing it said.
+    pub fn question(&self) -> Option<&str> {
+        let question = self.evidence.question.as_deref().filter(|text| !text.is_empty());
+        question.or(self.last_line.as_deref()).filter(|_| self.verdict == Verdict::NeedsInput)
     }
 }
 
@@ -444,6 +457,8 @@ pub enum StopReason {
     Limit(String),
     /// Nothing left can start.
     Blocked(Vec<Holder>),
+    /// Nothing left can start before a person answers.
+    NeedsInput(Vec<Holder>),
     /// So many attempts failed one after the other.
     Failures(u32),
     /// So many attempts failed at once, one after the other.
@@ -469,7 +484,7 @@ impl StopReason {
         match self {
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
-            StopReason::Paused | StopReason::Stopped => Exit::Waiting,
+            StopReason::NeedsInput(_) | StopReason::Paused | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
             StopReason::Once { completed: false }
             | StopReason::Failures(_)
@@ -485,6 +500,10 @@ impl fmt::Display for StopReason {
             StopReason::Complete => f.write_str("the graph is complete"),
             StopReason::Limit(what) => write!(f, "{what} reached"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
+            StopReason::NeedsInput(holders) => match holders.as_slice() {
+                [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
+                many => write!(f, "waiting for a person: {} tasks need input", many.len()),
+            },
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
             StopReason::StartLimit(count) => write!(
                 f,

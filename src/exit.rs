@@ -13,7 +13,7 @@ pub enum Exit {
     Limit,
     /// Everything left is blocked or parked.
     Blocked,
-    /// Waiting for a person: paused, or stopped by `ralph stop`.
+    /// Waiting for a person: paused, stopped by `ralph stop`, or an answer is missing.
     Waiting,
     /// Another `ralph` runs in this repository.
     Running,

@@ -98,6 +98,13 @@ fn failed_to_start(ended: &Ended) -> bool {
         && ended.duration() < AT_ONCE
 }
 
+impl Past {
+    /// What the newest attempt asks, if it waits for a person.
+    pub fn question(&self) -> Option<&str> {
+        self.last.as_ref().and_then(|last| last.ended.question())
+    }
+}
+
 static NOTHING: Past = Past {
     attempts: 0,
     counted: 0,
@@ -146,9 +153,10 @@ impl History {
                 });
             }
             Event::Reported { .. } => self.with(id, |past| past.reported = true),
-            Event::Completed(ended) | Event::Failed(ended) | Event::Interrupted(ended) => {
-                self.close(record, ended);
-            }
+            Event::Completed(ended)
+            | Event::Failed(ended)
+            | Event::Interrupted(ended)
+            | Event::NeedsInput(ended) => self.close(record, ended),
             Event::Reset {} => self.with(id, |past| past.counted = 0),
             // A person who puts a parked task back by hand means what `task-reset` says.
             Event::StatusChanged {

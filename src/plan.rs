@@ -328,8 +328,19 @@ impl View<'_> {
                     why: "everything left is in progress elsewhere or waits for that".to_owned(),
                 })
             }
-            (None, None) => Decision::Stop(StopReason::Blocked(self.holders(now))),
+            (None, None) => Decision::Stop(self.stuck(now)),
         }
+    }
+
+    /// Nothing left can start: because of unanswered questions alone, or for other reasons too.
+    fn stuck(&self, now: DateTime<Utc>) -> StopReason {
+        let holders = self.holders(now);
+        let asks = |holder: &Holder| {
+            let number = self.graph.number(&holder.task_id);
+            number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
+        };
+        let only_asks = holders.iter().all(asks);
+        if only_asks { StopReason::NeedsInput(holders) } else { StopReason::Blocked(holders) }
     }
 
     /// The limit of the run that has been reached, if one has.
@@ -388,7 +399,11 @@ impl View<'_> {
                 let plural = if attempts == 1 { "" } else { "s" };
                 Some(format!("parked after {attempts} attempt{plural}"))
             }
-            State::NeedsInput => Some("needs input".to_owned()),
+            State::NeedsInput => {
+                let question = self.history.of(&self.graph.task(number).id).question();
+                let first = question.and_then(|text| text.lines().next());
+                Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
+            }
             State::Held => Some("blocked by hand".to_owned()),
             State::Cancelled => self
                 .graph
@@ -586,8 +601,15 @@ mod tests {
             match (got, twin(&graph)) {
                 (Decision::Start(key), Some(want)) => prop_assert_eq!(key.number, want),
                 (Decision::Stop(StopReason::Complete), None) => prop_assert!(finished),
-                (Decision::Stop(StopReason::Blocked(holders)), None) => {
+                (Decision::Stop(reason), None) => {
+                    let (only_input, holders) = match reason {
+                        StopReason::Blocked(holders) => (false, holders),
+                        StopReason::NeedsInput(holders) => (true, holders),
+                        other => return Err(TestCaseError::fail(format!("{other:?}"))),
+                    };
                     prop_assert!(!finished);
+                    let of_input = |h: &Holder| h.why == "needs input";
+                    prop_assert_eq!(only_input, holders.iter().all(of_input));
                     // Dealing with every holder frees everything that is pending.
                     let pending = |t: &&Task| t.status == Status::Pending;
                     let held = |t: &&Task| matches!(t.status,

@@ -47,6 +47,8 @@ pub struct Facts {
     pub command: String,
     /// The file that says done.
     pub done_file: String,
+    /// The file that asks a person.
+    pub wait_file: String,
     /// The graph file, relative to the repository.
     pub graph_path: String,
     /// The learnings file, relative to the repository.
@@ -83,6 +85,7 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
                 "output": facts.verify_output,
                 "log": check.log,
             })),
+            "question": last.ended.evidence.question,
             "log": last.ended.log,
         })
     });
@@ -103,7 +106,11 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
         "verify": facts.verify,
         "repository": { "branch": facts.branch, "commits": facts.commits },
         "learnings": facts.learnings,
-        "report": { "command": facts.command, "done_file": facts.done_file },
+        "report": {
+            "command": facts.command,
+            "done_file": facts.done_file,
+            "wait_file": facts.wait_file,
+        },
         "paths": { "graph": facts.graph_path, "learnings": facts.learnings_path },
     })
 }
@@ -321,6 +328,7 @@ mod tests {
             max_attempts: 3,
             command: "ralph".to_owned(),
             done_file: ".ralph/tasks/t1/DONE".to_owned(),
+            wait_file: ".ralph/tasks/t1/WAIT_WITHOUT_RESTART".to_owned(),
             graph_path: "task-graph.yaml".to_owned(),
             learnings_path: "docs/knowledge/learnings.md".to_owned(),
             ..Facts::default()

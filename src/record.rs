@@ -230,6 +230,7 @@ mod tests {
                 leftovers: vec!["x y".to_owned()],
                 strayed: None,
                 verify: vec![check()],
+                question: Some("which?".to_owned()),
             },
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
@@ -300,6 +301,7 @@ mod tests {
             Event::Completed(ended(Verdict::Complete)),
             Event::Failed(ended(Verdict::Unverified)),
             Event::Interrupted(ended(Verdict::Cancelled)),
+            Event::NeedsInput(ended(Verdict::NeedsInput)),
             Event::Parked { attempts: 3 },
             Event::Recovered { attempt: 1, from_run: "r0".to_owned() },
             Event::StatusChanged {

@@ -164,7 +164,7 @@ impl Runner {
                 (first.to_owned(), crate::exit::of_error(error))
             }
         };
-        if let Ok(StopReason::Blocked(holders)) = &result {
+        if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.emit(None, Event::Blocked { holders: holders.clone() })?;
         }
         let run = &self.chronicle.history().run;

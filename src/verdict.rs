@@ -81,6 +81,9 @@ pub enum Report {
     Graph,
 }
 
+/// The exit code by which an agent says that it waits for a person and must not be started again.
+pub const WAITS: i32 = 42;
+
 /// One commit of the agent's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
@@ -166,6 +169,9 @@ pub struct Evidence {
     /// The verify commands that were run, up to the first that did not succeed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify: Vec<Check>,
+    /// What the agent asks a person and waits for; empty where it waits without a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 impl Evidence {
@@ -200,6 +206,8 @@ pub enum Verdict {
     Failed,
     /// It reached its limit.
     TimedOut,
+    /// It waits for a person's answer.
+    NeedsInput,
     /// The run was stopped.
     Cancelled,
     /// The runner died.
@@ -213,8 +221,13 @@ impl Verdict {
     /// wrong, since real agents exit 0 after errors and 1 after good work.
     pub fn of(outcome: &Outcome, evidence: &Evidence, rule: CommitRule) -> Verdict {
         if evidence.report.is_none() {
+            // A question that was asked stands, however the process ended afterwards.
+            if evidence.question.is_some() {
+                return Verdict::NeedsInput;
+            }
             return match outcome {
                 Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
+                Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
                 Outcome::Exited { exit_code: 0 } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
@@ -250,8 +263,8 @@ impl Verdict {
 
     /// Whether the attempt uses up one of the task's.
     pub fn counts(self) -> bool {
-        use Verdict::{BaselineBroken, Cancelled, Complete, Interrupted};
-        !matches!(self, Complete | Cancelled | Interrupted | BaselineBroken)
+        use Verdict::{BaselineBroken, Cancelled, Complete, Interrupted, NeedsInput};
+        !matches!(self, Complete | NeedsInput | Cancelled | Interrupted | BaselineBroken)
     }
 
     /// The judgement in words, for people and for the next prompt.
@@ -291,6 +304,7 @@ impl Verdict {
                 "reported done, but {}",
                 evidence.strayed.as_deref().unwrap_or("the branch was left")
             ),
+            Verdict::NeedsInput => "waits for a person".to_owned(),
             Verdict::Failed | Verdict::TimedOut | Verdict::Cancelled | Verdict::Interrupted => {
                 outcome.to_string()
             }
@@ -309,6 +323,7 @@ impl fmt::Display for Verdict {
             Verdict::OffBranch => "off-branch",
             Verdict::Failed => "failed",
             Verdict::TimedOut => "timed-out",
+            Verdict::NeedsInput => "needs-input",
             Verdict::Cancelled => "cancelled",
             Verdict::Interrupted => "interrupted",
             Verdict::BaselineBroken => "baseline-broken",
@@ -320,19 +335,27 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
 
+    fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
+        Evidence {
+            report: report.then_some(Report::Command),
+            commits: vec![Commit { id: "a".to_owned(), subject: String::new() }; commits],
+            leftovers: vec!["f".to_owned(); leftovers],
+            strayed: strayed.then(|| "HEAD was detached".to_owned()),
+            ..Evidence::default()
+        }
+    }
+
+    fn judge(table: impl IntoIterator<Item = (Outcome, Evidence, CommitRule, Verdict)>) {
+        for (outcome, evidence, rule, want) in table {
+            assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
+        }
+    }
+
     #[test]
     fn verdicts_follow_report_then_proof() {
         use Outcome::{Cancelled, Exited, Interrupted, NotStarted, Signaled, TimedOut};
         let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
         let late = TimedOut { limit_seconds: 1 };
-        let proof = |report: bool, commits: usize, leftovers: usize, strayed: bool| Evidence {
-            report: report.then_some(Report::Command),
-            commits: vec![Commit { id: "a".to_owned(), subject: String::new() }; commits],
-            diff: None,
-            leftovers: vec!["f".to_owned(); leftovers],
-            strayed: strayed.then(|| "HEAD was detached".to_owned()),
-            verify: Vec::new(),
-        };
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
         let table = [
             (ok.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
@@ -364,6 +387,13 @@ mod tests {
             (Exited { exit_code: 0 }, hollow(1), req, Verdict::Uncommitted),
             (Exited { exit_code: 0 }, hollow(0), opt, Verdict::Complete),
         ];
+        judge(table.into_iter().chain(empty));
+    }
+
+    #[test]
+    fn a_verify_command_has_the_last_word() {
+        use Outcome::{Cancelled, Exited, Interrupted, NotStarted, TimedOut};
+        let req = CommitRule::Required;
         let checked = |report, outcomes: &[Outcome]| {
             let check = |outcome: &Outcome| Check {
                 command: "make test".to_owned(),
@@ -376,7 +406,7 @@ mod tests {
         };
         let (green, red) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
         let unready = NotStarted { error: "baseline broken".to_owned() };
-        let verified = [
+        judge([
             (green.clone(), checked(true, &[green.clone(), green.clone()]), req, Verdict::Complete),
             (
                 green.clone(),
@@ -393,9 +423,26 @@ mod tests {
             (green.clone(), checked(true, &[Cancelled]), req, Verdict::Cancelled),
             (green.clone(), checked(true, &[Interrupted]), req, Verdict::Interrupted),
             (unready, checked(false, &[red]), req, Verdict::BaselineBroken),
-        ];
-        for (outcome, evidence, rule, want) in table.into_iter().chain(empty).chain(verified) {
-            assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
-        }
+        ]);
+    }
+
+    #[test]
+    fn a_question_waits_unless_the_task_is_reported() {
+        use Outcome::{Exited, Interrupted, TimedOut};
+        let req = CommitRule::Required;
+        let asks = |report| Evidence {
+            question: Some("which one?".to_owned()),
+            ..proof(report, usize::from(report), 0, false)
+        };
+        let (waits, late) = (Exited { exit_code: WAITS }, TimedOut { limit_seconds: 1 });
+        judge([
+            (waits.clone(), proof(false, 1, 1, false), req, Verdict::NeedsInput),
+            (waits.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
+            (waits.clone(), proof(true, 0, 0, false), req, Verdict::Unverified),
+            (waits, asks(true), req, Verdict::Complete),
+            (Exited { exit_code: 0 }, asks(false), req, Verdict::NeedsInput),
+            (late, asks(false), req, Verdict::NeedsInput),
+            (Interrupted, asks(false), req, Verdict::NeedsInput),
+        ]);
     }
 }

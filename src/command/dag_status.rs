@@ -157,7 +157,9 @@ impl Parts {
             },
             "in_progress": in_progress,
             "parked": parked,
-            "needs_input": plain(&self.needs_input),
+            "needs_input": self.needs_input.iter()
+                .map(|number| with(*number, json!({ "question": question(view, *number) })))
+                .collect::<Vec<_>>(),
             "held": plain(&self.held),
             "ready": plain(&self.ready),
             "backing_off": self.backoff.iter()
@@ -181,6 +183,11 @@ fn last_words(view: &View<'_>, number: usize) -> String {
     past.last
         .as_ref()
         .map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
+}
+
+/// What the newest attempt at a task asks a person.
+fn question<'a>(view: &View<'a>, number: usize) -> Option<&'a str> {
+    view.history.of(&view.graph.task(number).id).question()
 }
 
 /// The page for people: as wide as the terminal, or as wide as it needs to be.
@@ -210,7 +217,16 @@ impl Page {
             },
             view,
         );
-        self.part("Needs input", Style::Warn, &parts.needs_input, |n| (*n, String::new()), view);
+        self.part(
+            "Needs input",
+            Style::Warn,
+            &parts.needs_input,
+            |number| {
+                let first = question(view, *number).and_then(|text| text.lines().next());
+                (*number, first.unwrap_or_default().to_owned())
+            },
+            view,
+        );
         self.part("Held back by hand", Style::Warn, &parts.held, |n| (*n, String::new()), view);
         self.part(
             "Ready, in the order they will run",

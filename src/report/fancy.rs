@@ -118,7 +118,10 @@ impl Reporter for Fancy {
                 .as_ref()
                 .and_then(|id| view.graph.number(id))
                 .map(|number| (number, *attempt, log)),
-            Event::Completed(_) | Event::Failed(_) | Event::Interrupted(_) => {
+            Event::Completed(_)
+            | Event::Failed(_)
+            | Event::Interrupted(_)
+            | Event::NeedsInput(_) => {
                 self.rest();
                 None
             }

@@ -10,13 +10,15 @@ use crate::{
     event::{Cause, Ended, Event, Harm, Holder, Stop},
     plan::{State, View},
     record::Record,
-    task::TaskId,
+    task::{Status, TaskId},
     terminal::{Style, visible},
     verdict::{Check, Commit, Verdict},
 };
 
 /// How many names of ready tasks are given.
 const NAMES: usize = 4;
+/// How many lines of a question are shown.
+const ASKED: usize = 12;
 /// How many commits of one task the summary names.
 const COMMITS: usize = 3;
 /// How many tasks each part of the summary names.
@@ -142,9 +144,7 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
     match view.state(number, Utc::now()) {
         State::Parked(_) => format!("{look} `ralph task-reset {id}`"),
         State::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
-        State::NeedsInput => {
-            format!("answer in the description of `{id}`, then `ralph task-reset {id}`")
-        }
+        State::NeedsInput => answer(id.as_str()),
         State::Held => {
             format!("once `{id}` may go on, set its `status` back to `pending` in the graph file")
         }
@@ -170,7 +170,7 @@ pub fn counted(count: usize, noun: &str) -> String {
 /// How much is not done, and that by state, one text each; the ready ones by name.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
-    let (mut running, mut waiting, mut parked, mut other) = (0, 0, 0, 0);
+    let (mut running, mut waiting, mut parked, mut asking, mut other) = (0, 0, 0, 0, 0);
     let mut ready = Vec::new();
     for number in view.admitted() {
         match view.state(number, now) {
@@ -179,7 +179,8 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
             State::Running => running += 1,
             State::Waiting | State::Backoff(_) => waiting += 1,
             State::Parked(_) => parked += 1,
-            State::Held | State::NeedsInput | State::Claimed => other += 1,
+            State::NeedsInput => asking += 1,
+            State::Held | State::Claimed => other += 1,
         }
     }
     ready.sort_unstable();
@@ -190,13 +191,17 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
         let more = if ready.len() > NAMES { ", …" } else { "" };
         texts.push(format!("{} ready: {}{more}", ready.len(), names.join(", ")));
     }
-    for (count, word) in [(waiting, "waiting"), (parked, "parked"), (other, "held or in progress")]
-    {
+    for (count, word) in [
+        (waiting, "waiting"),
+        (parked, "parked"),
+        (asking, "waiting for an answer"),
+        (other, "held or in progress"),
+    ] {
         if count > 0 {
             texts.push(format!("{count} {word}"));
         }
     }
-    (ready.len() + running + waiting + parked + other, texts)
+    (ready.len() + running + waiting + parked + asking + other, texts)
 }
 
 /// The heading of an iteration.
@@ -265,6 +270,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
         Event::Failed(ended) | Event::Interrupted(ended) => failed(id, ended, view),
+        Event::NeedsInput(ended) => asked(id, ended),
         Event::Parked { attempts } => vec![line(
             Style::Bad,
             format!(
@@ -276,25 +282,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
             Style::Warn,
             format!("recovered attempt {attempt} at {id}, left open by run {from_run}"),
         )],
-        Event::StatusChanged { old, new, cause, .. } => {
-            let own = matches!(cause, Cause::Claimed | Cause::Completed | Cause::Released);
-            if own && !verbose {
-                return Vec::new();
-            }
-            let word = |status: &Option<crate::task::Status>| match status {
-                Some(status) => status.to_string(),
-                None => "nothing".to_owned(),
-            };
-            let by = match cause {
-                Cause::Claimed | Cause::Completed | Cause::Released => "by this run",
-                Cause::Command => "by command",
-                Cause::Edited => "by an edit of the graph file",
-                Cause::EditedDuringAttempt => "by an edit while an attempt ran",
-                Cause::Recovered => "by recovery",
-                Cause::PutBack => "again",
-            };
-            vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
-        }
+        Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
         Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
         other => of_run(other),
     }
@@ -342,6 +330,29 @@ fn red(check: &Check) -> Vec<Line> {
 /// Seconds of the journal, for people.
 fn length(seconds: f64) -> String {
     duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn changed(
+    id: &str,
+    old: Option<Status>,
+    new: Option<Status>,
+    cause: Cause,
+    verbose: bool,
+) -> Vec<Line> {
+    let by = match cause {
+        // The line of the attempt itself says it.
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked if !verbose => {
+            return Vec::new();
+        }
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked => "by this run",
+        Cause::Command => "by command",
+        Cause::Edited => "by an edit of the graph file",
+        Cause::EditedDuringAttempt => "by an edit while an attempt ran",
+        Cause::Recovered => "by recovery",
+        Cause::PutBack => "again",
+    };
+    let word = |status: Option<Status>| status.map_or("nothing", Status::word);
+    vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
 }
 
 fn stopping(stop: &Stop) -> String {
@@ -416,6 +427,22 @@ fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
         ));
     }
     lines
+}
+
+fn asked(id: &str, ended: &Ended) -> Vec<Line> {
+    let time = duration::short(ended.duration());
+    let mut lines = vec![line(Style::Warn, format!("{id} needs input after {time}"))];
+    let question = ended.question().unwrap_or("it left no question");
+    lines.extend(question.lines().take(ASKED).map(|text| line(None, format!("  {text}"))));
+    lines.extend(proof(ended));
+    let hint = format!("  {}; output in {}", answer(id), ended.log);
+    lines.push(line(Style::Faint, hint));
+    lines
+}
+
+/// How a question is answered.
+fn answer(id: &str) -> String {
+    format!("answer in the description of `{id}`, then `ralph task-reset {id}`")
 }
 
 fn proof(ended: &Ended) -> Vec<Line> {

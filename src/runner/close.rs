@@ -67,14 +67,14 @@ impl Runner {
             Verdict::Complete => self.set(about, Write::Complete { at: &at }, Cause::Completed)?,
             _ if parks => self.set(about, Write::Plain(Status::InProgress), Cause::Released)?,
             // A person who blocks or cancels a task while it is worked on has the last word.
-            _ if matches!(
+            _ if !matches!(
                 status,
                 Some(Status::InProgress | Status::Complete | Status::Pending)
-            ) =>
-            {
-                self.set(about, Write::Plain(Status::Pending), Cause::Released)?;
+            ) => {}
+            Verdict::NeedsInput => {
+                self.set(about, Write::Plain(Status::NeedsInput), Cause::Asked)?;
             }
-            _ => {}
+            _ => self.set(about, Write::Plain(Status::Pending), Cause::Released)?,
         }
         let why = verdict.explain(&outcome, &evidence);
         let ended = Ended {
@@ -91,6 +91,7 @@ impl Runner {
         };
         let event = match verdict {
             Verdict::Complete => Event::Completed(ended),
+            Verdict::NeedsInput => Event::NeedsInput(ended),
             _ if verdict.counts() => Event::Failed(ended),
             _ => Event::Interrupted(ended),
         };

@@ -38,16 +38,16 @@ fn a_lock_that_was_there_before_is_not_touched() {
 
 #[test]
 fn the_advice_fits_what_holds() {
-    for (task, advice) in [
-        ("status: blocked", "once `a` may go on, set its `status` back to `pending`"),
-        ("status: cancelled", "take `a` out of the `depends_on` of what waits for it"),
-        ("status: needs-input", "answer in the description of `a`, then `ralph task-reset a`"),
-        ("status: in-progress", "if nobody works on it, `ralph task-reset a`"),
-        ("tags: [x]", "run again with `--task a`, or without the restriction"),
+    for (task, code, advice) in [
+        ("status: blocked", 3, "once `a` may go on, set its `status` back to `pending`"),
+        ("status: cancelled", 3, "take `a` out of the `depends_on` of what waits for it"),
+        ("status: needs-input", 4, "answer in the description of `a`, then `ralph task-reset a`"),
+        ("status: in-progress", 3, "if nobody works on it, `ralph task-reset a`"),
+        ("tags: [x]", 3, "run again with `--task a`, or without the restriction"),
     ] {
         let text = format!("tasks:\n  - {{id: a, {task}}}\n  - {{id: b, depends_on: [a]}}\n");
         let trial = Workspace::new().graph(&text).agent("commit");
-        trial.run(["run", "--task", "b"]).code(3).stderr_has(advice);
+        trial.run(["run", "--task", "b"]).code(code).stderr_has(advice);
     }
 }
 

@@ -11,7 +11,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     # Task start
 
     You are a coding agent, started by `ralph` to do exactly one task in this repository. Nobody is
-    watching and nobody can answer questions. You remember nothing of the attempts and tasks before
+    watching and nobody answers while you work. You remember nothing of the attempts and tasks before
     this one: what you need is in this prompt, in the files, and in git.
 
     ## What to do
@@ -55,6 +55,9 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     or, if that cannot be run, create the file `.ralph/tasks/start/DONE`. Without one of the two the
     attempt counts as failed, whatever your last message says. If you cannot complete the task, do
     neither, commit what is good, and say in your last message what is in the way.
+
+    If only a person can decide how to go on, commit what is good, write your question into the file
+    `.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the answer, and other tasks go on.
     ");
     trial.run(["prompt", "end"]).stdout_has("# Task end\n");
     trial
