@@ -20,7 +20,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, BufRead, BufReader, PipeWriter, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{self, Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
@@ -89,6 +89,21 @@ pub struct Closed {
     pub immortal: usize,
 }
 
+/// Why an agent does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotStarted {
+    /// It cannot be started, for this reason.
+    Refused(String),
+    /// Its guardian was killed before it could say whether it had started it.
+    Unguarded,
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> NotStarted {
+        NotStarted::Refused(error.to_string())
+    }
+}
+
 /// A running agent behind its guardian.
 #[derive(Debug)]
 pub struct Agent {
@@ -107,7 +122,7 @@ impl Agent {
         spec: &Spec,
         post: &Post<'_>,
         tell: impl Fn(News) + Send + 'static,
-    ) -> io::Result<Agent> {
+    ) -> Result<Agent, NotStarted> {
         let (order_reader, mut orders) = io::pipe()?;
         let (notice_reader, notices) = io::pipe()?;
         let handle = duct::cmd(&post.program, ["__guard"])
@@ -124,21 +139,18 @@ impl Agent {
             exit: post.exit.clone(),
             idle: post.idle,
         };
-        if let Err(error) = send(&mut orders, &brief) {
-            let _ = handle.wait();
-            return Err(error);
-        }
+        // A guardian that is gone before it has read its brief says no more than one that is gone
+        // after it.
+        let _ = send(&mut orders, &brief);
         let mut notices = BufReader::new(notice_reader).lines();
-        let identity = match next(&mut notices) {
-            Some(Notice::Started { identity }) => identity,
-            Some(Notice::NotStarted { error }) => {
-                let _ = handle.wait();
-                return Err(io::Error::other(error));
-            }
-            Some(Notice::Idle {} | Notice::Closed { .. }) | None => {
-                let _ = handle.wait();
-                return Err(io::Error::other("the guardian of the agent could not be started"));
-            }
+        let notice = next(&mut notices);
+        let Some(Notice::Started { identity }) = notice else {
+            let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
+            return Err(match notice {
+                Some(Notice::NotStarted { error }) => NotStarted::Refused(error),
+                _ if killed => NotStarted::Unguarded,
+                _ => NotStarted::Refused("its guardian could not be started".to_owned()),
+            });
         };
         thread::Builder::new().name("agent".to_owned()).spawn(move || {
             let closed = loop {
@@ -290,6 +302,41 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+
+    #[test]
+    fn a_guardian_that_is_killed_is_told_from_one_that_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        let start = |script: &str| {
+            let program = dir.join("guardian");
+            let text = dir.join("text");
+            fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+            // By another process: what this one has open for writing, a thread that forks hands on,
+            // and then it cannot be executed.
+            let mut install = std::process::Command::new("install");
+            install.args(["-m", "755"]).args([&text, &program]);
+            assert!(install.status().unwrap().success());
+            let spec = Spec {
+                argv: vec!["true".to_owned()],
+                dir: dir.to_owned(),
+                env: Vec::new(),
+                env_remove: Vec::new(),
+                stdin: dir.join("in"),
+                stdout: dir.join("out"),
+                stderr: dir.join("err"),
+            };
+            let lock = File::open(dir).unwrap();
+            let (record, exit) = (dir.join("record"), dir.join("exit"));
+            let post = Post { program, record, exit, lock: &lock, idle: None };
+            Agent::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
+        };
+        assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);
+        assert_eq!(start("read -r _; kill -KILL $$"), NotStarted::Unguarded);
+        let refused = |why: &str| NotStarted::Refused(why.to_owned());
+        assert_eq!(start("exit 3"), refused("its guardian could not be started"));
+        let notice = r#"read -r _; echo '{"not_started":{"error":"no"}}' >&2"#;
+        assert_eq!(start(notice), refused("no"));
+    }
 
     #[test]
     fn programs_are_found_as_the_child_would_find_them() {

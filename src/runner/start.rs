@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{self, Agent, Post, Spec},
+    agent::{self, Agent, NotStarted, Post, Spec},
     attempt::{self, Open},
     event::{Cause, Event},
     exit::{Exit, Failure},
@@ -88,8 +88,11 @@ impl Runner {
                 });
                 Ok(())
             }
-            Err(error) => {
-                let outcome = Outcome::NotStarted { error: error.to_string() };
+            Err(reason) => {
+                let outcome = match reason {
+                    NotStarted::Refused(error) => Outcome::NotStarted { error },
+                    NotStarted::Unguarded => Outcome::Interrupted,
+                };
                 // A guardian that was killed before it could say so may have started it.
                 let (swept, _) = self.end_unguarded(&record);
                 self.passed(record, stage, outcome, began.elapsed(), swept)
