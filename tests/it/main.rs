@@ -13,6 +13,7 @@ mod edits;
 mod faults;
 mod licences;
 mod limits;
+mod oracle;
 mod prompt;
 mod real;
 mod requests;

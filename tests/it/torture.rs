@@ -4,7 +4,6 @@
 //! `RALPH_TORTURE_SEED` repeats a trial, `RALPH_TORTURE_KILLS` asks for more kills.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     env, fs,
     hash::{BuildHasher, RandomState},
     process::{Child, Stdio},
@@ -12,10 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::{
+    oracle,
+    support::{RALPH, SOON, Workspace, agent},
+};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-
-use crate::support::{RALPH, SOON, Workspace, agent};
 
 const TASKS: usize = 6;
 
@@ -76,7 +76,7 @@ fn below(ancestor: u32) -> Vec<(Pid, u32)> {
 
 fn start(trial: &Workspace) -> Child {
     let mut command = trial.process(RALPH);
-    command.args(["run", "--"]).arg(agent("marker"));
+    command.args(["run", "--"]).arg(agent("chaos"));
     command.stdout(Stdio::null()).stderr(fs::File::create(trial.sign("said")).unwrap());
     command.spawn().unwrap()
 }
@@ -105,10 +105,7 @@ fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
 
 /// One repository: `kills` kills, each at a random moment, then a run to the end.
 fn torment(kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
-    let tasks: String =
-        (0..TASKS).map(|n| format!("  - id: t{n}\n    max_attempts: 50\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
-    trial.process("mkfifo").arg(trial.sign("never")).status().unwrap();
+    let trial = oracle::stage(TASKS).env("RALPH_CHAOS", "b6:kept");
     let mut run = start(&trial);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
     let deadline = Instant::now() + SOON * 2;
@@ -163,66 +160,6 @@ fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mu
     }
 }
 
-/// What must hold once the graph is complete.
-fn oracle(trial: &Workspace, code: i32, tally: &mut Tally) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut must = |holds: bool, what: String| {
-        if !holds {
-            faults.push(what);
-        }
-    };
-    must(code == 0, format!("exit code {code}"));
-    let text = trial.read("logs/ralph.jsonl");
-    let lines: Vec<Value> =
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    tally.torn += text.lines().count() - lines.len();
-    for pair in lines.windows(2) {
-        let next = pair[0]["seq"].as_u64().map(|seq| seq + 1);
-        must(pair[1]["seq"].as_u64() == next, format!("a gap before {}", pair[1]));
-    }
-    let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    let mut completed = BTreeMap::new();
-    for line in &lines {
-        let key = format!("{} {}", line["task_id"], line["attempt"]);
-        match line["action"].as_str() {
-            Some("started") => ends.entry(key).or_default().0 += 1,
-            Some("completed" | "failed" | "interrupted") => ends.entry(key).or_default().1 += 1,
-            _ => {}
-        }
-        if line["action"] == "completed" {
-            *completed.entry(line["task_id"].to_string()).or_insert(0) += 1;
-        }
-    }
-    for (attempt, (began, ended)) in &ends {
-        // One that was on record and not yet begun has an end all the same.
-        must(*began <= 1 && *ended == 1, format!("{attempt}: {began} begun, {ended} ended"));
-    }
-    let begun = fs::read_to_string(trial.sign("begun")).unwrap_or_default();
-    let distinct: BTreeSet<_> = begun.lines().collect();
-    must(distinct.len() == begun.lines().count(), format!("an attempt ran twice: {begun}"));
-    let reachable = trial.git(&["rev-list", "HEAD"]);
-    let committed = fs::read_to_string(trial.sign("committed")).unwrap_or_default();
-    for line in committed.lines() {
-        must(reachable.contains(&line[..40]), format!("lost: {line}"));
-    }
-    for n in 0..TASKS {
-        let id = format!("t{n}");
-        must(trial.status(&id) == "complete", format!("{id} is {}", trial.status(&id)));
-        must(completed.get(&format!("\"{id}\"")) == Some(&1), format!("{id}: {completed:?}"));
-        let own = trial.git(&["log", "--format=%h", &format!("--grep=^Work on {id}$")]);
-        must(!own.is_empty(), format!("{id} has no commit"));
-    }
-    for folder in [trial.root().to_owned(), trial.state(), trial.state().join("attempts")] {
-        for name in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name()) {
-            let name = name.into_string().unwrap();
-            let open = [".tmp", ".exit"].iter().any(|end| name.ends_with(end))
-                || name.starts_with('t') && name != "task-graph.yaml";
-            must(!open, format!("left behind: {name}"));
-        }
-    }
-    faults
-}
-
 /// Whoever still lives with this trial's folder in its command line.
 fn survivors(trial: &Workspace) -> Vec<Pid> {
     let sign = trial.sign("never").display().to_string();
@@ -252,7 +189,11 @@ fn no_kill_at_any_moment_costs_anything() {
         for pid in left {
             let _ = kill_process(pid, Signal::KILL);
         }
-        let faults = oracle(&trial, code, &mut tally);
+        let (mut faults, torn) = oracle::faults(&trial, TASKS);
+        tally.torn += torn;
+        if code != 0 {
+            faults.push(format!("exit code {code}"));
+        }
         if !faults.is_empty() {
             println!("{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
         }
