@@ -22,6 +22,7 @@ use crate::{
     agent::{self, Identity},
     complaint,
     graph::TaskGraph,
+    graphfile::{GraphFile, rfc3339},
     history::History,
     prompt::{self, Facts},
     task::{Status, TaskId},
@@ -248,6 +249,29 @@ pub fn begin(
         guardian: None,
         locks: workspace.repo.locks(),
     })
+}
+
+/// The graph to go on with. Where the file cannot be read and an attempt that was cut off may have
+/// done that, it is the one this attempt began with: closing the attempt puts it back.
+///
+/// # Errors
+/// What is wrong with the file, drawn, with its exit code.
+pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
+    let error = match workspace.graph() {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    let kept = workspace.kept_graph().filter(|file| {
+        // The copy is of this attempt only if its claim is in it: the run may have been killed
+        // before there was one.
+        let claimed = |record: &Open| {
+            let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
+            let at = task.and_then(|task| task.claimed_at.as_deref());
+            at == Some(&rfc3339(record.started_at))
+        };
+        workspace.state.peek::<Open>().iter().any(claimed)
+    });
+    kept.ok_or(error)
 }
 
 /// What the repository and the graph show of an attempt. `by_command` is a report by

@@ -30,7 +30,7 @@ pub struct GraphFile {
     name: String,
     durable: bool,
     inherit: bool,
-    /// None once an edit in memory may not have reached the disk.
+    /// None while what is in memory may not be what is on the disk.
     stamp: Option<Stamp>,
     document: Document,
     graph: TaskGraph,
@@ -114,18 +114,33 @@ impl GraphFile {
         inherit: bool,
     ) -> Result<GraphFile, Box<Rejected>> {
         let (stamp, text) = read_text(path, name)?;
+        let file = GraphFile::assume(path, name, durable, inherit, &text)?;
+        Ok(GraphFile { stamp: Some(stamp), ..file })
+    }
+
+    /// The file as if it had this text; the first look at it finds out what it really has.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn assume(
+        path: &Path,
+        name: &str,
+        durable: bool,
+        inherit: bool,
+        text: &str,
+    ) -> Result<GraphFile, Box<Rejected>> {
         let rejected = |text: &str, faults| {
             Box::new(Rejected { name: name.to_owned(), text: text.to_owned(), faults })
         };
-        let document = Document::parse(&text)
-            .map_err(|fault| rejected(&text, vec![load::diagnostic(fault)]))?;
-        let loaded = load::load(&document).map_err(|faults| rejected(&text, faults))?;
+        let document =
+            Document::parse(text).map_err(|fault| rejected(text, vec![load::diagnostic(fault)]))?;
+        let loaded = load::load(&document).map_err(|faults| rejected(text, faults))?;
         Ok(GraphFile {
             path: path.to_owned(),
             name: name.to_owned(),
             durable,
             inherit,
-            stamp: Some(stamp),
+            stamp: None,
             keys: keys(&loaded.graph, inherit),
             graph: loaded.graph,
             warnings: loaded.warnings,

@@ -150,7 +150,8 @@ impl State {
     pub fn remove_drafts(&self, graph: &Path) -> io::Result<()> {
         // Whoever holds it may be writing a draft right now.
         let _turn = self.lock_graph()?;
-        let graph = fs::canonicalize(graph)?;
+        // It may be gone: an attempt that was cut off can have deleted it.
+        let graph = fs::canonicalize(graph).unwrap_or_else(|_| graph.to_owned());
         let beside = graph.parent().unwrap_or(Path::new(".")).to_owned();
         for folder in [beside, self.dir.clone(), self.dir.join("attempts")] {
             for entry in fs::read_dir(folder)? {
@@ -173,11 +174,7 @@ impl State {
     pub fn attempts<T: DeserializeOwned>(&self) -> io::Result<(Vec<T>, Vec<PathBuf>)> {
         let (mut open, mut damaged) = (Vec::new(), Vec::new());
         self.make()?;
-        let mut paths: Vec<PathBuf> = fs::read_dir(self.dir.join("attempts"))?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<io::Result<_>>()?;
-        paths.sort();
-        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
+        for path in self.records()? {
             if let Some(record) = read(&path) {
                 open.push(record);
                 continue;
@@ -189,6 +186,21 @@ impl State {
             damaged.push(kept);
         }
         Ok((open, damaged))
+    }
+
+    /// The same without touching anything, for those who do not hold the lock: what cannot be read
+    /// is left out.
+    pub fn peek<T: DeserializeOwned>(&self) -> Vec<T> {
+        self.records().unwrap_or_default().iter().filter_map(|path| read(path)).collect()
+    }
+
+    fn records(&self) -> io::Result<Vec<PathBuf>> {
+        let mut paths: Vec<PathBuf> = fs::read_dir(self.dir.join("attempts"))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()?;
+        paths.retain(|path| path.extension().is_some_and(|kind| kind == "json"));
+        paths.sort();
+        Ok(paths)
     }
 
     /// Where the record of an attempt is.

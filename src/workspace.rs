@@ -110,6 +110,13 @@ impl Workspace {
             .map_err(|rejected| refused(&rejected))
     }
 
+    /// The graph that an attempt began with, as if the file still had it. None without such a copy.
+    pub fn kept_graph(&self) -> Option<GraphFile> {
+        let inherit = self.config.select == Some(Select::Inherit);
+        let text = fs::read_to_string(self.state.graph()).ok()?;
+        GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
+    }
+
     /// Reads the past; facts added to it belong to a new run.
     ///
     /// # Errors

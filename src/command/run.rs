@@ -7,6 +7,7 @@ use chrono::Utc;
 
 use super::{Here, filter};
 use crate::{
+    attempt,
     cli::Run,
     event::Begun,
     exit::Exit,
@@ -50,7 +51,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
     if options.dry_run {
         return dry_run(&workspace, &policy);
     }
-    let file = workspace.graph()?;
+    let file = attempt::graph(&workspace)?;
     for id in &policy.filter.tasks {
         find(&file, id.as_str())?;
     }
@@ -81,7 +82,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
 /// # Errors
 /// As [`run`].
 pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
-    let file = workspace.graph()?;
+    let file = attempt::graph(&workspace)?;
     let length = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let options = Options {
         policy: Policy {

@@ -4,7 +4,10 @@ use std::{fs, thread, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::support::{DIAMOND, Workspace, until, wait_for};
+use crate::{
+    oracle,
+    support::{DIAMOND, Workspace, until, wait_for},
+};
 
 #[test]
 fn an_attempt_cut_off_is_recovered_and_does_not_count() {
@@ -76,6 +79,35 @@ fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
     let trial = trial.agent("fail");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.lines("recovered").len(), 1);
+}
+
+#[test]
+fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
+    for (harm, kept) in [("c3:cut", true), ("c3:delete", false)] {
+        let words = format!("work,report,{harm},wait");
+        let trial = oracle::stage(2).env("RALPH_CHAOS", &words);
+        let first = trial.start(["run"]);
+        wait_for(&trial.sign("waiting"));
+        first.kill();
+        trial.run(["run"]).stderr_has("; the last good one is back");
+        assert_eq!(oracle::faults(&trial, 2), (Vec::new(), 0), "{harm}");
+        assert_eq!(trial.root().join("logs/attempts/t0/1/graph.damaged.yaml").exists(), kept);
+    }
+}
+
+#[test]
+fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
+    let trial = oracle::stage(1).env("RALPH_CHAOS", "wait");
+    let first = trial.start(["run"]);
+    wait_for(&trial.sign("waiting"));
+    first.kill();
+    // A copy of another attempt would take things back.
+    let kept = trial.state().join("graph.yaml");
+    let text = fs::read_to_string(&kept).unwrap();
+    fs::write(&kept, text.replace("claimed_at", "claimed_on")).unwrap();
+    trial.write("task-graph.yaml", "tasks: [");
+    trial.run(["run"]).code(65).stderr_has("is opened here and never closed");
+    assert_eq!(trial.graph_text(), "tasks: [");
 }
 
 #[test]
