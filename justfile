@@ -41,3 +41,7 @@ bench *ARGS:
 # Kill it N times at random moments, and hold what is left against what must be
 torture N:
     RALPH_TORTURE_KILLS={{N}} cargo test --test it torture -- --nocapture
+
+# Kill it at every passing of every crash point
+crash-points:
+    RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture

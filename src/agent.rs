@@ -29,7 +29,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::Outcome;
+use crate::{crash, verdict::Outcome};
 use guard::{Brief, Notice, Order};
 pub use tree::{Identity, Member, is_alive, kill_marked, sweep, works_in};
 
@@ -133,6 +133,7 @@ impl Agent {
             .start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
         let guardian = Identity::of(pid);
+        crash::point("agent.guarded");
         let brief = Brief {
             spec: spec.clone(),
             record: post.record.clone(),

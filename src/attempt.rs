@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::{self, Identity},
-    complaint,
+    complaint, crash,
     graph::TaskGraph,
     graphfile::{GraphFile, rfc3339},
     history::History,
@@ -219,6 +219,7 @@ pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
     fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
     let path = folder.join("prompt.md");
     fs::write(&path, prompt).with_context(|| format!("write `{}`", path.display()))?;
+    crash::point("start.prepared");
     workspace.state.write_attempt(&record.name(), &record).context("record the attempt")?;
     Ok(record)
 }

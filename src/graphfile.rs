@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
+    crash,
     diagnostic::{Diagnostic, Severity, position},
     edit::{Change, Document, Unsupported},
     graph::TaskGraph,
@@ -194,6 +195,7 @@ impl GraphFile {
     /// disk refused.
     pub fn write(&mut self, state: &State, id: &TaskId, write: Write<'_>) -> Result<Vec<Foreign>> {
         let _turn = state.lock_graph().context("lock the graph file")?;
+        crash::point("graph.locked");
         let mut foreign = Vec::new();
         loop {
             foreign
@@ -209,8 +211,10 @@ impl GraphFile {
             if state::stamp(&self.path).ok() != seen {
                 continue;
             }
+            crash::point("graph.edited");
             state::replace(&self.path, self.document.text().as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
+            crash::point("graph.written");
             let stamp = state::stamp(&self.path);
             self.follow(number, write);
             self.stamp = Some(stamp.with_context(|| format!("read `{}`", self.name))?);
@@ -232,8 +236,10 @@ impl GraphFile {
                 return Err(error).with_context(|| format!("keep `{}` aside", self.name));
             }
         };
+        crash::point("graph.kept");
         state::replace(&self.path, text.as_bytes(), self.durable)
             .with_context(|| format!("write `{}`", self.name))?;
+        crash::point("graph.restored");
         *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
             .map_err(|rejected| anyhow!(*rejected))?;
         Ok(kept)

@@ -14,7 +14,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Record, Unread};
+use crate::{
+    crash,
+    record::{Record, Unread},
+};
 
 /// How far back the last whole record is looked for; records are a few hundred bytes.
 const TAIL: u64 = 256 * 1024;
@@ -79,6 +82,7 @@ impl Journal {
             Some((ours, seq)) if ours == length => (seq + 1, false),
             _ => last_seq(&file, length)?,
         };
+        crash::point("journal.locked");
         let record = make(seq);
         let line = format!("{}{}", if torn { "\n" } else { "" }, record.to_line());
         let written = file.write(line.as_bytes());
@@ -86,6 +90,7 @@ impl Journal {
             file.set_len(length)?;
             return Err(written.err().unwrap_or_else(|| io::ErrorKind::StorageFull.into()));
         }
+        crash::point("journal.written");
         if sync && self.durable {
             file.sync_data()?;
         }

@@ -22,6 +22,9 @@ pub mod prompt;
 pub mod yaml;
 pub mod edit;
 
+// Bench: where a test can kill this process; nothing in a release.
+pub mod crash;
+
 // Adapters: each owns one outside thing; none imports another.
 pub mod terminal;
 pub mod output;

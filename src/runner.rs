@@ -21,7 +21,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     agent::{self, News},
     chronicle::Chronicle,
-    clock,
+    clock, crash,
     event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -106,6 +106,7 @@ impl Runner {
         let Some(lock) = lock else {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
+        crash::point("run.locked");
         let chronicle = workspace.chronicle()?;
         if chronicle.history().paused {
             return Err(Failure::new(Exit::Waiting, StopReason::Paused.to_string()).into());
@@ -115,6 +116,7 @@ impl Runner {
             .state
             .remove_drafts(workspace.graph_path())
             .context("remove what a killed run left unfinished")?;
+        crash::point("run.swept");
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
@@ -147,6 +149,7 @@ impl Runner {
         // Whoever sees the run in the journal must see that it lives.
         self.hold(None)?;
         self.emit(None, Event::LoopStarted(self.options.begun(&self.workspace)))?;
+        crash::point("run.begun");
         self.announce_graph()?;
         let result = self.recover().and_then(|()| self.turn());
         if result.is_err() {
@@ -176,7 +179,9 @@ impl Runner {
             remaining: self.remaining(),
             duration_seconds: seconds(self.began.elapsed()),
         };
+        crash::point("run.over");
         let recorded = self.emit(None, finished);
+        crash::point("run.finished");
         self.chronicle.save();
         let reason = result?;
         recorded?;

@@ -15,6 +15,8 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::crash;
+
 /// How the name of a draft begins and ends.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
@@ -90,7 +92,9 @@ impl State {
         let mut open = OpenOptions::new();
         let file =
             open.write(true).create(true).truncate(false).open(self.dir.join("holder.json"))?;
-        file.write_all_at(&bytes, 0)
+        file.write_all_at(&bytes, 0)?;
+        crash::point("holder.written");
+        Ok(())
     }
 
     /// Who holds the lock, or held it last.
@@ -135,6 +139,7 @@ impl State {
         // The draft is of a guardian that was killed in the middle of writing.
         let draft = self.exit(name).with_extension("tmp");
         for path in [draft, self.exit(name), self.attempt(name)] {
+            crash::point("record.removing");
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -183,6 +188,7 @@ impl State {
             fs::create_dir_all(&aside)?;
             let kept = aside.join(path.file_name().unwrap_or_default());
             fs::rename(&path, &kept)?;
+            crash::point("record.damaged");
             damaged.push(kept);
         }
         Ok((open, damaged))
@@ -289,13 +295,16 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
         Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o644),
     };
     let mut file = builder.tempfile_in(folder)?;
+    crash::point("draft.created");
     file.write_all(bytes)?;
     // Set after the fact: given at creation, the mode would be cut by the umask.
     file.as_file().set_permissions(mode)?;
     if durable {
         file.as_file().sync_data()?;
     }
+    crash::point("draft.written");
     file.persist(&target).map_err(|error| error.error)?;
+    crash::point("draft.placed");
     if durable {
         File::open(folder)?.sync_all()?;
     }

@@ -21,7 +21,7 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Spec, process::Process, send, stream::Kept, tree};
-use crate::verdict::Outcome;
+use crate::{crash, verdict::Outcome};
 
 /// What the guardian is to do; the first line on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
@@ -148,6 +148,7 @@ pub fn run() -> io::Result<()> {
     let mut brief = String::new();
     io::stdin().lock().read_line(&mut brief)?;
     let brief: Brief = serde_json::from_str(&brief)?;
+    crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
     let (done, drained) = mpsc::channel();
     let mut pulse = Pulse::new();
@@ -155,7 +156,9 @@ pub fn run() -> io::Result<()> {
         Ok(started) => started,
         Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
     };
+    crash::point("guard.spawned");
     tell(&Notice::Started { identity: agent.identity().clone() })?;
+    crash::point("guard.told");
     thread::spawn(move || listen(&outbox));
     let (mut alone, mut frozen) = (false, false);
     let outcome = loop {
@@ -185,16 +188,21 @@ pub fn run() -> io::Result<()> {
             }
         }
     };
+    crash::point("guard.ended");
     let (swept, immortal) = tree::sweep();
+    crash::point("guard.swept");
     // All writers are gone, or cannot be ended: then their streams are left to the system.
     for _ in 0..streams {
         let _ = drained.recv_timeout(DRAIN);
     }
     if let Some(path) = &brief.exit {
         leave(path, &Exit { outcome: outcome.clone(), alone })?;
+        crash::point("guard.left");
     }
     let swept = swept.into_iter().map(|member| member.name).collect();
-    tell(&Notice::Closed { outcome, swept, immortal })
+    tell(&Notice::Closed { outcome, swept, immortal })?;
+    crash::point("guard.closed");
+    Ok(())
 }
 
 fn start(
@@ -252,5 +260,6 @@ fn tell(notice: &Notice) -> io::Result<()> {
 fn leave(path: &Path, exit: &Exit) -> io::Result<()> {
     let draft = path.with_extension("tmp");
     fs::write(&draft, serde_json::to_vec(exit)?)?;
+    crash::point("guard.drafted");
     fs::rename(&draft, path)
 }

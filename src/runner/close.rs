@@ -8,6 +8,7 @@ use chrono::Utc;
 use super::{Runner, seconds};
 use crate::{
     attempt::{self, Open},
+    crash,
     event::{Cause, Ended, Event},
     graphfile::{Write, rfc3339},
     output,
@@ -35,13 +36,16 @@ impl Runner {
         swept: Vec<String>,
     ) -> Result<End> {
         let id = &record.task_id;
+        crash::point("close.begun");
         let unlocked = record.unlock(&self.workspace);
+        crash::point("close.unlocked");
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
         self.settle_graph(record)?;
         // What the agent wrote of its own task holds, also where the rest is undone.
         let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
         self.guard_graph(record)?;
+        crash::point("close.settled");
         let by_command = self.chronicle.history().of(id).reported;
         let evidence = attempt::evidence(&self.workspace, record, by_command, said)?;
         Ok(End { outcome, took, swept, unlocked, evidence })
@@ -62,6 +66,7 @@ impl Runner {
         let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
         let parks = verdict.counts() && spent >= max;
         let at = rfc3339(Utc::now());
+        crash::point("close.judged");
         match verdict {
             _ if gone => {}
             Verdict::Complete => self.set(about, Write::Complete { at: &at }, Cause::Completed)?,
@@ -76,6 +81,7 @@ impl Runner {
             }
             _ => self.set(about, Write::Plain(Status::Pending), Cause::Released)?,
         }
+        crash::point("close.written");
         let why = verdict.explain(&outcome, &evidence);
         let ended = Ended {
             attempt: record.attempt,
@@ -96,10 +102,12 @@ impl Runner {
             _ => Event::Interrupted(ended),
         };
         self.emit(Some(about), event)?;
+        crash::point("close.told");
         if parks {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }
         self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
+        crash::point("close.removed");
         self.hold(None)
     }
 
@@ -114,16 +122,19 @@ impl Runner {
         }
         for record in open {
             let swept = record.end_all(&self.workspace);
+            crash::point("recover.ended");
             let past = self.chronicle.history().of(&record.task_id);
             let closed =
                 past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
             if closed {
+                crash::point("recover.known");
                 self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
                 continue;
             }
             let recovered =
                 Event::Recovered { attempt: record.attempt, from_run: record.run_id.clone() };
             self.emit(Some((&record.task_id, record.iteration)), recovered)?;
+            crash::point("recover.told");
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
             let end = self.look(&record, outcome, took, swept)?;

@@ -12,6 +12,7 @@ use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
     agent::{self, Agent, NotStarted, Post, Spec},
     attempt::{self, Open},
+    crash,
     event::{Cause, Event},
     exit::{Exit, Failure},
     graphfile::{Write, rfc3339},
@@ -34,12 +35,15 @@ impl Runner {
         let run_id = self.chronicle.run_id().to_owned();
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
         let record = attempt::open(&self.workspace, record, &prompt)?;
+        crash::point("start.recorded");
         self.hold(Some(&id))?;
         let about = (&id, iteration);
         let at = rfc3339(record.started_at);
         let by = format!("ralph {run_id}");
         self.set(about, Write::Claim { at: &at, by: &by }, Cause::Claimed)?;
+        crash::point("start.claimed");
         self.remember_graph()?;
+        crash::point("start.kept");
         let started = Event::Started {
             attempt: record.attempt,
             base: record.base.clone(),
@@ -48,6 +52,7 @@ impl Runner {
             why: key.to_string(),
         };
         self.emit(Some(about), started)?;
+        crash::point("start.told");
         self.wake = None;
         let stage = self.first_stage(&record);
         self.launch(record, stage)
@@ -70,12 +75,14 @@ impl Runner {
         let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
         match Agent::spawn(&spec, &post, tell) {
             Ok(agent) => {
+                crash::point("start.spawned");
                 record.agent = Some(agent.identity().clone());
                 record.guardian = Some(agent.guardian().clone());
                 self.workspace
                     .state
                     .update_attempt(&record.name(), &record)
                     .context("record the agent's process")?;
+                crash::point("start.identified");
                 self.running.push(Running {
                     seen: (record.base.clone(), record.dirty.clone()),
                     limit: self.limit(&record, &stage),

@@ -14,6 +14,8 @@ mod faults;
 mod licences;
 mod limits;
 mod oracle;
+#[cfg(all(target_os = "linux", debug_assertions))]
+mod points;
 mod prompt;
 mod real;
 mod requests;

@@ -25,7 +25,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("indicatif", &["report/fancy"]),
     ("minijinja", &["prompt"]),
     ("petgraph", &["graph"]),
-    ("rustix", &["agent", "clock"]),
+    ("rustix", &["agent", "clock", "crash"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),
     ("strsim", &["diagnostic"]),
@@ -419,4 +419,21 @@ fn no_file_speaks_of_how_it_came_to_be() {
             }
         }
     }
+}
+
+#[test]
+fn every_crash_point_is_in_the_table_and_stands_in_one_place() {
+    let mut called: Vec<String> = Vec::new();
+    for file in sources() {
+        let code = file.code();
+        called.extend(
+            code.split("crash::point(\"")
+                .skip(1)
+                .map(|rest| rest.split('"').next().unwrap_or_default().to_owned()),
+        );
+    }
+    called.sort();
+    let mut listed = ralph::crash::POINTS.to_vec();
+    listed.sort_unstable();
+    assert_eq!(called, listed);
 }

@@ -1,0 +1,107 @@
+//! Places at which a test can have this process killed: `crash::point("start.claimed")`.
+//!
+//! Behind every change of state stands one, so that "killed at any moment" is a list that can be
+//! worked off. They are there in builds with debug assertions only, which is what tests run; in a
+//! release a point is nothing at all. Knows nothing of what goes on around it.
+//!
+//! A test sets `RALPH_CRASH_RECORD`, a file to which every process adds the names of the points
+//! it passes, and `RALPH_CRASH_POINT`, such as `start.claimed:1,guard.swept:3`: whoever passes a
+//! point for the n-th time by that file, counted over all processes, kills itself there.
+
+/// Every point there is, in the order of an attempt.
+pub const POINTS: &[&str] = &[
+    "run.locked",
+    "run.swept",
+    "run.begun",
+    "recover.ended",
+    "recover.told",
+    "recover.known",
+    "start.prepared",
+    "start.recorded",
+    "start.claimed",
+    "start.kept",
+    "start.told",
+    "agent.guarded",
+    "guard.briefed",
+    "guard.spawned",
+    "guard.told",
+    "start.spawned",
+    "start.identified",
+    "guard.ended",
+    "guard.swept",
+    "guard.drafted",
+    "guard.left",
+    "guard.closed",
+    "close.begun",
+    "close.unlocked",
+    "close.settled",
+    "close.judged",
+    "close.written",
+    "close.told",
+    "close.removed",
+    "run.over",
+    "run.finished",
+    "draft.created",
+    "draft.written",
+    "draft.placed",
+    "graph.locked",
+    "graph.edited",
+    "graph.written",
+    "graph.kept",
+    "graph.restored",
+    "holder.written",
+    "journal.locked",
+    "journal.written",
+    "record.removing",
+    "record.damaged",
+];
+
+/// Here a test may kill this process.
+#[cfg(debug_assertions)]
+pub fn point(name: &'static str) {
+    armed::pass(name);
+}
+
+/// Here a test may kill this process, in other builds than this one.
+#[cfg(not(debug_assertions))]
+pub fn point(_: &'static str) {}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::{
+        env,
+        ffi::OsString,
+        fs::OpenOptions,
+        io::{Read, Seek, Write},
+        sync::LazyLock,
+    };
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    /// The file, and the points at which to die.
+    static BENCH: LazyLock<Option<(OsString, String)>> = LazyLock::new(|| {
+        let record = env::var_os("RALPH_CRASH_RECORD")?;
+        Some((record, env::var("RALPH_CRASH_POINT").unwrap_or_default()))
+    });
+
+    pub(super) fn pass(name: &str) {
+        let Some((record, deadly)) = BENCH.as_ref() else {
+            return;
+        };
+        let mut open = OpenOptions::new();
+        let mut file =
+            open.read(true).append(true).create(true).open(record).expect("the test's own file");
+        file.write_all(format!("{name}\n").as_bytes()).expect("room for a line");
+        // After an append the position is the end of this very line, whoever writes meanwhile.
+        let end = file.stream_position().expect("a position");
+        let mut before = String::new();
+        file.rewind().expect("a file");
+        file.take(end).read_to_string(&mut before).expect("names");
+        let nth = before.lines().filter(|line| *line == name).count();
+        if deadly.split(',').any(|one| one == format!("{name}:{nth}")) {
+            let mut file = open.open(record).expect("the test's own file");
+            file.write_all(format!("killed at {name}:{nth}\n").as_bytes()).expect("room");
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Every crash point, killed at: runner, guardian or command dies right there, further runs follow
+//! until the graph is complete, and what is left is held against what must be.
+//!
+//! A recording run finds which points a scenario passes and how often. Each is killed at its first
+//! and its last passing; `RALPH_CRASH_ALL=1` asks for every passing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    process::Stdio,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use ralph::crash::POINTS;
+
+use crate::{
+    oracle,
+    support::{RALPH, SOON, Workspace, agent},
+};
+
+const TASKS: usize = 3;
+
+/// What happens besides the kill, so that every point is passed in one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scenario {
+    /// Nothing.
+    Plain,
+    /// A run before was killed while its first agent worked.
+    Recovered,
+    /// A run before was killed between the end of an attempt and the removal of its record.
+    Known,
+    /// The first attempt leaves the graph cut.
+    Wrecked,
+    /// A record that cannot be read lies there.
+    Damaged,
+}
+
+const SCENARIOS: [Scenario; 5] =
+    [Scenario::Plain, Scenario::Recovered, Scenario::Known, Scenario::Wrecked, Scenario::Damaged];
+
+impl Scenario {
+    /// The points at which a run is killed in any case.
+    fn deadly(self) -> &'static [&'static str] {
+        match self {
+            Scenario::Recovered => &["start.identified:1"],
+            Scenario::Known => &["close.told:1"],
+            Scenario::Plain | Scenario::Wrecked | Scenario::Damaged => &[],
+        }
+    }
+
+    fn stage(self) -> Workspace {
+        let trial = oracle::stage(TASKS);
+        match self {
+            Scenario::Wrecked => trial.env("RALPH_CHAOS", "work,report,c3:cut"),
+            Scenario::Damaged => {
+                fs::create_dir_all(trial.state().join("attempts")).unwrap();
+                fs::write(trial.state().join("attempts/t0.1.json"), "{\"run_id\":").unwrap();
+                trial
+            }
+            Scenario::Plain | Scenario::Recovered | Scenario::Known => trial,
+        }
+    }
+}
+
+/// What one trial came to.
+struct Found {
+    /// Every point in the order in which it was passed.
+    passed: Vec<String>,
+    /// `start.told:1` and so on.
+    kills: Vec<String>,
+    faults: Vec<String>,
+}
+
+/// Runs until the graph is complete, killed at these points on the way.
+fn run(scenario: Scenario, deadly: &[String]) -> Found {
+    let points: Vec<&str> =
+        scenario.deadly().iter().copied().chain(deadly.iter().map(String::as_str)).collect();
+    let trial = scenario.stage();
+    let record = trial.sign("passed");
+    let trial = trial
+        .env("RALPH_CRASH_RECORD", record.to_str().unwrap())
+        .env("RALPH_CRASH_POINT", &points.join(","));
+    let began = Instant::now();
+    let code = loop {
+        assert!(began.elapsed() < SOON, "{scenario:?} {points:?} does not end");
+        let mut run = trial.process(RALPH);
+        run.args(["run", "-q", "--"]).arg(agent("chaos"));
+        match run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code() {
+            // Killed, or met by the guardian of one that was.
+            None | Some(5) => {}
+            Some(code) => break code,
+        }
+    };
+    let (mut faults, torn) = oracle::faults(&trial, TASKS);
+    if code != 0 {
+        faults.push(format!("exit code {code}"));
+    }
+    if torn > 0 {
+        faults.push(format!("{torn} torn lines"));
+    }
+    if !faults.is_empty() {
+        faults.push(trial.read("logs/ralph.jsonl"));
+    }
+    trial.nobody_is_left();
+    let text = fs::read_to_string(record).unwrap();
+    let (kills, passed): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.starts_with("killed at "));
+    Found {
+        passed: passed.into_iter().map(str::to_owned).collect(),
+        kills: kills.iter().map(|line| line["killed at ".len()..].to_owned()).collect(),
+        faults,
+    }
+}
+
+/// Does the work on all cores.
+fn each<T: Sync, R: Send>(work: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(one) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = does(one);
+                    results.lock().unwrap().push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap()
+}
+
+/// Which passings of a point to kill at.
+fn chosen(count: usize) -> BTreeSet<usize> {
+    if env::var_os("RALPH_CRASH_ALL").is_some() { (1..=count).collect() } else { [1, count].into() }
+}
+
+#[test]
+fn a_kill_at_any_point_costs_nothing() {
+    let began = Instant::now();
+    let recorded = each(&SCENARIOS, |scenario| (*scenario, run(*scenario, &[])));
+    let mut violations: Vec<String> =
+        recorded.iter().flat_map(|(_, found)| found.faults.clone()).collect();
+    // Every point in the first scenario that passes it.
+    let mut counts: BTreeMap<&str, (Scenario, usize)> = BTreeMap::new();
+    for (scenario, found) in &recorded {
+        for point in POINTS {
+            let count = found.passed.iter().filter(|name| name == point).count();
+            let known = counts.get(point).is_some_and(|(known, _)| known < scenario);
+            if count > 0 && !known {
+                counts.insert(point, (*scenario, count));
+            }
+        }
+    }
+    let never: Vec<_> = POINTS.iter().filter(|point| !counts.contains_key(*point)).collect();
+    assert!(never.is_empty(), "passed in no scenario: {never:?}");
+
+    let trials: Vec<(Scenario, Vec<String>)> = counts
+        .iter()
+        .map(|(point, (scenario, count))| {
+            (*scenario, chosen(*count).iter().map(|nth| format!("{point}:{nth}")).collect())
+        })
+        .collect();
+    let mut kills = 0;
+    for (deadly, found) in each(&trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
+        let first = &deadly[0];
+        if !found.kills.contains(first) {
+            violations.push(format!("nothing was killed at {first}"));
+        }
+        kills += found.kills.len();
+        violations.extend(found.faults.iter().map(|fault| format!("{deadly:?}: {fault}")));
+    }
+    println!(
+        "crash points {}, kills survived {kills}, violations {}; {:?}",
+        POINTS.len(),
+        violations.len(),
+        began.elapsed()
+    );
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
