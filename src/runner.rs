@@ -247,8 +247,17 @@ impl Runner {
         self.reporters = reporters;
     }
 
-    /// Says who holds the lock.
+    /// Says who holds the lock, as long as it is one.
     fn hold(&self, task_id: Option<&TaskId>) -> Result<()> {
+        let folder = self.workspace.state.dir();
+        if !self.lock.is_on(folder) {
+            let folder = folder.strip_prefix(self.workspace.root()).unwrap_or(folder).display();
+            let message = format!(
+                "`{folder}` was removed while this run held its lock, so that another could have \
+                 begun beside it; run again"
+            );
+            return Err(Failure::new(Exit::Disk, message).into());
+        }
         let holder = Holder {
             process: agent::own_identity(),
             run_id: self.chronicle.run_id().to_owned(),

@@ -38,6 +38,14 @@ impl Lock {
     pub fn folder(&self) -> &File {
         &self.folder
     }
+
+    /// Whether the folder is still the one at this path. A removed folder is locked for nobody:
+    /// another run would make a new one and hold the lock on that.
+    pub fn is_on(&self, path: &Path) -> bool {
+        let id = |found: fs::Metadata| (found.dev(), found.ino());
+        let ours = self.folder.metadata().map(id);
+        ours.is_ok_and(|ours| fs::metadata(path).map(id).is_ok_and(|there| there == ours))
+    }
 }
 
 impl State {
@@ -327,6 +335,11 @@ mod tests {
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
         assert!(State::open(dir.path(), false).is_locked().unwrap());
+        assert!(lock.is_on(state.dir()));
+        fs::rename(state.dir(), dir.path().join("aside")).unwrap();
+        assert!(!lock.is_on(state.dir()));
+        state.write_holder(&"another").unwrap();
+        assert!(!lock.is_on(state.dir()));
         drop(lock);
         assert!(!state.is_locked().unwrap());
     }
