@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{
     oracle,
@@ -85,7 +85,7 @@ fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
 fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
     for (harm, kept) in [("c3:cut", true), ("c3:delete", false)] {
         let words = format!("work,report,{harm},wait");
-        let trial = oracle::stage(2).env("RALPH_CHAOS", &words);
+        let trial = oracle::stage(2).chaos(&words);
         let first = trial.start(["run"]);
         wait_for(&trial.sign("waiting"));
         first.kill();
@@ -97,7 +97,7 @@ fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
 
 #[test]
 fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
-    let trial = oracle::stage(1).env("RALPH_CHAOS", "wait");
+    let trial = oracle::stage(1).chaos("wait");
     let first = trial.start(["run"]);
     wait_for(&trial.sign("waiting"));
     first.kill();
@@ -108,6 +108,28 @@ fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
     trial.write("task-graph.yaml", "tasks: [");
     trial.run(["run"]).code(65).stderr_has("is opened here and never closed");
     assert_eq!(trial.graph_text(), "tasks: [");
+}
+
+#[test]
+fn the_lock_is_held_until_the_guardian_is_gone() {
+    let trial = oracle::stage(1).chaos("wait");
+    let first = trial.start(["run"]);
+    wait_for(&trial.sign("waiting"));
+    let mut guardian = None;
+    until("the guardian is on record", || {
+        let text = fs::read(trial.state().join("attempts/t0.1.json")).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        let pid = record["guardian"]["pid"].as_i64();
+        guardian = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()));
+        guardian.is_some()
+    });
+    kill_process(guardian.unwrap(), Signal::STOP).unwrap();
+    first.kill();
+    let state = ralph::state::State::open(&trial.root().join(".git"), false);
+    assert!(state.is_locked().unwrap(), "another run could begin beside what is left");
+    kill_process(guardian.unwrap(), Signal::CONT).unwrap();
+    until("the lock is free", || !state.is_locked().unwrap());
+    trial.nobody_is_left();
 }
 
 #[test]

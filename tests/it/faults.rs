@@ -15,7 +15,7 @@ use crate::support::{DIAMOND, Workspace, until, wait_for};
 
 #[test]
 fn locks_of_a_killed_git_are_removed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("lock");
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").chaos("d3");
     trial.run(["run", "--timeout", "1s"]).stderr_has(
         "removed what a killed git had left: .git/index.lock, .git/refs/heads/main.lock",
     );
@@ -54,7 +54,7 @@ fn the_advice_fits_what_holds() {
 #[test]
 fn a_graph_wrecked_by_an_agent_is_put_back() {
     let graph = "tasks:\n  - id: a # mine\n";
-    let trial = Workspace::new().graph(graph).agent("wreck-graph");
+    let trial = Workspace::new().graph(graph).chaos("work,report,c3:cut");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
@@ -81,12 +81,20 @@ fn a_graph_wrecked_by_an_agent_is_put_back() {
 
 #[test]
 fn a_deleted_graph_is_put_back() {
-    let trial = Workspace::new().graph(DIAMOND).agent("delete-graph");
+    let trial = Workspace::new().graph(DIAMOND).chaos("work,report,c3:delete");
     trial.run(["run"]).stderr_has("the attempt left no graph file; the last good one is back\n");
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     let told = trial.lines("graph_guarded");
     assert_eq!((told.len(), &told[0]["what"]), (1, &"deleted".into()));
     assert!(trial.graph_text().contains("# The order of the file is not the order of the work."));
+}
+
+#[test]
+fn an_emptied_graph_is_put_back() {
+    let trial = Workspace::new().graph(DIAMOND).chaos("work,report,c3:empty");
+    trial.run(["run"]).stderr_has("graph file unreadable; the last good one is back");
+    assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
+    assert_eq!(trial.read("logs/attempts/start/1/graph.damaged.yaml"), "");
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
 fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
     let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n  - id: c\n    \
                  status: pending # late\n";
-    let trial = Workspace::new().graph(graph).agent("finish-others");
+    let trial = Workspace::new().graph(graph).chaos("c4:finish");
     let said = "the attempt committed a graph in which b, c is complete or cancelled, which is not \
                 its task; put back";
     trial.run(["run"]).stderr_has(said);
@@ -136,7 +144,7 @@ fn a_status_that_is_not_committed_may_be_a_persons() {
 fn tasks_that_an_agents_commit_drops_come_back() {
     let graph =
         "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n  - id: c\n    depends_on: [b]\n";
-    let trial = Workspace::new().graph(graph).agent("drop-others");
+    let trial = Workspace::new().graph(graph).chaos("c4:drop");
     trial.run(["run"]).stderr_has(
         "the attempt committed a graph without b, c; the one from before it is back; what it left \
          is kept in logs/attempts/a/1/graph.damaged.yaml",
@@ -218,7 +226,7 @@ fn a_full_disk_stops_the_run_and_costs_nothing() {
     let trial = Workspace::bare();
     let Some(disk) = Disk::at(trial.root(), "8m") else { return };
     let graph = "tasks:\n  - id: a # mine\n  - id: b\n";
-    let trial = trial.repository().graph(graph).agent("fill");
+    let trial = trial.repository().graph(graph).chaos("work,report,fill");
     let said = trial.run(["run"]).code(74).stderr_has("ralph: error: disk full: cannot ").whole();
     assert!(said.contains("make room, then run again"), "{said}");
     assert!(trial.graph_text().starts_with("tasks:\n  - id: a # mine\n    status: in-progress\n"));

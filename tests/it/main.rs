@@ -13,6 +13,8 @@ mod edits;
 mod faults;
 mod licences;
 mod limits;
+#[cfg(target_os = "linux")]
+mod matrix;
 mod oracle;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;

@@ -15,9 +15,7 @@ use crate::support::Workspace;
 
 /// A repository with so many tasks, each with attempts enough for any number of kills.
 pub fn stage(tasks: usize) -> Workspace {
-    let trial = Workspace::new().graph(&graph(tasks, "pending")).agent("chaos");
-    trial.process("mkfifo").arg(trial.sign("never")).status().unwrap();
-    trial
+    Workspace::new().graph(&graph(tasks, "pending")).chaos("")
 }
 
 fn graph(tasks: usize, status: &str) -> String {
@@ -28,9 +26,10 @@ fn graph(tasks: usize, status: &str) -> String {
 /// Everything that does not hold, in words, and how many lines of the journal were torn.
 pub fn faults(trial: &Workspace, tasks: usize) -> (Vec<String>, usize) {
     let mut faults = Vec::new();
-    let text = trial.read("logs/ralph.jsonl");
-    let lines: Vec<Value> =
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let bytes = fs::read(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let record = |line| serde_json::from_str(line).ok().filter(Value::is_object);
+    let lines: Vec<Value> = text.lines().filter_map(record).collect();
     history(&lines, tasks, &mut faults);
     if !text.ends_with('\n') {
         faults.push("the journal's last line has no end".to_owned());
@@ -56,6 +55,9 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
             Some("started") => ends.entry(key).or_default().0 += 1,
             Some("completed" | "failed" | "interrupted") => ends.entry(key).or_default().1 += 1,
             _ => {}
+        }
+        if line["outcome"] == "timed_out" {
+            faults.push(format!("nothing here takes so long: {line}"));
         }
         if line["action"] == "completed" {
             *completed.entry(line["task_id"].as_str().unwrap_or_default()).or_default() += 1;
@@ -85,7 +87,7 @@ fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
     if distinct.len() != begun.lines().count() {
         faults.push(format!("an attempt ran twice: {begun}"));
     }
-    let reachable = trial.git(&["rev-list", "--all"]);
+    let reachable = trial.git(&["rev-list", "--all", "HEAD"]);
     let committed = fs::read_to_string(trial.sign("committed")).unwrap_or_default();
     for line in committed.lines().filter(|line| !reachable.contains(&line[..40])) {
         faults.push(format!("lost: {line}"));

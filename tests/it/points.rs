@@ -56,7 +56,7 @@ impl Scenario {
     fn stage(self) -> Workspace {
         let trial = oracle::stage(TASKS);
         match self {
-            Scenario::Wrecked => trial.env("RALPH_CHAOS", "work,report,c3:cut"),
+            Scenario::Wrecked => trial.chaos("work,report,c3:cut"),
             Scenario::Damaged => {
                 fs::create_dir_all(trial.state().join("attempts")).unwrap();
                 fs::write(trial.state().join("attempts/t0.1.json"), "{\"run_id\":").unwrap();

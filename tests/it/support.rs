@@ -116,6 +116,15 @@ impl Workspace {
         self
     }
 
+    /// `ralph run` gets the agent `chaos`, whose first attempt does what these words say.
+    pub fn chaos(self, words: &str) -> Workspace {
+        let never = self.sign("never");
+        if !never.exists() {
+            assert!(self.process("mkfifo").arg(never).status().unwrap().success());
+        }
+        self.agent("chaos").env("RALPH_CHAOS", words)
+    }
+
     /// `ralph run` gets this command line.
     pub fn command<const N: usize>(mut self, words: [&str; N]) -> Workspace {
         self.agent = words.map(str::to_owned).to_vec();

@@ -105,7 +105,7 @@ fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
 
 /// One repository: `kills` kills, each at a random moment, then a run to the end.
 fn torment(kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
-    let trial = oracle::stage(TASKS).env("RALPH_CHAOS", "b6:kept");
+    let trial = oracle::stage(TASKS).chaos("b6:kept");
     let mut run = start(&trial);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
     let deadline = Instant::now() + SOON * 2;

@@ -1,0 +1,465 @@
+//! The faults that must be survived, one row each: what is promised, and where it is tried. A row
+//! of its own is one small trial with the agent `chaos`; the words it is given repeat it by hand.
+//!
+//! `RALPH_CHAOS_SEED` repeats the random pairs of faults.
+
+use std::{
+    env, fs,
+    hash::{BuildHasher, RandomState},
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    oracle,
+    support::{RALPH, SOON, Workspace, agent, wait_for},
+};
+
+/// How a row is tried.
+enum How {
+    /// By the words of the agent: each line of words leads to a complete graph, and says this.
+    Words(&'static [(&'static str, &'static str)]),
+    /// By a trial of its own.
+    Trial(fn()),
+    /// By tests that are there for it.
+    Tests(&'static [&'static str]),
+    /// Not at all yet, and why.
+    Not(&'static str),
+}
+
+use How::{Not, Tests, Trial, Words};
+
+/// Every fault, what is promised, how it is tried.
+const ROWS: &[(&str, &str, How)] = &[
+    (
+        "A1",
+        "the runner is killed anywhere: nothing is lost or done twice",
+        Tests(&["points::a_kill_at_any_point", "torture::no_kill_at_any_moment"]),
+    ),
+    ("A2", "the machine restarts: the open attempt is closed", Trial(another_boot)),
+    ("A3", "the runner aborts: as if it were killed", Trial(the_runner_aborts)),
+    ("A4", "two at once: the second is told who is first", Tests(&["run::a_second_run_is_told"])),
+    (
+        "A5",
+        "old agents live after a crash: gone before the next attempt",
+        Tests(&["crash::a_group_left_by_a_dead_run", "containment::nothing_outlives"]),
+    ),
+    (
+        "A6",
+        "a number belongs to a stranger now: it is left alone",
+        Trial(a_stranger_has_the_number),
+    ),
+    (
+        "A7",
+        "Ctrl-C once and again: end, then kill",
+        Tests(&["signals::ctrl_c_ends", "signals::a_second_signal_kills"]),
+    ),
+    ("A8", "TERM and HUP: recorded, with their codes", Tests(&["signals::term_and_hangup"])),
+    ("A9", "the agent is stopped: it hears TERM all the same", Trial(a_stopped_agent)),
+    (
+        "A10",
+        "the machine sleeps",
+        Not("limits are by a clock that sleeps too; nothing says so yet"),
+    ),
+    ("A11", "the clock jumps", Not("order is by `seq`; to try it takes a clock of its own")),
+    ("A12", "the disk is full: stop, shorten nothing", Tests(&["faults::a_full_disk_stops"])),
+    (
+        "A13",
+        "the disk is read-only: stop, show all the same",
+        Tests(&["faults::a_full_disk_stops"]),
+    ),
+    ("A14", "the program is replaced: the run goes on", Trial(the_program_is_replaced)),
+    (
+        "B1",
+        "the agent hangs: ended at a limit",
+        Tests(&["limits::an_agent_past_its_limit", "limits::an_attempt_without_a_sign_of_life"]),
+    ),
+    ("B2", "the agent fails or is killed: named", Tests(&["verdicts::a_failing_process"])),
+    (
+        "B3",
+        "it reports and does not end: the report counts",
+        Tests(&["limits::work_reported_and_committed_before_the_limit"]),
+    ),
+    ("B4", "it leaves children: none is left", Tests(&["containment::nothing_outlives"])),
+    ("B5", "it multiplies: as B4", Tests(&["containment::nothing_outlives"])),
+    (
+        "B6",
+        "it closes its output, or a child keeps it open: the end is the process's",
+        Words(&[("b6:closed", "t0 complete"), ("b6:kept", "t0 complete")]),
+    ),
+    (
+        "B7",
+        "it never reads its prompt: nobody is blocked",
+        Tests(&["verdicts::a_prompt_that_nobody_reads"]),
+    ),
+    (
+        "B8",
+        "a flood, an endless line, bytes that are no text: drained and kept",
+        Words(&[("b8", "t0 complete")]),
+    ),
+    (
+        "B9",
+        "escapes and fake lines: shown, not obeyed",
+        Tests(&["verdicts::what_an_agent_prints_is_shown", "status::text_of_strangers"]),
+    ),
+    (
+        "B10",
+        "it kills guardian, runner or both: the next run goes on, nothing is left",
+        Words(&[("b10:guardian", ""), ("b10:runner", ""), ("b10:both", "")]),
+    ),
+    (
+        "B11",
+        "no such agent, or it refuses: found before anything is claimed",
+        Tests(&["run::a_missing_agent_is_found", "run::claude_as_root_is_refused"]),
+    ),
+    (
+        "B12",
+        "it asks, or says done without a commit: not done",
+        Tests(&["verdicts::silence_is_incomplete", "verdicts::a_lie_is_unverified"]),
+    ),
+    ("B13", "its provider limits it", Not("comes with typed output")),
+    ("B14", "its login has expired", Not("comes with typed output")),
+    ("B15", "the network is down", Not("comes with typed output")),
+    (
+        "B16",
+        "it runs on and on: limits by default",
+        Tests(&["limits::the_limit_of_iterations", "verdicts::five_failures_in_a_row"]),
+    ),
+    (
+        "C1",
+        "a person edits the graph: kept, picked up",
+        Tests(&["edits::an_edit_in_the_middle", "edits::a_task_that_a_person_blocks"]),
+    ),
+    (
+        "C2",
+        "a half-saved graph: waited for, then named",
+        Tests(&["edits::a_half_saved_graph", "run::an_invalid_graph_is_drawn"]),
+    ),
+    (
+        "C3",
+        "the graph is cut, emptied or deleted: put back, kept aside",
+        Tests(&[
+            "faults::a_graph_wrecked",
+            "faults::an_emptied_graph",
+            "faults::a_deleted_graph",
+            "crash::a_graph_that_a_killed_attempt_destroyed",
+        ]),
+    ),
+    (
+        "C4",
+        "it finishes or drops other tasks: undone",
+        Tests(&["faults::other_tasks_that", "faults::tasks_that_an_agents_commit_drops"]),
+    ),
+    ("C5", "it makes a cycle: told as a walk, put back", Words(&[("c5", "`t0` -> `t1` -> `t0`")])),
+    (
+        "C6",
+        "the running task is removed: told, no crash",
+        Tests(&["edits::a_task_that_is_deleted_meanwhile"]),
+    ),
+    (
+        "C7",
+        "ids that are none: refused with their place",
+        Tests(&["check::every_fault_is_shown_at_once"]),
+    ),
+    (
+        "C8",
+        "huge, deep or hostile: refused fast",
+        Tests(&["check::hostile_files", "check::a_long_chain", "check::a_file_of_200_mib"]),
+    ),
+    (
+        "C9",
+        "the template is missing, broken or endless: nothing is claimed",
+        Tests(&[
+            "settings::a_misspelt_variable",
+            "settings::a_template_that_is_not_there",
+            "src/prompt::hostile_templates_and_prompts",
+        ]),
+    ),
+    ("C10", "logs, prompts or the state folder vanish: made anew, or stop", Trial(folders_vanish)),
+    (
+        "C11",
+        "the journal is rotated, cut or edited: the next line is whole",
+        Words(&[
+            ("c11:rotate", "t0 complete"),
+            ("c11:cut", "t0 complete"),
+            ("c11:edit", "t0 complete"),
+        ]),
+    ),
+    (
+        "D3",
+        "a killed git left its locks: removed and named",
+        Tests(&["faults::locks_of_a_killed_git", "faults::a_lock_that_was_there_before"]),
+    ),
+    (
+        "D4",
+        "the branch is left or rewritten: named, not done",
+        Words(&[("d4:detach", "it moved from `main` to a detached HEAD")]),
+    ),
+    ("D5", "a merge is left half-way", Not("not named yet; attempts fail, and nothing is aborted")),
+    ("D6", "git is gone or damaged: an error, and then it goes on", Trial(git_is_damaged)),
+];
+
+/// Two tasks, the first of which meets the words.
+fn stage(words: &str) -> Workspace {
+    oracle::stage(2).chaos(words)
+}
+
+/// Runs until a run ends by itself; its code and all that was said.
+fn work_off(trial: &Workspace) -> (i32, String) {
+    let (began, mut said) = (Instant::now(), String::new());
+    loop {
+        assert!(began.elapsed() < SOON, "does not end:\n{said}");
+        // What has to be ended at its limit is a fault: see the oracle.
+        let run = trial.start(["run", "--timeout", "20s"]).end(trial).whole();
+        let code = run.lines().next().and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        said += &run;
+        match code.expect("a code") {
+            -1 | 5 => {}
+            code => return (code, said),
+        }
+    }
+}
+
+/// The graph is complete, and nothing speaks against it.
+#[track_caller]
+fn is_well(trial: &Workspace) {
+    let (faults, torn) = oracle::faults(trial, 2);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let edited = trial.variables().get("RALPH_CHAOS").is_some_and(|words| words.contains("c11"));
+    assert!(torn == 0 || edited, "{torn} torn lines");
+    trial.nobody_is_left();
+}
+
+#[track_caller]
+fn completes(trial: &Workspace) -> String {
+    let (code, said) = work_off(trial);
+    assert_eq!(code, 0, "{said}");
+    is_well(trial);
+    said
+}
+
+/// A run whose agent waits to be killed, with the path of its open record.
+fn waiting(trial: &Workspace) -> (Child, std::path::PathBuf) {
+    let mut run = trial.process(RALPH);
+    run.args(["run", "-q", "--"]).arg(agent("chaos"));
+    let run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&trial.sign("waiting"));
+    let record = trial.state().join("attempts/t0.1.json");
+    crate::support::until("the guardian is on record", || {
+        fs::read_to_string(&record).is_ok_and(|text| text.contains("\"guardian\":{"))
+    });
+    (run, record)
+}
+
+fn signal(run: &mut Child, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(run.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+    run.wait().unwrap();
+}
+
+fn change(record: &Path, change: impl FnOnce(&mut Value)) {
+    let mut value: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(record, value.to_string()).unwrap();
+}
+
+fn another_boot() {
+    let trial = stage("wait");
+    let (mut run, record) = waiting(&trial);
+    signal(&mut run, Signal::KILL);
+    trial.nobody_is_left();
+    change(&record, |record| {
+        for process in ["agent", "guardian"] {
+            record[process]["boot_id"] = "of another boot".into();
+        }
+    });
+    assert!(completes(&trial).contains("recovered attempt 1 at t0"));
+}
+
+fn the_runner_aborts() {
+    let trial = stage("wait");
+    let (mut run, _) = waiting(&trial);
+    signal(&mut run, Signal::ABORT);
+    trial.nobody_is_left();
+    assert!(completes(&trial).contains("recovered attempt 1 at t0"));
+}
+
+fn a_stranger_has_the_number() {
+    let trial = stage("wait");
+    let (mut run, record) = waiting(&trial);
+    signal(&mut run, Signal::KILL);
+    trial.nobody_is_left();
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    change(&record, |record| {
+        for process in ["agent", "guardian"] {
+            record[process]["pid"] = stranger.id().into();
+        }
+    });
+    completes(&trial);
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was killed");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+fn a_stopped_agent() {
+    let settings = "fsync: false\ngrace: 10m\n";
+    let trial = stage("a9").file(".ralph/config.yaml", settings);
+    let run = trial.start(["run", "-q"]);
+    wait_for(&trial.sign("stopping"));
+    crate::support::until("it is stopped", || {
+        let pids = fs::read_to_string(trial.sign("stopping")).unwrap();
+        fs::read_to_string(format!("/proc/{}/stat", pids.trim()))
+            .is_ok_and(|stat| stat.contains(") T "))
+    });
+    trial.run(["stop", "--now"]).whatever();
+    run.end(&trial).whatever().code(4);
+    assert!(trial.sign("heard").exists(), "it was killed without having been asked");
+    completes(&trial);
+}
+
+fn the_program_is_replaced() {
+    let trial = stage("a14").env("REAL_RALPH", RALPH);
+    let own = trial.sign("ralph");
+    if fs::hard_link(RALPH, &own).is_err() {
+        fs::copy(RALPH, &own).unwrap();
+    }
+    let own = own.to_str().unwrap().to_owned();
+    let trial = trial.env("RALPH", &own);
+    let mut run = trial.process(&own);
+    run.args(["run", "-q", "--"]).arg(agent("chaos"));
+    assert!(run.output().unwrap().status.success());
+    is_well(&trial);
+    let prompt = trial.read("logs/attempts/t1/1/prompt.md");
+    assert!(prompt.contains("ralph task-complete t1"), "{prompt}");
+}
+
+fn folders_vanish() {
+    for words in ["c10:logs", "c10:prompts"] {
+        let template = "# Task {{ task.id }}\n";
+        completes(&stage(words).file("prompts/task.md", template));
+    }
+    let trial = stage("c10:state");
+    let (code, said) = work_off(&trial);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("`.git/ralph` was removed"), "{said}");
+    completes(&trial);
+}
+
+fn git_is_damaged() {
+    type Repair = fn(&Workspace);
+    let repairs: [(&str, Repair); 3] = [
+        ("work,report,d6:head", |trial| trial.write(".git/HEAD", "ref: refs/heads/main\n")),
+        ("work,report,d6:index", |trial| {
+            fs::remove_file(trial.root().join(".git/index")).unwrap();
+            trial.git(&["reset", "--quiet"]);
+        }),
+        ("work,report,d6:git", |trial| {
+            let _ = fs::remove_dir_all(trial.root().join(".git"));
+            fs::rename(trial.sign("git"), trial.root().join(".git")).unwrap();
+        }),
+    ];
+    for (words, repair) in repairs {
+        let trial = stage(words);
+        let run = trial.process(RALPH).args(["run", "--once", "--"]).arg(agent("chaos")).output();
+        let said = String::from_utf8(run.unwrap().stderr).unwrap();
+        let named = words.ends_with("index") || said.contains("not a git repository");
+        assert!(named && !said.contains("panicked"), "{words}:\n{said}");
+        repair(&trial);
+        completes(&trial);
+    }
+}
+
+/// Faults that come together: words that leave the work possible, two at a time.
+fn pairs() -> Vec<String> {
+    const WORDS: [&str; 8] =
+        ["b6:closed", "b6:kept", "b7", "b8", "b9", "c11:rotate", "c11:cut", "c11:edit"];
+    let given = env::var("RALPH_CHAOS_SEED").ok().map(|text| text.parse::<u64>().expect("a seed"));
+    let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
+    println!("RALPH_CHAOS_SEED={seed}");
+    let word = |nth: u64| {
+        // An odd factor spreads the bits; the top ones are the best.
+        let number = (seed + nth).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        WORDS[usize::try_from(number).unwrap() % WORDS.len()]
+    };
+    (0..4).map(|nth| format!("{},{}", word(2 * nth), word(2 * nth + 1))).collect()
+}
+
+/// What is tried here, in pieces that can go on side by side.
+fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
+    let mut pieces: Vec<(String, Box<dyn Fn() + Send + Sync>)> = Vec::new();
+    for (name, _, how) in ROWS {
+        match how {
+            Words(lines) => {
+                for (words, part) in *lines {
+                    let trial = move || {
+                        let said = completes(&stage(words));
+                        assert!(said.contains(part), "`{part}` is not said:\n{said}");
+                    };
+                    pieces.push(((*name).to_owned(), Box::new(trial)));
+                }
+            }
+            Trial(trial) => pieces.push(((*name).to_owned(), Box::new(trial))),
+            Tests(_) | Not(_) => {}
+        }
+    }
+    for words in pairs() {
+        let name = format!("RALPH_CHAOS={words}");
+        pieces.push((name, Box::new(move || drop(completes(&stage(&words))))));
+    }
+    pieces
+}
+
+/// Whether a test of this name, or beginning so, is there.
+fn is_there(test: &str) -> bool {
+    let (file, name) = test.split_once("::").unwrap();
+    let folder = if file.starts_with("src/") { "" } else { "tests/it/" };
+    let path = format!("{}/{folder}{file}.rs", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("fn {name}")))
+}
+
+#[test]
+fn every_fault_comes_to_what_is_promised() {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let pieces = pieces();
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while let Some((name, trial)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = panic::catch_unwind(AssertUnwindSafe(trial)) {
+                        let why = error.downcast_ref::<String>().cloned().unwrap_or_default();
+                        failed.lock().unwrap().push((name.clone(), why));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    let (mut tried, mut kept) = (0, 0);
+    for (name, promise, how) in ROWS {
+        let (is_tried, is_kept, by) = match how {
+            Words(lines) => (true, !failed.iter().any(|(row, _)| row == name), {
+                lines.iter().map(|(words, _)| *words).collect::<Vec<_>>().join(" | ")
+            }),
+            Trial(_) => (true, !failed.iter().any(|(row, _)| row == name), "a trial".to_owned()),
+            Tests(tests) => (true, tests.iter().all(|test| is_there(test)), tests.join(", ")),
+            Not(why) => (false, false, (*why).to_owned()),
+        };
+        tried += usize::from(is_tried);
+        kept += usize::from(is_kept);
+        let sign = ["not", "NO ", "yes"][usize::from(is_tried) + usize::from(is_kept)];
+        println!("{name:<4} {sign} {promise} [{by}]");
+    }
+    println!("rows as promised {kept} / rows tried {tried}; not tried yet {}", ROWS.len() - tried);
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert_eq!(kept, tried, "a test that a row names is not there");
+}
