@@ -328,7 +328,7 @@ mod tests {
             };
             let lock = File::open(dir).unwrap();
             let (record, exit) = (dir.join("record"), dir.join("exit"));
-            let post = Post { program, record, exit, lock: &lock, idle: None };
+            let post = Post { program, record, exit: Some(exit), lock: &lock, idle: None };
             Agent::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);
