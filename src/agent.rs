@@ -22,7 +22,7 @@ use std::{
     io::{self, BufRead, BufReader, PipeWriter, Write},
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{self, Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{crash, verdict::Outcome};
 use guard::{Brief, Notice, Order};
+use process::Process;
 pub use tree::{Identity, Member, is_alive, kill_marked, sweep, works_in};
 
 /// What to start, and where its input and output lie.
@@ -231,6 +232,27 @@ pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result
     let (name, value) = variable;
     let run = duct::cmd!("sh", "-c", command).dir(dir).env(name, value).unchecked().run()?;
     Ok(process::outcome(Some(run.status)))
+}
+
+/// Runs a command that is no agent to its end, in a group of its own; at the limit the group is
+/// killed. What it starts outside of its group is the caller's to end. Its output is appended to
+/// the files of `spec`.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run(spec: &Spec, limit: Duration) -> io::Result<Outcome> {
+    let open = |path: &Path| File::options().create(true).append(true).open(path);
+    let (tell, ended) = mpsc::channel();
+    let process = Process::spawn(spec, open(&spec.stdout)?, open(&spec.stderr)?, move |outcome| {
+        drop(tell.send(outcome));
+    })?;
+    if let Ok(outcome) = ended.recv_timeout(limit) {
+        return Ok(outcome);
+    }
+    process.kill();
+    // It may have ended by itself just now; dead it is either way.
+    let _ = ended.recv();
+    Ok(Outcome::TimedOut { limit_seconds: limit.as_secs() })
 }
 
 /// This process.

@@ -1,7 +1,8 @@
 //! What a git repository shows: where HEAD is, what was committed since, what is not committed.
 //!
-//! The only user of `git2`. Looks and does not touch: no commit, branch, index or file of the user
-//! is written; the one thing it adds to is `info/exclude`. Knows no task and no attempt, and does
+//! The only user of `git2`. Looks and does not touch: no branch, index or file of the user is
+//! written. What it adds is a line in `info/exclude`, refs under `refs/ralph/` (`repo/pin`) and,
+//! when told to, a commit of given paths (`repo/commit`). Knows no task and no attempt, and does
 //! not judge what it sees.
 //!
 //! Odd on purpose: everything is there twice. libgit2 answers in microseconds where the `git`
@@ -11,7 +12,7 @@
 //! its error output is what the person gets to read. The tests hold both against each other.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     env,
     ffi::OsStr,
     fs::{self, File, OpenOptions},
@@ -25,7 +26,13 @@ use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOption
 
 use crate::verdict::{Commit, DiffStat};
 
+mod commit;
+mod control;
+mod pin;
 mod program;
+
+pub use commit::Draft;
+pub use pin::{Left, Pin};
 
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
@@ -165,13 +172,7 @@ impl Repo {
     /// A submodule or nested repository is one path; its fingerprint follows its HEAD, not the
     /// files in it.
     pub fn dirty(&self) -> Result<BTreeMap<String, String>> {
-        let program = || program::dirty(&self.root);
-        let answer = if self.library.as_ref().is_some_and(suits_library) {
-            self.either(library_dirty, program)
-        } else {
-            program()
-        };
-        let codes = answer.context("cannot read the status of the work tree")?;
+        let codes = self.codes()?;
         let changed = codes.iter().map(|(path, code)| (lossy(path), self.fingerprint(path, code)));
         Ok(changed.collect())
     }
@@ -230,6 +231,28 @@ impl Repo {
             .with_context(failed)
     }
 
+    fn codes(&self) -> Result<Codes> {
+        let program = || program::dirty(&self.root);
+        let answer = if self.library.as_ref().is_some_and(suits_library) {
+            self.either(library_dirty, program)
+        } else {
+            program()
+        };
+        answer.context("cannot read the status of the work tree")
+    }
+
+    /// Those of the changed paths that have these names, which are lossy where a path is no UTF-8.
+    fn changed(&self, names: &[String]) -> Result<Codes> {
+        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+        let mut codes = self.codes()?;
+        codes.retain(|path, _| names.contains(&*lossy(path)));
+        Ok(codes)
+    }
+
+    fn file(&self, path: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(path))
+    }
+
     /// Asks libgit2, and the program when libgit2 cannot.
     fn either<T>(
         &self,
@@ -243,7 +266,7 @@ impl Repo {
     }
 
     fn fingerprint(&self, path: &[u8], code: &str) -> String {
-        let file = self.root.join(OsStr::from_bytes(path));
+        let file = self.file(path);
         let Ok(found) = fs::symlink_metadata(&file) else {
             return format!("{code} gone");
         };
@@ -447,14 +470,14 @@ mod tests {
     use super::{program::FOREIGN, *};
 
     /// A folder with a repository in `top`, and `git` without the configuration of this machine.
-    struct Place {
+    pub(super) struct Place {
         folder: TempDir,
-        top: PathBuf,
+        pub(super) top: PathBuf,
     }
 
     impl Place {
         /// None, with a line, when the installed git does not know the options.
-        fn with(options: &[&str]) -> Option<Place> {
+        pub(super) fn with(options: &[&str]) -> Option<Place> {
             let folder = tempfile::tempdir().unwrap();
             let top = folder.path().canonicalize().unwrap().join("top");
             fs::create_dir(&top).unwrap();
@@ -467,11 +490,11 @@ mod tests {
             None
         }
 
-        fn new() -> Place {
+        pub(super) fn new() -> Place {
             Place::with(&[]).expect("a plain repository")
         }
 
-        fn try_git(&self, dir: &Path, arguments: &[&str]) -> Output {
+        pub(super) fn try_git(&self, dir: &Path, arguments: &[&str]) -> Output {
             let mut command = Command::new("git");
             for name in FOREIGN {
                 command.env_remove(name);
@@ -491,25 +514,25 @@ mod tests {
                 .unwrap()
         }
 
-        fn git_in(&self, dir: &Path, arguments: &[&str]) -> String {
+        pub(super) fn git_in(&self, dir: &Path, arguments: &[&str]) -> String {
             let output = self.try_git(dir, arguments);
             let said = lossy(&output.stderr);
             assert!(output.status.success(), "{arguments:?}: {said}");
             lossy(&output.stdout).trim().to_owned()
         }
 
-        fn git(&self, arguments: &[&str]) -> String {
+        pub(super) fn git(&self, arguments: &[&str]) -> String {
             self.git_in(&self.top, arguments)
         }
 
-        fn write(&self, path: &str, text: &str) {
+        pub(super) fn write(&self, path: &str, text: &str) {
             let file = self.top.join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
 
         /// Writes, adds and commits a file, and says the id.
-        fn commit(&self, path: &str, text: &str, message: &str) -> String {
+        pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> String {
             self.write(path, text);
             self.git(&["add", "-A"]);
             self.git(&["commit", "-q", "-m", message]);

@@ -146,7 +146,8 @@ impl State {
     pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
         // The draft is of a guardian that was killed in the middle of writing.
         let draft = self.exit(name).with_extension("tmp");
-        for path in [draft, self.exit(name), self.attempt(name)] {
+        let scratch = self.attempt(name).with_extension("scratch");
+        for path in [draft, scratch, self.exit(name), self.attempt(name)] {
             crash::point("record.removing");
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -225,6 +226,15 @@ impl State {
     /// Where the guardian of an attempt writes how it ended.
     pub fn exit(&self, name: &str) -> PathBuf {
         self.dir.join("attempts").join(format!("{name}.exit"))
+    }
+
+    /// A file for what has to be written down for another program while an attempt is closed.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn scratch(&self, name: &str) -> io::Result<PathBuf> {
+        self.make()?;
+        Ok(self.attempt(name).with_extension("scratch"))
     }
 
     /// Keeps the graph as it is now, so that there is a good one whatever becomes of the file.

@@ -1,15 +1,17 @@
 //! The `git` program's answers, for what libgit2 cannot read.
 //!
 //! The same questions as in the parent module, each a function of a directory in the repository.
-//! Nothing here writes. Where libgit2 has one call, git may take three processes.
+//! Nothing here writes but what [`feed`] is told to. Where libgit2 has one call, git may take three
+//! processes.
 
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    io,
+    io::{self, Write},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -58,7 +60,7 @@ pub(super) fn head(root: &Path) -> Result<Head> {
     Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
 }
 
-fn commit(root: &Path, name: &str) -> Result<Option<String>> {
+pub(super) fn commit(root: &Path, name: &str) -> Result<Option<String>> {
     let name = format!("{name}^{{commit}}");
     answer(root, &["rev-parse", "-q", "--verify", &name])
 }
@@ -71,8 +73,7 @@ pub(super) fn since(root: &Path, base: Option<&str>, head: &str) -> Result<Since
         }
         base.to_owned()
     } else {
-        let empty_tree = ["hash-object", "-t", "tree", "--stdin"];
-        answer(root, &empty_tree)?.unwrap_or_default()
+        empty_tree(root)?
     };
     let hidden = base.map(|base| format!("^{base}"));
     let range: Vec<&str> = [head].into_iter().chain(hidden.as_deref()).collect();
@@ -106,6 +107,27 @@ pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u
         Some(blob) => run(root, &["cat-file", "blob", &blob]).map(Some),
         None => Ok(None),
     }
+}
+
+/// `blob`, `tree`, or `commit` for a submodule; none where the commit has nothing.
+pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
+    let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
+    Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
+}
+
+pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<Vec<String>> {
+    let base = match base {
+        Some(base) => base.to_owned(),
+        None => empty_tree(root)?,
+    };
+    let names = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
+    let text = run(root, &[&names[..], &[&base, head]].concat())?;
+    let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(lossy).collect())
+}
+
+fn empty_tree(root: &Path) -> Result<String> {
+    Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
 }
 
 pub(super) fn dirty(root: &Path) -> Result<Codes> {
@@ -162,6 +184,10 @@ fn diff_stat(text: &str) -> DiffStat {
 /// not needed and speaks English. In a process group of its own, because a Ctrl-C is for the runner
 /// to handle, which still has to look at the repository after it.
 fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
+    command(dir, arguments).output().map_err(|error| unstarted(&error))
+}
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
     for name in FOREIGN {
         command.env_remove(name);
@@ -176,16 +202,20 @@ fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
-        .process_group(0)
-        .output()
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
-            _ => anyhow!("cannot start `git`: {error}"),
-        })
+        .process_group(0);
+    command
+}
+
+fn unstarted(error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
+        _ => anyhow!("cannot start `git`: {error}"),
+    }
 }
 
 fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
-    let name = arguments.first().copied().unwrap_or_default();
+    let named = |word: &&&str| !word.starts_with('-') && !word.contains('=');
+    let name = arguments.iter().find(named).copied().unwrap_or_default();
     let said = lossy(&output.stderr);
     match said.trim() {
         "" => anyhow!("`git {name}` failed: {}", output.status),
@@ -193,7 +223,28 @@ fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     }
 }
 
-fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+/// Runs `git` with more in its environment and `input` on its standard input.
+pub(super) fn feed(
+    dir: &Path,
+    arguments: &[&str],
+    env: &[(&str, &OsStr)],
+    input: &[u8],
+) -> Result<Vec<u8>> {
+    let mut command = command(dir, arguments);
+    command.envs(env.iter().copied());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| unstarted(&error))?;
+    let stdin = child.stdin.take();
+    // Beside reading, so that neither side waits for the other.
+    let output = thread::scope(|scope| {
+        // A git that fails early does not read it all, and says itself why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output()
+    })?;
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
+}
+
+pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let output = git(dir, arguments)?;
     if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
 }
@@ -209,7 +260,7 @@ fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
 }
 
 /// For the commands that answer with one line, or "none" with exit code 1.
-fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
+pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
     let output = git(dir, arguments)?;
     match output.status.code() {
         Some(0) => Ok(Some(lossy(&output.stdout).trim_end_matches('\n').to_owned())),

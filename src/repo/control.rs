@@ -1,0 +1,83 @@
+//! What steers git beside what is committed: hooks and configuration; and what a commit holds.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
+
+use anyhow::{Context, Result};
+use git2::{ObjectType, Oid};
+
+use super::{Repo, program};
+
+/// The setting that says where the hooks are.
+const HOOKS: &str = "core.hooksPath";
+
+impl Repo {
+    /// The hooks and settings of this repository, each with a fingerprint of its contents: path,
+    /// relative to the top where it lies below, or the name of the setting.
+    pub fn controls(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let named = self.hooks_path();
+        let hooks = match &named {
+            // Hooks run at the top of the work tree.
+            Some(path) => self.root.join(path),
+            None => self.common_dir.join("hooks"),
+        };
+        found.extend(named.map(|path| (HOOKS.to_owned(), path)));
+        let samples = |path: &Path| path.extension().is_some_and(|end| end == "sample");
+        let entries = fs::read_dir(hooks).into_iter().flatten().flatten();
+        let files = entries.map(|entry| entry.path()).filter(|path| !samples(path));
+        let settings = [
+            self.common_dir.join("config"),
+            self.git_dir.join("config.worktree"),
+            self.common_dir.join("info/attributes"),
+        ];
+        for path in files.chain(settings) {
+            let Ok(text) = fs::read(&path) else {
+                continue;
+            };
+            let mode = fs::metadata(&path).map_or(0, |found| found.permissions().mode() & 0o111);
+            let hash = Oid::hash_object(ObjectType::Blob, &text);
+            let hash = hash.map_or_else(|_| text.len().to_string(), |hash| hash.to_string());
+            let name = path.strip_prefix(&self.root).unwrap_or(&path).display().to_string();
+            found.insert(name, format!("{hash} {mode:o}"));
+        }
+        found
+    }
+
+    fn hooks_path(&self) -> Option<String> {
+        match &self.library {
+            Some(library) => {
+                let config = library.config().and_then(|mut config| config.snapshot()).ok()?;
+                let path = config.get_path(HOOKS).ok()?;
+                Some(path.display().to_string())
+            }
+            None => program::answer(&self.root, &["config", "--type=path", "--get", HOOKS])
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The paths that differ between two commits, or from nothing, in no order that means anything.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
+        program::differing(&self.root, base, head)
+            .with_context(|| format!("cannot see what commit {head} changed"))
+    }
+
+    /// Whether a commit has something at `path`: none without such a path, false for a file of
+    /// blanks only, true for any other file and for a folder.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
+        let path = path.trim_end_matches('/');
+        match program::kind(&self.root, commit, path)?.as_deref() {
+            None => Ok(None),
+            Some("blob") => {
+                let text = self.file_at(commit, path)?;
+                Ok(text.map(|text| !text.trim_ascii().is_empty()))
+            }
+            Some(_) => Ok(Some(true)),
+        }
+    }
+}
