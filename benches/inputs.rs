@@ -256,6 +256,8 @@ fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
         },
         swept: Vec::new(),
         unlocked: Vec::new(),
+        pinned: None,
+        unpinned: Vec::new(),
         last_line: Some("All tests pass.".to_owned()),
         log,
     }

@@ -4,6 +4,9 @@
 //! The same evidence is gathered for an attempt that ends before our eyes and for one that is
 //! found after a crash.
 
+pub mod leftovers;
+pub mod scrutiny;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -46,8 +49,8 @@ const VERIFY_TAIL: usize = 6 * 1024;
 const GUARDIAN: Duration = Duration::from_secs(30);
 /// How much of a question is kept, in characters.
 const QUESTION: usize = 2000;
-/// How many leftover paths are named; a build folder that nobody ignored has thousands.
-const LEFTOVERS: usize = 50;
+/// How many leftover paths are put on record; a build folder that nobody ignored has thousands.
+pub const LEFTOVERS: usize = 50;
 
 /// An attempt that has no end yet, as it is kept on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +81,9 @@ pub struct Open {
     /// Git's lock files that were there before it began: somebody else's.
     #[serde(default)]
     pub locks: Vec<PathBuf>,
+    /// Git's hooks and settings before it began, with fingerprints.
+    #[serde(default)]
+    pub controls: Option<BTreeMap<String, String>>,
 }
 
 impl Open {
@@ -249,6 +255,7 @@ pub fn begin(
         agent: None,
         guardian: None,
         locks: workspace.repo.locks(),
+        controls: Some(workspace.repo.controls()),
     })
 }
 
@@ -275,26 +282,30 @@ pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
     kept.ok_or(error)
 }
 
-/// What the repository and the graph show of an attempt. `by_command` is a report by
+/// How the attempt said that its task is done, if it did. `by_command` is a report by
 /// `ralph task-complete`, `status` what the graph file says of the task now.
-///
-/// # Errors
-/// As git gives them.
-pub fn evidence(
+pub fn report(
     workspace: &Workspace,
     record: &Open,
     by_command: bool,
     status: Option<Status>,
-) -> Result<Evidence> {
-    let folder = workspace.root().join(Workspace::task_dir(&record.task_id));
-    let done = folder.join(DONE);
-    let report = if by_command {
+) -> Option<Report> {
+    let done = workspace.root().join(Workspace::task_dir(&record.task_id)).join(DONE);
+    if by_command {
         Some(Report::Command)
     } else if done.is_file() {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)
-    };
+    }
+}
+
+/// What the repository shows of an attempt, all its leftovers included.
+///
+/// # Errors
+/// As git gives them.
+pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) -> Result<Evidence> {
+    let folder = workspace.root().join(Workspace::task_dir(&record.task_id));
     let head = workspace.repo.head()?;
     let since = workspace.repo.since(record.base.as_deref())?;
     let strayed = if head.branch != record.branch {
@@ -312,10 +323,10 @@ pub fn evidence(
         report,
         commits: since.commits,
         diff: since.diff,
-        leftovers: leftovers(workspace, record)?,
+        leftovers: leftovers::left(workspace, record)?,
         strayed,
-        verify: Vec::new(),
         question: question(&folder.join(WAIT)),
+        ..Evidence::default()
     })
 }
 
@@ -345,15 +356,4 @@ pub fn changed(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
     let mut dirty = workspace.repo.dirty()?;
     dirty.retain(|path, _| !own(path));
     Ok(dirty)
-}
-
-/// What is changed now and was not so before.
-fn leftovers(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
-    let mut paths: Vec<String> = changed(workspace)?
-        .into_iter()
-        .filter(|(path, print)| record.dirty.get(path) != Some(print))
-        .map(|(path, _)| path)
-        .collect();
-    paths.truncate(LEFTOVERS);
-    Ok(paths)
 }

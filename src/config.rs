@@ -21,6 +21,8 @@ pub const PATH: &str = ".ralph/config.yaml";
 
 const KEYS: &[&str] = &[
     "agent",
+    "autocommit",
+    "commit_timeout",
     "fsync",
     "grace",
     "idle",
@@ -43,6 +45,12 @@ const KEYS: &[&str] = &[
 pub struct Config {
     /// The agent's command line.
     pub agent: Option<Words>,
+    /// Whether the leftovers of an attempt that reported its task done are committed for it
+    /// (default true).
+    pub autocommit: Option<bool>,
+    /// How long that commit, hooks and signing included, may take.
+    #[serde(deserialize_with = "length")]
+    pub commit_timeout: Option<Duration>,
     /// Whether state survives a power cut (default true).
     pub fsync: Option<bool>,
     /// Between asking an agent to end and killing it.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     exit::Exit,
     task::{Status, TaskId},
-    verdict::{Check, Commit, DiffStat, Evidence, Outcome, Report, Verdict},
+    verdict::{Autocommit, Check, Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 
 /// The version of the journal's shape, in the first line of every run.
@@ -336,6 +336,12 @@ pub struct Ended {
     /// Git's lock files that it had left; removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlocked: Vec<String>,
+    /// The ref that keeps what it left, where it did not complete its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
+    /// What could not be kept so, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpinned: Vec<String>,
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
 }
@@ -363,11 +369,21 @@ struct Flat {
     #[serde(default)]
     verify: Vec<Check>,
     question: Option<String>,
+    autocommit: Option<Autocommit>,
+    #[serde(default)]
+    missing: Vec<String>,
+    #[serde(default)]
+    tampered: Vec<String>,
+    #[serde(default)]
+    verify_inputs_changed: Vec<String>,
     last_line: Option<String>,
     #[serde(default)]
     swept: Vec<String>,
     #[serde(default)]
     unlocked: Vec<String>,
+    pinned: Option<String>,
+    #[serde(default)]
+    unpinned: Vec<String>,
     log: String,
 }
 
@@ -414,10 +430,16 @@ impl TryFrom<Flat> for Ended {
                 strayed: flat.strayed,
                 verify: flat.verify,
                 question: flat.question,
+                autocommit: flat.autocommit,
+                missing: flat.missing,
+                tampered: flat.tampered,
+                verify_inputs_changed: flat.verify_inputs_changed,
             },
             last_line: flat.last_line,
             swept: flat.swept,
             unlocked: flat.unlocked,
+            pinned: flat.pinned,
+            unpinned: flat.unpinned,
             log: flat.log,
         })
     }

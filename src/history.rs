@@ -259,6 +259,8 @@ pub(crate) mod tests {
             last_line: None,
             swept: Vec::new(),
             unlocked: Vec::new(),
+            pinned: None,
+            unpinned: Vec::new(),
             log: String::new(),
         }
     }

@@ -19,6 +19,7 @@ pub mod graph;
 pub mod filter;
 pub mod plan;
 pub mod prompt;
+pub mod paths;
 pub mod yaml;
 pub mod edit;
 

@@ -231,10 +231,16 @@ mod tests {
                 strayed: None,
                 verify: vec![check()],
                 question: Some("which?".to_owned()),
+                autocommit: Some(Autocommit::Refused("no".to_owned())),
+                missing: vec!["there is no `x`".to_owned()],
+                tampered: vec![".git/config".to_owned()],
+                verify_inputs_changed: vec!["check.sh".to_owned()],
             },
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
             unlocked: vec![".git/index.lock".to_owned()],
+            pinned: Some("refs/ralph/a/2".to_owned()),
+            unpinned: vec!["big (101 MB)".to_owned()],
             log: "logs/attempts/a/2".to_owned(),
         }
     }

@@ -148,6 +148,16 @@ impl fmt::Display for Check {
     }
 }
 
+/// What became of an attempt's leftovers when `ralph` went to commit them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Autocommit {
+    /// They are in the commit with this id.
+    Committed(String),
+    /// Git or a hook refused; the reason.
+    Refused(String),
+}
+
 /// What the repository and the graph show after an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -172,6 +182,18 @@ pub struct Evidence {
     /// What the agent asks a person and waits for; empty where it waits without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
+    /// Whether `ralph` committed what was left, where it tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autocommit: Option<Autocommit>,
+    /// What of the task's `output` is not there, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Git's hooks and settings that changed while the attempt ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tampered: Vec<String>,
+    /// Changed paths that the task's `verify` commands name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify_inputs_changed: Vec<String>,
 }
 
 impl Evidence {
@@ -194,9 +216,9 @@ pub enum Verdict {
     Complete,
     /// Ended without a report.
     Incomplete,
-    /// Reported, but nothing changed in git.
+    /// Reported, but nothing changed in git, or an output of the task is missing.
     Unverified,
-    /// Reported and committed, but a verify command did not succeed.
+    /// Reported, but a verify command did not succeed.
     VerifyFailed,
     /// Reported, but the work is not committed.
     Uncommitted,
@@ -249,13 +271,20 @@ impl Verdict {
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {}
             }
         }
+        match evidence.red() {
+            None => {}
+            Some(Check { outcome: Outcome::Cancelled, .. }) => return Verdict::Cancelled,
+            Some(Check { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
+            Some(_) => return Verdict::VerifyFailed,
+        }
+        if matches!(evidence.autocommit, Some(Autocommit::Refused(_))) {
+            return Verdict::Uncommitted;
+        }
         match (!evidence.proves(), rule, evidence.leftovers.is_empty()) {
-            (false, _, _) | (true, CommitRule::Optional, _) => match evidence.red() {
-                None => Verdict::Complete,
-                Some(Check { outcome: Outcome::Cancelled, .. }) => Verdict::Cancelled,
-                Some(Check { outcome: Outcome::Interrupted, .. }) => Verdict::Interrupted,
-                Some(_) => Verdict::VerifyFailed,
-            },
+            (false, _, _) | (true, CommitRule::Optional, _) if !evidence.missing.is_empty() => {
+                Verdict::Unverified
+            }
+            (false, _, _) | (true, CommitRule::Optional, _) => Verdict::Complete,
             (true, CommitRule::Required, false) => Verdict::Uncommitted,
             (true, CommitRule::Required, true) => Verdict::Unverified,
         }
@@ -272,8 +301,11 @@ impl Verdict {
         let left = evidence.leftovers.len();
         match self {
             Verdict::Complete => {
-                let proof =
-                    if evidence.proves() { ", and committed" } else { "; no commit is required" };
+                let proof = match evidence.autocommit {
+                    Some(_) => "; ralph committed what was left",
+                    None if evidence.proves() => ", and committed",
+                    None => "; no commit is required",
+                };
                 let mut why = format!("reported done{proof}");
                 if let count @ 1.. = evidence.verify.len() {
                     let plural = if count == 1 { "" } else { "s" };
@@ -292,13 +324,20 @@ impl Verdict {
                 evidence.red().map_or_else(String::new, ToString::to_string)
             ),
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
+            Verdict::Unverified if !evidence.missing.is_empty() => {
+                format!("reported done, but {}", evidence.missing.join(", "))
+            }
             Verdict::Unverified if !evidence.commits.is_empty() => {
                 "reported done, but its commits change no file".to_owned()
             }
             Verdict::Unverified => "reported done, but nothing changed in git".to_owned(),
             Verdict::Uncommitted => {
                 let plural = if left == 1 { "" } else { "s" };
-                format!("reported done, but left {left} changed file{plural} uncommitted")
+                let refused = match &evidence.autocommit {
+                    Some(Autocommit::Refused(why)) => format!(", which could not be: {why}"),
+                    _ => String::new(),
+                };
+                format!("reported done, but left {left} changed file{plural} uncommitted{refused}")
             }
             Verdict::OffBranch => format!(
                 "reported done, but {}",
@@ -422,6 +461,16 @@ mod tests {
             ),
             (green.clone(), checked(true, &[Cancelled]), req, Verdict::Cancelled),
             (green.clone(), checked(true, &[Interrupted]), req, Verdict::Interrupted),
+            (
+                green,
+                Evidence {
+                    commits: Vec::new(),
+                    leftovers: vec!["f".to_owned()],
+                    ..checked(true, &[red.clone()])
+                },
+                req,
+                Verdict::VerifyFailed,
+            ),
             (unready, checked(false, &[red]), req, Verdict::BaselineBroken),
         ]);
     }
@@ -443,6 +492,27 @@ mod tests {
             (Exited { exit_code: 0 }, asks(false), req, Verdict::NeedsInput),
             (late, asks(false), req, Verdict::NeedsInput),
             (Interrupted, asks(false), req, Verdict::NeedsInput),
+        ]);
+    }
+
+    #[test]
+    fn outputs_must_be_there_and_hooks_must_agree() {
+        use Outcome::Exited;
+        let (req, opt) = (CommitRule::Required, CommitRule::Optional);
+        let lacks = |leftovers, commits| Evidence {
+            missing: vec!["there is no `x`".to_owned()],
+            ..proof(true, commits, leftovers, false)
+        };
+        let refused = |report, commits| Evidence {
+            autocommit: Some(Autocommit::Refused("no".to_owned())),
+            ..proof(report, commits, 1, false)
+        };
+        judge([
+            (Exited { exit_code: 0 }, lacks(0, 1), req, Verdict::Unverified),
+            (Exited { exit_code: 0 }, lacks(0, 0), opt, Verdict::Unverified),
+            (Exited { exit_code: 0 }, lacks(1, 0), req, Verdict::Uncommitted),
+            (Exited { exit_code: 0 }, refused(true, 1), req, Verdict::Uncommitted),
+            (Exited { exit_code: 0 }, refused(true, 0), opt, Verdict::Uncommitted),
         ]);
     }
 }

@@ -415,6 +415,12 @@ fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     }
     let mut lines = vec![line(style, text)];
     lines.extend(proof(ended));
+    if let Some(pinned) = &ended.pinned {
+        lines.push(line(Style::Faint, format!("  what it left is kept as {pinned}")));
+    }
+    if !ended.unpinned.is_empty() {
+        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
+    }
     if let Some(last) = &ended.last_line {
         lines.push(line(None, format!("  its last line: {last}")));
     }
@@ -462,11 +468,22 @@ fn proof(ended: &Ended) -> Vec<Line> {
         let names = ended.unlocked.join(", ");
         lines.push(line(Style::Warn, format!("  removed what a killed git had left: {names}")));
     }
-    let leftovers = &ended.evidence.leftovers;
-    if !leftovers.is_empty() {
-        let names: Vec<&str> = leftovers.iter().take(NAMES).map(String::as_str).collect();
-        let more = if leftovers.len() > NAMES { ", …" } else { "" };
-        lines.push(line(Style::Warn, format!("  left uncommitted: {}{more}", names.join(", "))));
+    let evidence = &ended.evidence;
+    for (what, names) in [
+        ("left uncommitted", &evidence.leftovers),
+        ("git's hooks or settings changed while it ran", &evidence.tampered),
+        ("changed what `verify` names", &evidence.verify_inputs_changed),
+    ] {
+        if !names.is_empty() {
+            lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));
+        }
     }
     lines
+}
+
+/// The first few names.
+fn named(names: &[String]) -> String {
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    let names: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
+    format!("{}{more}", names.join(", "))
 }

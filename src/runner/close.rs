@@ -1,13 +1,13 @@
 //! The end of an attempt, before our eyes or found after a crash: one judgement for both.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{Runner, seconds};
 use crate::{
-    attempt::{self, Open},
+    attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
     crash,
     event::{Cause, Ended, Event},
     graphfile::{Write, rfc3339},
@@ -25,6 +25,8 @@ pub(super) struct End {
     pub(super) unlocked: Vec<String>,
     pub(super) evidence: Evidence,
 }
+/// How long the commit of an attempt's leftovers may take, where nothing else is said.
+const COMMIT: Duration = Duration::from_secs(60);
 
 impl Runner {
     /// Looks at what an agent has left, in the graph and in git, once all of it is dead.
@@ -47,7 +49,8 @@ impl Runner {
         self.guard_graph(record)?;
         crash::point("close.settled");
         let by_command = self.chronicle.history().of(id).reported;
-        let evidence = attempt::evidence(&self.workspace, record, by_command, said)?;
+        let report = attempt::report(&self.workspace, record, by_command, said);
+        let evidence = attempt::evidence(&self.workspace, record, report)?;
         Ok(End { outcome, took, swept, unlocked, evidence })
     }
 
@@ -56,11 +59,14 @@ impl Runner {
     pub(super) fn close(&mut self, record: &Open, end: End) -> Result<()> {
         let id = &record.task_id;
         let about = (id, record.iteration);
-        let End { outcome, took, swept, unlocked, evidence } = end;
+        let End { outcome, took, swept, unlocked, mut evidence } = end;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
-        let (status, rule) =
-            task.map_or((None, CommitRule::Required), |task| (Some(task.status), task.commit));
-        let verdict = Verdict::of(&outcome, &evidence, rule);
+        let status = task.map(|task| task.status);
+        let verdict = self.judge(record, &outcome, &mut evidence)?;
+        let (pinned, unpinned) = match verdict {
+            Verdict::Complete | Verdict::BaselineBroken => (None, Vec::new()),
+            _ => leftovers::pin(&self.workspace, record),
+        };
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
         let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
@@ -83,6 +89,7 @@ impl Runner {
         }
         crash::point("close.written");
         let why = verdict.explain(&outcome, &evidence);
+        evidence.leftovers.truncate(LEFTOVERS);
         let ended = Ended {
             attempt: record.attempt,
             verdict,
@@ -93,6 +100,8 @@ impl Runner {
             last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
             swept,
             unlocked,
+            pinned,
+            unpinned,
             log: record.log.clone(),
         };
         let event = match verdict {
@@ -109,6 +118,33 @@ impl Runner {
         self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
         crash::point("close.removed");
         self.hold(None)
+    }
+
+    /// What the attempt comes to. Work that was reported done, verified and is not committed is
+    /// committed first.
+    fn judge(&self, record: &Open, outcome: &Outcome, evidence: &mut Evidence) -> Result<Verdict> {
+        let (workspace, graph) = (&self.workspace, self.file.graph());
+        let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
+            return Ok(Verdict::of(outcome, evidence, CommitRule::Required));
+        };
+        let verdict = Verdict::of(outcome, evidence, task.commit);
+        if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
+            let limit = workspace.config.commit_timeout.unwrap_or(COMMIT);
+            let left = mem::take(&mut evidence.leftovers);
+            let autocommit = leftovers::commit(workspace, record, &left, &task.title, limit)?;
+            let mut now = attempt::evidence(workspace, record, evidence.report)?;
+            // What a verify command has left since is not the attempt's.
+            now.leftovers.retain(|path| left.binary_search(path).is_ok());
+            *evidence = Evidence { autocommit, verify: mem::take(&mut evidence.verify), ..now };
+        }
+        scrutiny::look_closer(workspace, record, task, evidence)?;
+        Ok(Verdict::of(outcome, evidence, task.commit))
+    }
+
+    /// Whether what is left of an attempt that is judged so is committed for it.
+    pub(super) fn may_commit(&self, verdict: Verdict) -> bool {
+        let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
+        is_done && self.workspace.config.autocommit.unwrap_or(true)
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::{Runner, close::End, seconds};
 use crate::{
     agent::Spec,
-    attempt::Open,
+    attempt::{self, Open},
     event::Event,
     output,
     task::CommitRule,
@@ -130,7 +130,7 @@ impl Runner {
     /// Goes on when the process of a stage is gone, with everything it had started.
     pub(super) fn passed(
         &mut self,
-        record: Open,
+        mut record: Open,
         stage: Stage,
         outcome: Outcome,
         took: Duration,
@@ -151,6 +151,8 @@ impl Runner {
                     return self.launch(record, Stage::Baseline(checks));
                 }
                 if checks.done.iter().all(Check::is_green) {
+                    // What the commands left is not the attempt's.
+                    record.dirty = attempt::changed(&self.workspace)?;
                     return self.launch(record, Stage::Agent);
                 }
                 let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
@@ -180,7 +182,8 @@ impl Runner {
         let task = graph.number(&record.task_id).map(|number| graph.task(number));
         let rule = task.map_or(CommitRule::Required, |task| task.commit);
         let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(task));
-        let done = Verdict::of(&end.outcome, &end.evidence, rule) == Verdict::Complete;
+        let verdict = Verdict::of(&end.outcome, &end.evidence, rule);
+        let done = verdict == Verdict::Complete || self.may_commit(verdict);
         if !done || commands.is_empty() {
             return self.close(&record, end);
         }

@@ -10,6 +10,7 @@ mod containment;
 mod crash;
 mod demo;
 mod edits;
+mod evidence;
 mod faults;
 mod licences;
 mod limits;

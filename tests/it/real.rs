@@ -21,7 +21,7 @@ fn a_real_graph_is_worked_off_with_only_its_statuses_changed() {
 }
 
 fn work_off(text: &str) {
-    let trial = Workspace::new().graph(text).agent("done-file");
+    let trial = Workspace::new().graph(text).agent("produce");
     trial.run(["check"]).whatever();
     trial
         .run(["run", "-q", "--max-iterations", "200"])

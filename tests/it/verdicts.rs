@@ -27,11 +27,9 @@ fn a_lie_is_unverified() {
 }
 
 #[test]
-fn work_left_uncommitted_is_uncommitted_and_kept() {
-    let trial =
-        judged("leave", "uncommitted", "reported done, but left 1 changed file uncommitted");
-    assert_eq!(trial.read("left.txt"), "half\n");
-    assert_eq!(trial.lines("failed")[0]["leftovers"], json!(["left.txt"]));
+fn work_left_uncommitted_is_committed() {
+    let trial = judged("leave", "complete", "reported done; ralph committed what was left");
+    assert_eq!(trial.subjects(), ["a"]);
 }
 
 #[test]

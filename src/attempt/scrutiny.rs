@@ -1,0 +1,104 @@
+//! A second look at a piece of evidence: is there what the task was to produce, and did the attempt
+//! change what is to judge it?
+
+use std::{collections::BTreeMap, fs};
+
+use anyhow::Result;
+
+use super::Open;
+use crate::{
+    paths,
+    task::{CommitRule, Task},
+    verdict::Evidence,
+    workspace::Workspace,
+};
+
+/// Adds to the evidence what of the task's `output` is missing, and which of the hooks, settings of
+/// git and files named by `verify` were changed.
+///
+/// # Errors
+/// As git gives them.
+pub fn look_closer(
+    workspace: &Workspace,
+    record: &Open,
+    task: &Task,
+    evidence: &mut Evidence,
+) -> Result<()> {
+    if let Some(before) = &record.controls {
+        evidence.tampered = differences(before, &workspace.repo.controls());
+    }
+    let head = workspace.repo.head()?.commit;
+    let verify = workspace.verify_of(task);
+    if !verify.is_empty() {
+        let mut changed = evidence.leftovers.clone();
+        if let (Some(head), false) = (&head, evidence.commits.is_empty()) {
+            changed.extend(workspace.repo.differing(record.base.as_deref(), head)?);
+        }
+        changed.sort();
+        changed.dedup();
+        evidence.verify_inputs_changed = paths::named_by(&verify, &changed);
+        evidence.verify_inputs_changed.truncate(super::LEFTOVERS);
+    }
+    if evidence.report.is_some()
+        && let Some(output) = task.extra.get("output")
+    {
+        for path in paths::of_output(output) {
+            evidence.missing.extend(lack(workspace, task, head.as_deref(), &path)?);
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or
+/// the task needs no commit, on disk.
+fn lack(
+    workspace: &Workspace,
+    task: &Task,
+    head: Option<&str>,
+    path: &str,
+) -> Result<Option<String>> {
+    let outside = path.starts_with('/') || path.split('/').any(|part| part == "..");
+    let committed = match head {
+        Some(head) if !outside => workspace.repo.has_text_at(head, path)?,
+        _ => None,
+    };
+    let loose =
+        outside || task.commit == CommitRule::Optional || workspace.repo.is_ignored(path)?;
+    let file = workspace.root().join(path);
+    let found = match committed {
+        None if loose && file.is_dir() => Some(true),
+        None if loose => fs::read(&file).ok().map(|text| !text.trim_ascii().is_empty()),
+        found => found,
+    };
+    Ok(match found {
+        Some(true) => None,
+        Some(false) => Some(format!("`{path}` is empty")),
+        None if loose => Some(format!("there is no `{path}`")),
+        None if file.exists() => Some(format!("`{path}` is not committed")),
+        None => Some(format!("there is no `{path}`")),
+    })
+}
+
+/// The names of what is new, gone or different.
+fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let changed = now.iter().filter(|(name, print)| before.get(*name) != Some(print));
+    let gone = before.keys().filter(|name| !now.contains_key(*name));
+    let mut names: Vec<String> = changed.map(|(name, _)| name).chain(gone).cloned().collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_gone_and_different_are_differences() {
+        let prints = |list: &[(&str, &str)]| {
+            list.iter().map(|(path, print)| ((*path).to_owned(), (*print).to_owned())).collect()
+        };
+        let before = prints(&[("same", "1"), ("other", "1"), ("gone", "1")]);
+        let now = prints(&[("same", "1"), ("other", "2"), ("new", "1")]);
+        assert_eq!(differences(&before, &now), ["gone", "new", "other"]);
+    }
+}

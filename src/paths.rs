@@ -1,0 +1,73 @@
+//! Paths that a task's text names: what it has to produce, what its checks are made of.
+//!
+//! Pure: whether they are there is for others to see.
+
+use serde_json::Value;
+
+/// What ends a word of a command line, quotes included: a path in quotes is still one.
+const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
+
+/// The paths of an `output` field: a list, or a text with commas. What has blanks in it describes
+/// something, and what has wildcards in it matches something: neither is a path to look for.
+pub fn of_output(output: &Value) -> Vec<String> {
+    let found: Vec<&str> = match output {
+        Value::String(text) => text.split(',').map(str::trim).collect(),
+        Value::Array(paths) => paths.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is_path = |text: &&str| !text.is_empty() && !text.contains([' ', '\n', '*', '?', '{', '[']);
+    found.into_iter().filter(is_path).map(plain).collect()
+}
+
+/// Those of the `changed` paths that verify commands name, or that lie in a folder
+/// they name: what an attempt can change so that its own check says what it likes.
+pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
+    let words: Vec<String> = verify
+        .iter()
+        .flat_map(|text| text.split(|c: char| c.is_whitespace() || ENDS.contains(&c)))
+        .map(plain)
+        .filter(|word| !word.is_empty() && word != "." && !word.starts_with('-'))
+        .collect();
+    let is_named = |path: &&String| {
+        words.iter().any(|word| {
+            path.strip_prefix(word.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    changed.iter().filter(is_named).cloned().collect()
+}
+
+/// `./tests/` is `tests`.
+fn plain(path: &str) -> String {
+    let mut path = path.trim_end_matches('/');
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest;
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_are_paths_only_where_they_look_like_one() {
+        assert_eq!(of_output(&json!("a.md, ./docs/")), ["a.md", "docs"]);
+        assert_eq!(of_output(&json!(["a,b", "a report", "src/*.rs", ""])), ["a,b"]);
+        assert_eq!(of_output(&json!("a summary of it all")), [""; 0]);
+        assert_eq!(of_output(&Value::Null), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_check_is_made_of_is_found_in_its_words() {
+        let changed = ["tests/a.rs", "tests.rs", "check.sh", "src/lib.rs", "my dir/x"];
+        let changed = changed.map(str::to_owned);
+        let named = |verify: &str| named_by(&["true".to_owned(), verify.to_owned()], &changed);
+        assert_eq!(named("cargo test"), [""; 0]);
+        assert_eq!(named("sh ./check.sh && pytest 'tests/'"), ["tests/a.rs", "check.sh"]);
+        assert_eq!(named("ls . && cat <tests.rs"), ["tests.rs"]);
+        assert_eq!(named("make --dir=src"), ["src/lib.rs"]);
+    }
+}

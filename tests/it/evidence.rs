@@ -1,0 +1,216 @@
+//! What an attempt leaves: committed for it, kept under a ref, shown, restored; and what is looked
+//! at besides its commits.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::support::{SETTINGS, Workspace, wait_for};
+
+const ONE: &str = "tasks: [{id: a, title: 'Do  it', max_attempts: 1}]\n";
+
+/// A repository in which the agent is this shell script, which then reports that it is done.
+fn reports(graph: &str, script: &str) -> Workspace {
+    let script =
+        format!("cat >/dev/null; {script}\n\"$RALPH\" task-complete $RALPH_TASK_ID >/dev/null");
+    Workspace::new().graph(graph).command(["sh", "-c", &script])
+}
+
+/// A repository in which the agent is this shell script, which says nothing.
+fn fails(script: &str) -> Workspace {
+    let script = format!("cat >/dev/null; {script}");
+    Workspace::new().graph(ONE).command(["sh", "-c", &script])
+}
+
+/// Runs one attempt, and gives the line that ends it.
+#[track_caller]
+fn ended(trial: &Workspace) -> Value {
+    drop(trial.run(["run", "--once", "-q"]).whole());
+    let ends = ["completed", "failed", "interrupted"];
+    let ended =
+        trial.journal().into_iter().rfind(|line| ends.iter().any(|end| line["action"] == *end));
+    trial.nobody_is_left();
+    ended.expect("an attempt has ended")
+}
+
+fn hook(trial: &Workspace, name: &str, script: &str) {
+    let path = trial.root().join(".git/hooks").join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    executable(&path, script);
+}
+
+fn executable(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// `git status` without the graph file, in which a status has changed.
+fn status(trial: &Workspace) -> String {
+    trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
+}
+
+const ODD: &str = r#"
+mkdir -p 'deep/er here'
+echo 1 > 'deep/er here/quote"d '"'"'name'"'"
+echo 1 > "$(printf 'new\nline')"
+echo 1 > "$(printf 'caf\351')"
+echo 1 > '*.txt'
+echo 1 > :odd
+echo 1 > x.log
+rm gone.txt
+"#;
+
+#[test]
+fn leftovers_of_a_reported_attempt_are_committed_for_it() {
+    let trial = reports(ONE, ODD).file("gone.txt", "1").file(".gitignore", "*.log\n");
+    trial.write("staged.txt", "a person's\n");
+    trial.write("staged too.txt", "a person's\n");
+    trial.git(&["add", "staged.txt", "staged too.txt"]);
+    trial.write("mine.txt", "in the middle of something\n");
+    hook(&trial, "pre-commit", "echo ran >> .git/hook-ran");
+    let ended = ended(&trial);
+    assert_eq!(ended["verdict"], "complete");
+    assert_eq!(ended["why"], "reported done; ralph committed what was left");
+    assert_eq!(ended["autocommit"]["committed"], ended["commits"][0]["id"]);
+    assert_eq!(ended["diff"]["files"], 6);
+    assert!(ended.get("leftovers").is_none() && ended.get("pinned").is_none(), "{ended}");
+    assert_eq!(
+        trial.git(&["log", "-1", "--format=%an: %B"]),
+        "Tess: Do it\n\nRalph-Task: a\nRalph-Attempt: 1\n\n"
+    );
+    assert_eq!(
+        status(&trial),
+        "A  \"staged too.txt\"\nA  staged.txt\n?? mine.txt\n",
+        "a person's files are as they were"
+    );
+    assert!(trial.root().join(".git/hook-ran").exists(), "hooks run");
+}
+
+#[test]
+fn leftovers_beside_a_commit_are_committed_too() {
+    let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > two; git add two";
+    let trial = reports(ONE, script);
+    let ended = ended(&trial);
+    assert_eq!(ended["verdict"], "complete");
+    assert_eq!(trial.subjects(), ["One", "Do it"]);
+    assert_eq!(status(&trial), "");
+}
+
+#[test]
+fn a_first_commit_is_made_as_well() {
+    let trial = Workspace::bare();
+    trial.git(&["init", "-q", "-b", "main"]);
+    trial.git(&["config", "user.name", "Tess"]);
+    trial.git(&["config", "user.email", "tess@example.invalid"]);
+    trial.write("task-graph.yaml", ONE);
+    trial.write(".ralph/config.yaml", SETTINGS);
+    let script = "echo 1 > one; \"$RALPH\" task-complete a";
+    let trial = trial.command(["sh", "-c", script]);
+    assert_eq!(ended(&trial)["verdict"], "complete");
+    assert_eq!(trial.git(&["show", "--name-only", "--format=%s"]), "Do it\n\none\n");
+}
+
+#[test]
+fn a_refused_commit_leaves_everything_as_it_was_and_says_why() {
+    let trial = reports(ONE, "echo 1 > one; mkdir sub; echo 2 > 'sub/t w o'");
+    trial.write("staged.txt", "a person's\n");
+    trial.git(&["add", "staged.txt"]);
+    hook(&trial, "pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
+    let ended = ended(&trial);
+    assert_eq!(ended["verdict"], "uncommitted");
+    let why = "reported done, but left 2 changed files uncommitted, which could not be: checking \
+               / line 3 is too long";
+    assert_eq!(ended["why"], why);
+    assert_eq!(status(&trial), "A  staged.txt\n?? one\n?? sub/\n");
+    assert_eq!(ended["pinned"], "refs/ralph/a/1");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/1:sub/t w o"]), "2\n");
+    assert!(trial.read("logs/attempts/a/1/commit.log").contains("checking"));
+}
+
+#[test]
+fn a_hook_that_hangs_is_ended() {
+    let settings = format!("{SETTINGS}commit_timeout: 700ms\n");
+    let trial = reports(ONE, "echo 1 > one").file(".ralph/config.yaml", &settings);
+    let sign = trial.sign("hook").display().to_string();
+    hook(&trial, "pre-commit", &format!("setsid sleep 600 & touch '{sign}'; sleep 600"));
+    let ended = ended(&trial);
+    wait_for(&trial.sign("hook"));
+    assert_eq!(ended["verdict"], "uncommitted");
+    let why = ended["why"].as_str().unwrap();
+    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`)"), "{why}");
+    assert_eq!(status(&trial), "?? one\n", "no lock is left and the file is as it was");
+}
+
+#[test]
+fn signing_and_identity_are_those_of_the_project() {
+    let trial = reports(ONE, "echo 1 > one");
+    let gpg = trial.sign("gpg");
+    executable(&gpg, "echo 'no secret key' >&2; exit 2");
+    trial.git(&["config", "commit.gpgSign", "true"]);
+    trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
+    let why = ended(&trial)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("no secret key") && why.contains("failed to sign"), "{why}");
+
+    let trial = reports(ONE, "echo 1 > one");
+    trial.git(&["config", "--unset", "user.email"]);
+    let why = ended(&trial)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("git does not know who commits; set `git config user.name`"), "{why}");
+    assert_eq!(status(&trial), "?? one\n");
+}
+
+#[test]
+fn autocommit_may_be_switched_off() {
+    let settings = format!("{SETTINGS}autocommit: false\n");
+    let trial = Workspace::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
+    let ended = ended(&trial);
+    assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
+    assert_eq!(trial.read("left.txt"), "half\n");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/1:left.txt"]), "half\n");
+}
+
+#[test]
+fn an_output_that_is_missing_or_blank_is_no_completion() {
+    let graph = |output: &str| format!("tasks: [{{id: a, max_attempts: 1, output: {output}}}]\n");
+    let why = |output: &str, script: &str| {
+        ended(&reports(&graph(output), script))["why"].as_str().unwrap().to_owned()
+    };
+    let script = "mkdir docs; echo x > docs/x; echo ' ' > blank.md; git add .; git commit -qm X";
+    assert_eq!(why("docs/x", script), "reported done, and committed");
+    assert_eq!(why("[docs/, a summary]", script), "reported done, and committed");
+    assert_eq!(why("blank.md", script), "reported done, but `blank.md` is empty");
+    assert_eq!(why("'docs/x, r.md'", script), "reported done, but there is no `r.md`");
+    let loose = "echo r > r.md; echo r.md > .gitignore; git add .; git commit -qm R";
+    assert_eq!(why("r.md", loose), "reported done, and committed", "git is told to ignore it");
+    assert_eq!(why("r.md", "echo r > r.md"), "reported done; ralph committed what was left");
+}
+
+#[test]
+fn what_judges_the_work_is_watched() {
+    let graph = "tasks: [{id: a, verify: ['sh check.sh', 'ls tests']}]\n";
+    let script = "echo true > check.sh; mkdir tests; echo > tests/t; git add .; git commit -qm X
+        git config alias.x y; mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-push";
+    let trial = reports(graph, script).file("check.sh", "false\n");
+    trial
+        .run(["run", "--once"])
+        .stderr_has(
+            "git's hooks or settings changed while it ran: .git/config, .git/hooks/pre-push",
+        )
+        .stderr_has("changed what `verify` names: check.sh, tests/t");
+    let ended = trial.lines("completed").remove(0);
+    assert_eq!(ended["tampered"], json!([".git/config", ".git/hooks/pre-push"]));
+    assert_eq!(ended["verify_inputs_changed"], json!(["check.sh", "tests/t"]));
+}
+
+#[test]
+fn work_of_a_killed_run_is_kept_by_the_next() {
+    let trial = fails("echo 1 > one; touch \"$TRIAL_DIR/left\"; exec sleep 600");
+    let live = trial.start(["run"]);
+    wait_for(&trial.sign("left"));
+    live.kill();
+    let script = "cat >/dev/null; git add one; git commit -qm One; \"$RALPH\" task-complete a";
+    let trial = trial.command(["sh", "-c", script]);
+    trial.run(["run", "-q"]).whatever();
+    assert_eq!(trial.lines("interrupted")[0]["pinned"], "refs/ralph/a/1");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/1:one"]), "1\n");
+    assert!(trial.lines("completed")[0].get("pinned").is_none());
+}
