@@ -59,6 +59,12 @@ pub enum Command {
     Stop(Stop),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
     Heartbeat(Heartbeat),
+    /// List the attempts: when, how long, how they were judged, what they left
+    Attempts(Attempts),
+    /// Show one attempt: verdict, evidence, files, the end of its output
+    Show(Show),
+    /// Make a branch of what an attempt left that did not complete its task
+    Restore(Restore),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
     Demo(Demo),
     /// The agent of `ralph demo`
@@ -225,6 +231,38 @@ pub struct Heartbeat {
     /// A loop that has not beaten for longer is dead
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     pub max_age: Duration,
+}
+
+/// `ralph attempts`.
+#[derive(Debug, Args)]
+pub struct Attempts {
+    /// Only those of this task
+    pub id: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The attempt, such as `parser.2`; for a task, its newest one
+    #[arg(value_name = "ID[.N]")]
+    pub name: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The attempt, such as `parser.2`; for a task, its newest one
+    #[arg(value_name = "ID[.N]")]
+    pub name: String,
+    /// The branch to make [default: ralph/restore/ID.N]
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
 }
 
 /// `ralph demo`.

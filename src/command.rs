@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod attempts;
 pub mod check;
 pub mod dag_status;
 pub mod demo;
@@ -43,6 +44,9 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Resume => requests::resume(&here),
         Command::Stop(options) => requests::stop(&here, options.now),
         Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
+        Command::Attempts(options) => attempts::list(&here, &options),
+        Command::Show(options) => attempts::show(&here, &options),
+        Command::Restore(options) => attempts::restore(&here, &options),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
         Command::Guard => {

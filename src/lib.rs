@@ -15,6 +15,7 @@ pub mod obstacle;
 pub mod event;
 pub mod record;
 pub mod history;
+pub mod ledger;
 pub mod graph;
 pub mod filter;
 pub mod plan;

@@ -20,7 +20,8 @@ use crate::{
     exit::{Exit, Failure},
     graphfile::{GraphFile, Rejected},
     history::History,
-    journal::Journal,
+    journal::{Journal, Mark},
+    ledger::Ledger,
     plan::{Policy, View},
     repo::Repo,
     state::{Lock, State},
@@ -124,6 +125,23 @@ impl Workspace {
     pub fn chronicle(&self) -> Result<Chronicle> {
         let journal = Journal::new(self.root().join(JOURNAL), self.durable());
         Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()))
+    }
+
+    /// Reads every attempt there was, as far back as the journal goes.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn ledger(&self) -> Result<Ledger> {
+        let journal = Journal::new(self.root().join(JOURNAL), false);
+        let mut ledger = Ledger::default();
+        journal
+            .read(&mut Mark::default(), |record| {
+                if let Some(record) = record {
+                    ledger.apply(&record);
+                }
+            })
+            .with_context(|| format!("read `{JOURNAL}`"))?;
+        Ok(ledger)
     }
 
     /// Takes the lock; none if another run has it. A guardian that still cleans up behind a dead

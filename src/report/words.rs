@@ -415,8 +415,12 @@ fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     }
     let mut lines = vec![line(style, text)];
     lines.extend(proof(ended));
-    if let Some(pinned) = &ended.pinned {
-        lines.push(line(Style::Faint, format!("  what it left is kept as {pinned}")));
+    if ended.pinned.is_some() {
+        let name = format!("{id}.{}", ended.attempt);
+        lines.push(line(
+            Style::Faint,
+            format!("  what it left is kept: `ralph show {name}`, `ralph restore {name}`"),
+        ));
     }
     if !ended.unpinned.is_empty() {
         lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));

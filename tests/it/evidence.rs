@@ -49,6 +49,21 @@ fn status(trial: &Workspace) -> String {
     trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
 }
 
+/// Without what differs from one run to the next: dates, sizes, the width of columns.
+fn plain(text: &str) -> String {
+    let word = |word: &str| match word {
+        _ if word.starts_with("20") && word.matches('-').count() == 2 => "[date]".to_owned(),
+        "bytes)" => String::new(),
+        _ if word.starts_with('(') => "[size]".to_owned(),
+        _ => word.to_owned(),
+    };
+    let line = |line: &str| {
+        let words = line.split_whitespace().map(word).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
 const ODD: &str = r#"
 mkdir -p 'deep/er here'
 echo 1 > 'deep/er here/quote"d '"'"'name'"'"
@@ -202,6 +217,75 @@ fn what_judges_the_work_is_watched() {
 }
 
 #[test]
+fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
+    let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > 'two 2'
+        printf 'I give up\\033[31m\\n'; exit 3";
+    let trial = fails(script);
+    trial.run(["run", "--once"]).code(1).stderr_has("`ralph show a.1`, `ralph restore a.1`");
+    let head = trial.git(&["rev-parse", "HEAD"]);
+    insta::assert_snapshot!(plain(&trial.run(["attempts"]).whole()), @r"
+    exit code 0
+    --- stdout ---
+    attempt when took verdict left kept
+    a.1 [date] [time] [took] failed 1 commit, 1 file, +1 -0, 1 uncommitted refs/ralph/a/1
+    ");
+    insta::assert_snapshot!(plain(&trial.run(["show", "a"]).whole()), @r"
+    exit code 0
+    --- stdout ---
+    Attempt: 1 at a
+    Run: [run]
+    Began: [date] [time]
+    Base: [commit]
+    Ended: [date] [time], after [took]
+    Verdict: failed: exited with code 3
+    Process: exited with code 3
+    Changed: 1 file, +1 -0
+    Commits:
+    [commit] One
+    Left uncommitted:
+    two 2
+    Kept: refs/ralph/a/1; `ralph restore a.1` makes a branch of it
+    Files: logs/attempts/a/1/
+    prompt.md [size]
+    stderr [size]
+    stdout [size]
+    The end of its output:
+    I give up\u{1b}[31m
+    ");
+    let shown = trial.run(["show", "a.1", "--json"]).json();
+    assert_eq!((&shown["pinned"], &shown["verdict"]), (&json!("refs/ralph/a/1"), &json!("failed")));
+    assert_eq!(trial.run(["attempts", "a", "--json"]).json()[0]["leftovers"], json!(["two 2"]));
+    trial
+        .run(["show", "b.1"])
+        .code(1)
+        .stderr("ralph: error: no attempt `b.1`; did you mean `a.1`?\n");
+
+    insta::assert_snapshot!(trial.run(["restore", "a.1"]).whole(), @r"
+    exit code 0
+    --- stdout ---
+    branch ralph/restore/a.1 has what attempt 1 at a left
+    look at it:      git log --stat HEAD..ralph/restore/a.1
+    compare:         git diff HEAD...ralph/restore/a.1
+    take one file:   git restore --source=ralph/restore/a.1 -- PATH
+    take all of it:  git merge ralph/restore/a.1
+    ");
+    trial.run(["restore", "a.1"]).stdout_has("branch ralph/restore/a.1 has it already\n");
+    assert_eq!(trial.git(&["rev-parse", "HEAD"]), head, "nothing is switched");
+    assert_eq!(trial.git(&["show", "ralph/restore/a.1:two 2"]), "2\n");
+    trial.run(["restore", "a.1", "--branch", "main"]).code(1).stderr(
+        "ralph: error: there is a branch `main` already, and it is left as it is; name another with \
+         `--branch`\n",
+    );
+    // The ref outlives the journal and the work tree.
+    fs::remove_dir_all(trial.root().join("logs")).unwrap();
+    fs::remove_file(trial.root().join("two 2")).unwrap();
+    trial.run(["restore", "a.1", "--branch", "mine"]).stdout_has("branch mine has what");
+    trial.git(&["merge", "-q", "mine"]);
+    assert_eq!(trial.read("two 2"), "2\n");
+    trial.run(["restore", "a.2"]).code(1).stderr_has("nothing is kept of attempt 2 at `a`");
+}
+
+#[test]
 fn work_of_a_killed_run_is_kept_by_the_next() {
     let trial = fails("echo 1 > one; touch \"$TRIAL_DIR/left\"; exec sleep 600");
     let live = trial.start(["run"]);
@@ -213,4 +297,5 @@ fn work_of_a_killed_run_is_kept_by_the_next() {
     assert_eq!(trial.lines("interrupted")[0]["pinned"], "refs/ralph/a/1");
     assert_eq!(trial.git(&["show", "refs/ralph/a/1:one"]), "1\n");
     assert!(trial.lines("completed")[0].get("pinned").is_none());
+    trial.run(["restore", "a.2"]).code(1).stderr_has("nothing is kept of attempt 2 at `a`");
 }
