@@ -466,7 +466,7 @@ mod tests {
                 Evidence {
                     commits: Vec::new(),
                     leftovers: vec!["f".to_owned()],
-                    ..checked(true, &[red.clone()])
+                    ..checked(true, std::slice::from_ref(&red))
                 },
                 req,
                 Verdict::VerifyFailed,

@@ -16,6 +16,9 @@ use crate::{
     verdict::{Evidence, Outcome, Verdict},
 };
 
+/// How long the commit of an attempt's leftovers may take, where nothing else is said.
+const COMMIT: Duration = Duration::from_secs(60);
+
 /// What is known of an attempt whose agent is gone.
 #[derive(Default)]
 pub(super) struct End {
@@ -25,8 +28,6 @@ pub(super) struct End {
     pub(super) unlocked: Vec<String>,
     pub(super) evidence: Evidence,
 }
-/// How long the commit of an attempt's leftovers may take, where nothing else is said.
-const COMMIT: Duration = Duration::from_secs(60);
 
 impl Runner {
     /// Looks at what an agent has left, in the graph and in git, once all of it is dead.

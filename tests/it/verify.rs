@@ -33,6 +33,8 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]  a verify-failed after [took]: reported done, but `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }` exited with code 3
     [time]    [commit] Write bad
     [time]    1 file, +1 -0
+    [time]    changed what `verify` names: value
+    [time]    what it left is kept: `ralph show a.1`, `ralph restore a.1`
     [time]    its last line: a is reported done; it is judged by its commits when attempt 1 ends
     [time]    1 of 3 attempts used; output in logs/attempts/a/1
     [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
@@ -44,6 +46,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
     [time]    [commit] Write good
     [time]    1 file, +1 -1
+    [time]    changed what `verify` names: value
     [time]    0 left
     [time]  the graph is complete (exit code 0)
     [time]  1 completed in 2 attempts, [took]; 1 of 1 done
