@@ -12,6 +12,7 @@ pub mod task;
 pub mod verdict;
 pub mod transcript;
 pub mod obstacle;
+pub mod preset;
 pub mod event;
 pub mod record;
 pub mod history;
