@@ -13,6 +13,7 @@ pub mod verdict;
 pub mod transcript;
 pub mod obstacle;
 pub mod preset;
+pub mod redact;
 pub mod event;
 pub mod record;
 pub mod history;

@@ -13,6 +13,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The only module that may name a crate. Its submodules belong to it.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("aho_corasick", &["redact"]),
     ("annotate_snippets", &["excerpt"]),
     ("anstream", &["terminal"]),
     ("chrono_tz", &["obstacle"]),

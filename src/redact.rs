@@ -1,0 +1,365 @@
+//! Takes secrets out of a stream: values that are known, in every spelling in which programs print
+//! them, and whatever has the shape of a key.
+//!
+//! Two stages, each with its own carry over the borders of chunks, so that where a stream is cut
+//! changes nothing. A stage holds back only bytes that may be the beginning of a secret. Everything
+//! else comes out byte for byte, and JSON stays JSON. Knows no environment: the caller names the
+//! values.
+//!
+//! Not found are secrets that are told in parts, as words of several events, and those that are
+//! wrapped over lines, encrypted or compressed.
+
+mod needles;
+mod shapes;
+
+use std::fmt;
+
+use needles::Needles;
+use shapes::Shapes;
+
+/// What stands for a secret.
+pub const MARK: &str = "[redacted]";
+
+/// The shortest value that is looked for. Shorter ones occur by chance.
+const SHORTEST: usize = 8;
+
+/// Whether a variable of this name holds a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|end| {
+        name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['_', '-']))
+    })
+}
+
+/// Takes secrets out of one stream.
+#[derive(Clone)]
+pub struct Redactor {
+    needles: Needles,
+    shapes: Shapes,
+    between: Vec<u8>,
+}
+
+impl Redactor {
+    /// Looks for these values, where they are 8 bytes or longer without the white space around
+    /// them, and for shapes of keys. A clone serves the next stream.
+    pub fn new<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> Redactor {
+        let values: Vec<T> = values.into_iter().collect();
+        let values = values.iter().map(|value| value.as_ref().trim_ascii());
+        Redactor {
+            needles: Needles::new(values.filter(|value| value.len() >= SHORTEST)),
+            shapes: Shapes::new(),
+            between: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes, and appends to `out` all that is known to be no secret.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.between.clear();
+        self.needles.push(bytes, false, &mut self.between);
+        self.shapes.push(&self.between, false, out);
+    }
+
+    /// The stream is at its end: appends the rest.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        self.between.clear();
+        self.needles.push(&[], true, &mut self.between);
+        self.shapes.push(&self.between, true, out);
+    }
+
+    /// A whole text at once.
+    pub fn text(mut self, text: &str) -> String {
+        let mut out = Vec::with_capacity(text.len());
+        self.push(text.as_bytes(), &mut out);
+        self.finish(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+impl fmt::Debug for Redactor {
+    /// Without the values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Redactor")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same numbers every time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) as usize % sides
+        }
+
+        fn word(&mut self, of: &[u8], length: usize) -> String {
+            (0..length).map(|_| char::from(of[self.roll(of.len())])).collect()
+        }
+
+        /// Shorter than `below`.
+        fn some(&mut self, of: &[u8], below: usize) -> String {
+            let length = self.roll(below);
+            self.word(of, length)
+        }
+    }
+
+    const ALNUM: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    const ODD: &[u8] = b"abcXYZ019 \"\\/+&%='\n\t{}$!";
+
+    fn whole(redactor: &Redactor, text: &[u8]) -> Vec<u8> {
+        let (mut redactor, mut out) = (redactor.clone(), Vec::new());
+        redactor.push(text, &mut out);
+        redactor.finish(&mut out);
+        out
+    }
+
+    fn in_parts(redactor: &Redactor, text: &[u8], mut part: impl FnMut() -> usize) -> Vec<u8> {
+        let (mut redactor, mut out) = (redactor.clone(), Vec::new());
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(part().clamp(1, rest.len()));
+            redactor.push(now, &mut out);
+            rest = later;
+        }
+        redactor.finish(&mut out);
+        out
+    }
+
+    /// Something with the shape of a key, made here so that none stands in this file.
+    fn shaped(dice: &mut Dice) -> String {
+        // One letter and one digit for sure.
+        let mut word = |length: usize| format!("aB3{}", dice.word(ALNUM, length));
+        let (short, long, line) = (word(33), word(61), word(61));
+        match dice.roll(9) {
+            0 => format!("sk-ant-{}-{long}", "api03"),
+            1 => format!("ghp_{short}"),
+            2 => format!("github_pat_{short}_{long}"),
+            3 => format!("AKIA{}", dice.word(b"ABCDEFGHIJ234567", 16)),
+            4 => format!("eyJ{short}.eyJ{long}.{}-_{short}", "x".repeat(dice.roll(1500))),
+            5 => format!("AIza{}", &long[..35]),
+            6 => format!("xoxb-{}-{short}", dice.word(b"0123456789", 12)),
+            7 => format!("sk-{}", "x1".repeat(450 + dice.roll(450))),
+            _ => {
+                let label = "PRIVATE KEY-----";
+                format!("-----BEGIN RSA {label}\n{long}\n{line}\n{short}=\n-----END RSA {label}")
+            }
+        }
+    }
+
+    fn hex(value: &str) -> String {
+        value.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"))
+    }
+
+    #[test]
+    fn no_secret_out_of_five_thousand_comes_through() {
+        let mut dice = Dice(7);
+        let values: Vec<String> = (0..40)
+            .map(|at| match at % 2 {
+                0 => dice.word(ALNUM, 8 + at),
+                _ => format!("x{}é{}y", dice.word(ODD, 9 + at), dice.word(ODD, 3)),
+            })
+            .collect();
+        let redactor = Redactor::new(&values);
+        let (mut text, mut want) = (String::new(), String::new());
+        for _ in 0..5000 {
+            let space = [" ", "\n", "\": \"", "(", "; task: x = '"][dice.roll(5)];
+            let filler = format!("{}{space}", dice.some(b"abc de-f_.\n", 60));
+            let value = &values[dice.roll(values.len())];
+            let json = serde_json::to_string(value).unwrap();
+            let secret = match dice.roll(5) {
+                0 => value.clone(),
+                1 => json.trim_matches('"').to_owned(),
+                2 => {
+                    serde_json::to_string(json.trim_matches('"')).unwrap().trim_matches('"').into()
+                }
+                3 => {
+                    let keep = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+                    value
+                        .chars()
+                        .map(|c| if keep(c) { c.to_string() } else { hex(&c.to_string()) })
+                        .collect()
+                }
+                _ => shaped(&mut dice),
+            };
+            text.extend([&filler, secret.as_str(), space]);
+            want.extend([&filler, MARK, space]);
+        }
+        let got = in_parts(&redactor, text.as_bytes(), || dice.roll(400));
+        let got = String::from_utf8(got).unwrap();
+        for (got, want) in got.split(MARK).zip(want.split(MARK)) {
+            assert_eq!(got, want);
+        }
+        assert_eq!(got.matches(MARK).count(), 5000);
+    }
+
+    #[test]
+    fn base64_is_found_wherever_it_begins() {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let encode = |text: &str| -> String {
+            let bits = |at: usize| text.as_bytes().get(at).map_or(0, |byte| u32::from(*byte));
+            (0..text.len().div_ceil(3) * 4)
+                .map(|at| {
+                    let group = at / 4 * 3;
+                    let three = bits(group) << 16 | bits(group + 1) << 8 | bits(group + 2);
+                    char::from(DIGITS[(three >> (18 - at % 4 * 6) & 63) as usize])
+                })
+                .collect()
+        };
+        assert_eq!(encode("Man!"), "TWFuIQAA");
+        let mut dice = Dice(3);
+        for _ in 0..60 {
+            let value = dice.word(ALNUM, 8) + &dice.some(ALNUM, 9);
+            let (before, after) = (dice.some(ALNUM, 7), dice.some(ALNUM, 7));
+            let text = encode(&format!("{before}{value}{after}"));
+            let got = Redactor::new([&value]).text(&text);
+            // Two characters at either side belong to the neighbours too.
+            let kept: usize = got.split(MARK).map(str::len).sum();
+            assert!(got.contains(MARK), "{text}");
+            assert!(kept <= (before.len() + after.len()) * 4 / 3 + 7, "{text} {got}");
+        }
+    }
+
+    #[test]
+    fn innocent_text_comes_out_as_it_was() {
+        let redactor = Redactor::new(["correct horse battery", "s3cr3t-value"]);
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let (path, name) = (entry.path(), entry.file_name());
+                let is_other =
+                    ["target", ".git", "logs", "redact.rs"].iter().any(|it| name == **it);
+                match entry.file_type().unwrap() {
+                    _ if is_other => {}
+                    kind if kind.is_dir() => folders.push(path),
+                    kind if kind.is_file() => {
+                        let bytes = fs::read(&path).unwrap();
+                        assert!(whole(&redactor, &bytes) == bytes, "{}", path.display());
+                        files += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(files > 100);
+        for text in [
+            "task-graph-with-A-very-long-name-1234567890 is a task-ant-api03-thing, sk-fading-circle-wrapper",
+            "Authorization: Bearer <token>, Authorization: required for everything",
+            "Authorization: Basic authentication is meant. the bearer of this letter 12345678901234567",
+            "a -----BEGIN PUBLIC KEY----- is public, -----BEGIN RSA PRIVATE KEY----- begins one that is not",
+            "ghp_ is a beginning, eyJ another, AKIA a third, and AKIASIAANDMORETHANTHAT no key",
+            "hf_hub_download(repo_id), npm_config_registry, xoxb-, s3cr3t-valu, correct horse batter",
+        ] {
+            assert_eq!(redactor.clone().text(text), text);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_says_what_it_was_and_json_stays_json() {
+        let mut dice = Dice(1);
+        let word = format!("aB3{}", dice.word(ALNUM, 61));
+        let redactor = Redactor::new(["p4ss\"word\\x"]);
+        let clean = |text: &str| redactor.clone().text(text);
+        assert_eq!(clean("KEY=p4ss\"word\\x;"), "KEY=[redacted];");
+        for start in ["Authorization: Bearer ", "authorization\\\": \\\"Basic ", "x-api-key: "] {
+            assert_eq!(
+                clean(&format!("-H '{start}{word}' x")),
+                format!("-H '{start}[redacted]' x")
+            );
+        }
+        // Known or not, cut off or not, within JSON.
+        let pem = format!("-----BEGIN EC PRIVATE {}-----\n{word}\n   2\t{word}", "KEY");
+        for secret in [
+            format!("say \"{pem}\" now"),
+            format!("{pem}\n-----END EC PRIVATE KEY-----\nend"),
+            format!("{pem}\\\""),
+            "p4ss\"word\\x".to_owned(),
+            format!("a\nsk-{word}\n"),
+        ] {
+            let line =
+                serde_json::json!({"type": "user", "content": [{"text": secret}]}).to_string();
+            for line in [line.clone(), serde_json::json!({"inner": line}).to_string()] {
+                let got = clean(&line);
+                assert!(got.contains(MARK) && !got.contains(&word), "{got}");
+                assert!(serde_json::from_str::<serde_json::Value>(&got).is_ok(), "{got}");
+            }
+        }
+        assert!(clean(&format!("{pem}\n-----END EC PRIVATE KEY-----\nend")).ends_with("]\nend"));
+        assert!(!format!("{redactor:?}").contains("p4ss"));
+    }
+
+    #[test]
+    fn values_that_overlap_are_covered_whole() {
+        let redactor = Redactor::new(["abcdefgh", "efghijkl", "abcdefghijklmnop", "short"]);
+        for (text, want) in [
+            ("-abcdefghijkl-", "-[redacted]-"),
+            ("-abcdefghijklmnop-", "-[redacted]-"),
+            ("-abcdefghijklmno-", "-[redacted]mno-"),
+            ("-abcdefghabcdefgh-", "-[redacted][redacted]-"),
+            ("-abcdefg short", "-abcdefg short"),
+        ] {
+            assert_eq!(redactor.clone().text(text), want);
+            assert_eq!(in_parts(&redactor, text.as_bytes(), || 1), want.as_bytes());
+        }
+    }
+
+    #[test]
+    fn only_what_may_begin_a_secret_is_held_back() {
+        let mut redactor = Redactor::new(["s3cr3t-value"]);
+        let mut out = Vec::new();
+        redactor.push(b"all of this comes at once\n", &mut out);
+        assert_eq!(out, b"all of this comes at once\n");
+        redactor.push(b"but not this: s3cr", &mut out);
+        assert!(out.ends_with(b"this: "));
+        redactor.finish(&mut out);
+        assert!(out.ends_with(b"s3cr"));
+    }
+
+    #[test]
+    fn names_of_secrets() {
+        for name in ["ANTHROPIC_API_KEY", "GH_TOKEN", "token", "Db_Password", "X-SECRET", "KEY"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["MONKEY", "TOKENIZER", "PATH", "KEYBOARD_LAYOUT", ""] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn borders_do_not_matter(seed in any::<u64>(), parts in 1usize..20) {
+            let mut dice = Dice(seed);
+            let values = ["abcabcabd", "bcabcabx", "-----BEGIN RSA", "[redacted]", "q\"\\q\nqqqq"];
+            let redactor = Redactor::new(values);
+            let mut text = Vec::new();
+            for _ in 0..parts {
+                let piece = match dice.roll(6) {
+                    0 => values[dice.roll(values.len())].to_owned(),
+                    1 | 2 => shaped(&mut dice),
+                    3 => ["Authorization", ": Bearer ", "-----", "\\n", "\\", "eyJ", "\""][dice.roll(7)].into(),
+                    4 => dice.word(b"abcx\\n-\" ", 12),
+                    _ => dice.some(ALNUM, 30),
+                };
+                let piece = piece.as_bytes();
+                let (from, to) = (dice.roll(4) / 3 * dice.roll(piece.len() + 1), piece.len());
+                text.extend_from_slice(&piece[from..to]);
+                if dice.roll(3) == 0 {
+                    text.push(dice.roll(256) as u8);
+                }
+            }
+            let most = 1 + dice.roll(60);
+            let got = in_parts(&redactor, &text, || dice.roll(most));
+            prop_assert_eq!(String::from_utf8_lossy(&got).into_owned(),
+                String::from_utf8_lossy(&whole(&redactor, &text)).into_owned());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Known values, in every spelling in which programs print them.
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use super::MARK;
+
+/// Values that are no longer than this, with all their spellings, are looked for in the fastest way.
+const FAST: usize = 32 << 10;
+
+/// Replaces what it looks for by [`MARK`]; values that overlap become one mark.
+#[derive(Clone)]
+pub(super) struct Needles {
+    /// None where there is nothing to look for.
+    search: Option<AhoCorasick>,
+    spelled: Vec<Vec<u8>>,
+    /// Whether a needle begins with this byte.
+    begins: Box<[bool; 256]>,
+    longest: usize,
+    /// What came and is not decided yet.
+    held: Vec<u8>,
+    /// So many bytes at the beginning of `held` belong to a secret that has its mark.
+    covered: usize,
+}
+
+impl Needles {
+    pub fn new<'a>(values: impl Iterator<Item = &'a [u8]>) -> Needles {
+        let mut needles: Vec<Vec<u8>> = values.flat_map(spellings).collect();
+        needles.sort_unstable();
+        needles.dedup();
+        let mut begins = Box::new([false; 256]);
+        for needle in &needles {
+            begins[usize::from(needle[0])] = true;
+        }
+        // The fastest kind takes some hundred bytes for each byte that is looked for.
+        let size: usize = needles.iter().map(Vec::len).sum();
+        let kind = (size <= FAST).then_some(AhoCorasickKind::DFA);
+        let search = (!needles.is_empty()).then(|| {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .kind(kind)
+                .build(&needles)
+                .expect("values of an environment are far below the 2 GB that it takes")
+        });
+        let longest = needles.iter().map(Vec::len).max().unwrap_or(0);
+        Needles { search, spelled: needles, begins, longest, held: Vec::new(), covered: 0 }
+    }
+
+    pub fn push(&mut self, bytes: &[u8], is_end: bool, out: &mut Vec<u8>) {
+        let Some(search) = &self.search else {
+            out.extend_from_slice(bytes);
+            return;
+        };
+        self.held.extend_from_slice(bytes);
+        let text = &self.held[..];
+        let open = if is_end { text.len() } else { self.open(text) };
+        // Up to here it is written, or covered by a mark.
+        let mut done = self.covered;
+        let mut at = 0;
+        while let Some(found) = search.find(&text[at..]) {
+            let (start, end) = (at + found.start(), at + found.end());
+            if start >= open {
+                break;
+            }
+            if start >= done {
+                out.extend_from_slice(&text[done..start]);
+                out.extend_from_slice(MARK.as_bytes());
+            }
+            done = done.max(end);
+            at = start + 1;
+        }
+        if done < open {
+            out.extend_from_slice(&text[done..open]);
+            done = open;
+        }
+        self.covered = done - open;
+        self.held.drain(..open);
+    }
+
+    /// The first place from which on a needle may begin that is not whole yet. All that begins
+    /// before is decided.
+    fn open(&self, text: &[u8]) -> usize {
+        let first = text.len().saturating_sub(self.longest.saturating_sub(1));
+        (first..text.len())
+            .find(|at| {
+                let rest = &text[*at..];
+                self.begins[usize::from(rest[0])]
+                    && self.spelled.iter().any(|it| it.len() > rest.len() && it.starts_with(rest))
+            })
+            .unwrap_or(text.len())
+    }
+}
+
+/// A value as it is, within JSON, within JSON within JSON, in a URL, and in base64 wherever in a
+/// longer text it begins.
+fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![value.to_vec()];
+    if let Ok(text) = std::str::from_utf8(value) {
+        let once = json(text);
+        all.push(json(&once).into_bytes());
+        all.push(once.into_bytes());
+    }
+    for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+        for space in ["%20", "+"] {
+            all.push(url(value, digits, space));
+        }
+    }
+    for offset in 0..3 {
+        let standard = base64(value, offset);
+        let safe = standard.iter().map(|byte| match byte {
+            b'+' => b'-',
+            b'/' => b'_',
+            other => *other,
+        });
+        all.push(safe.collect());
+        all.push(standard);
+    }
+    all
+}
+
+fn json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+fn url(value: &[u8], digits: &[u8; 16], space: &str) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(value.len());
+    for byte in value {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(*byte);
+            }
+            b' ' => escaped.extend_from_slice(space.as_bytes()),
+            byte => {
+                let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+                escaped.extend_from_slice(&[b'%', digits[high], digits[low]]);
+            }
+        }
+    }
+    escaped
+}
+
+/// The characters that depend on the value alone, when `offset` bytes stand before it in its group
+/// of three.
+fn base64(value: &[u8], offset: usize) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bit = |at: usize| value.get(at / 8).map_or(0, |byte| usize::from(byte >> (7 - at % 8) & 1));
+    // From the first bit of the value that begins a character; the bits of a part are left out.
+    let skipped = [0, 4, 2][offset];
+    (skipped..)
+        .step_by(6)
+        .take_while(|at| at + 6 <= value.len() * 8)
+        .map(|at| DIGITS[(at..at + 6).fold(0, |digit, at| digit << 1 | bit(at))])
+        .collect()
+}

@@ -1,0 +1,429 @@
+//! What has the shape of a key, whoever's it is.
+//!
+//! A beginning that keys have is found first, then what follows is looked at: letters and digits in
+//! a row, so many at least, and not a word that a person might write.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::MARK;
+
+/// So many bytes after a beginning decide whether it is a secret.
+const WINDOW: usize = 1024;
+
+/// What is behind a beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// A key: so many characters at least, and whether `-` and `_` are among them.
+    Key { least: usize, dashes: bool },
+    /// So many characters exactly, capitals and digits.
+    Capitals(usize),
+    /// `eyJ….eyJ….…`.
+    Jwt,
+    /// `-----BEGIN … PRIVATE KEY-----` and its lines.
+    Pem,
+    /// The value of an HTTP header, behind its scheme if it has one: `Authorization: Bearer …`.
+    Header,
+    /// The value behind a scheme that stands by itself.
+    Bearer,
+}
+
+const fn key(least: usize) -> Shape {
+    Shape::Key { least, dashes: true }
+}
+
+const fn word(least: usize) -> Shape {
+    Shape::Key { least, dashes: false }
+}
+
+const BEGINNINGS: &[(&str, Shape)] = &[
+    // Anthropic, OpenAI and those that spell theirs alike.
+    ("sk-", key(20)),
+    ("sk_live_", word(16)),
+    ("sk_test_", word(16)),
+    ("rk_live_", word(16)),
+    // GitHub and GitLab.
+    ("ghp_", word(30)),
+    ("gho_", word(30)),
+    ("ghu_", word(30)),
+    ("ghs_", word(30)),
+    ("ghr_", word(30)),
+    ("github_pat_", key(22)),
+    ("glpat-", key(20)),
+    // Amazon.
+    ("AKIA", Shape::Capitals(16)),
+    ("ASIA", Shape::Capitals(16)),
+    // Google.
+    ("AIza", key(35)),
+    ("ya29.", key(20)),
+    // Slack.
+    ("xoxa-", key(10)),
+    ("xoxb-", key(10)),
+    ("xoxp-", key(10)),
+    ("xoxr-", key(10)),
+    ("xoxs-", key(10)),
+    ("xapp-", key(10)),
+    // Sourcegraph, Groq, xAI, Hugging Face, npm, PyPI.
+    ("sgp_", key(20)),
+    ("sgamp_", key(20)),
+    ("gsk_", word(20)),
+    ("xai-", word(20)),
+    ("hf_", word(30)),
+    ("npm_", word(36)),
+    ("pypi-", key(40)),
+    ("eyJ", Shape::Jwt),
+    ("-----BEGIN ", Shape::Pem),
+    ("Authorization", Shape::Header),
+    ("authorization", Shape::Header),
+    ("AUTHORIZATION", Shape::Header),
+    ("x-api-key", Shape::Header),
+    ("X-Api-Key", Shape::Header),
+    ("X-API-Key", Shape::Header),
+    ("Bearer ", Shape::Bearer),
+    ("bearer ", Shape::Bearer),
+];
+
+/// What a look at a beginning and what follows it came to.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    /// More bytes are needed.
+    Open,
+    /// Nothing secret.
+    Innocent,
+    /// These bytes are one, and perhaps more that have not been looked at.
+    Secret { from: usize, to: usize, more: Option<Swallow> },
+}
+
+/// What of the stream is left out now.
+#[derive(Clone, Copy, Debug)]
+enum Swallow {
+    /// Bytes of this class.
+    Class(fn(u8) -> bool),
+    /// The lines of a key: dashes in a row, and whether five of them have begun the last line.
+    Pem { dashes: u8, ends: bool },
+}
+
+/// Replaces what looks like a key by [`MARK`].
+#[derive(Clone, Debug)]
+pub(super) struct Shapes {
+    search: AhoCorasick,
+    /// What came and is not decided yet.
+    held: Vec<u8>,
+    /// The last two bytes before `held`.
+    before: [u8; 2],
+    swallow: Option<Swallow>,
+}
+
+impl Shapes {
+    pub fn new() -> Shapes {
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(BEGINNINGS.iter().map(|(beginning, _)| beginning))
+            .expect("a few short words");
+        Shapes { search, held: Vec::new(), before: [b'\n'; 2], swallow: None }
+    }
+
+    pub fn push(&mut self, bytes: &[u8], is_end: bool, out: &mut Vec<u8>) {
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        let mut at = 0;
+        loop {
+            if let Some(swallow) = self.swallow.take() {
+                let (length, more) = swallow.over(&held[at..]);
+                at += length;
+                if more.is_some() && !is_end {
+                    self.swallow = more;
+                    break;
+                }
+            }
+            let (from, secret) = self.next(&held, at, is_end);
+            self.pass(&held[at..from], out);
+            at = from;
+            let Some((to, more)) = secret else {
+                break;
+            };
+            self.pass(MARK.as_bytes(), out);
+            (at, self.swallow) = (to, more);
+        }
+        held.drain(..at);
+        self.held = held;
+    }
+
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(bytes);
+        match bytes {
+            [.., a, b] => self.before = [*a, *b],
+            [b] => self.before = [self.before[1], *b],
+            [] => {}
+        }
+    }
+
+    /// Up to where all is innocent; and if a secret begins there, where it ends and what is left
+    /// out from there.
+    fn next(
+        &self,
+        text: &[u8],
+        start: usize,
+        is_end: bool,
+    ) -> (usize, Option<(usize, Option<Swallow>)>) {
+        let mut next = start;
+        while let Some(found) = self.search.find(&text[next..]) {
+            let at = next + found.start();
+            next = at + 1;
+            let before = match at - start {
+                0 => self.before,
+                1 => [self.before[1], text[at - 1]],
+                _ => [text[at - 2], text[at - 1]],
+            };
+            let (beginning, shape) = BEGINNINGS[found.pattern().as_usize()];
+            if !may_begin(before, shape) {
+                continue;
+            }
+            match (Ahead { text: &text[at..], is_end }).look(beginning.len(), shape) {
+                Look::Innocent => {}
+                Look::Open => return (at, None),
+                Look::Secret { from, to, more } => return (at + from, Some((at + to, more))),
+            }
+        }
+        (if is_end { text.len() } else { open(text, next) }, None)
+    }
+}
+
+/// The first place from `start` on at which a beginning may begin that is not whole yet.
+fn open(text: &[u8], start: usize) -> usize {
+    const LONGEST: usize = 16;
+    let is_part = |rest: &[u8]| {
+        BEGINNINGS.iter().any(|(it, _)| it.len() > rest.len() && it.as_bytes().starts_with(rest))
+    };
+    (start.max(text.len().saturating_sub(LONGEST))..text.len())
+        .find(|at| is_part(&text[*at..]))
+        .unwrap_or(text.len())
+}
+
+/// A key begins where a word does; in JSON also behind an escape such as `\n`.
+fn may_begin(before: [u8; 2], shape: Shape) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    matches!(shape, Shape::Pem | Shape::Header)
+        || !is_word(before[1])
+        || (before[0] == b'\\' && matches!(before[1], b'n' | b'r' | b't'))
+}
+
+/// A beginning and what is there after it.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    text: &'a [u8],
+    /// Whether nothing comes after that.
+    is_end: bool,
+}
+
+impl<'a> Ahead<'a> {
+    fn look(self, begin: usize, shape: Shape) -> Look {
+        match shape {
+            Shape::Key { least, dashes: true } => self.key(begin, least, is_name),
+            Shape::Key { least, dashes: false } => {
+                self.key(begin, least, |byte| byte.is_ascii_alphanumeric())
+            }
+            Shape::Capitals(length) => {
+                let Some(body) = self.run(begin, is_name) else {
+                    return Look::Open;
+                };
+                let is_one = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                if body.len() == length && body.iter().all(is_one) {
+                    Look::Secret { from: 0, to: begin + length, more: None }
+                } else {
+                    Look::Innocent
+                }
+            }
+            Shape::Jwt => self.jwt(),
+            Shape::Pem => self.pem(begin),
+            Shape::Header => self.header(begin),
+            Shape::Bearer => match self.run(begin, is_token) {
+                None => Look::Open,
+                Some(body) if body.len() >= 16 && is_random(body) => {
+                    secret(begin, begin, body.len(), is_token)
+                }
+                Some(_) => Look::Innocent,
+            },
+        }
+    }
+
+    /// The bytes of a class from `begin` on, at most [`WINDOW`] of them; none if more may come.
+    fn run(self, begin: usize, class: fn(u8) -> bool) -> Option<&'a [u8]> {
+        let rest = self.text.get(begin..).unwrap_or_default();
+        let rest = &rest[..rest.len().min(WINDOW)];
+        let length = rest.iter().position(|byte| !class(*byte)).unwrap_or(rest.len());
+        let is_known = length < rest.len() || length == WINDOW || self.is_end;
+        is_known.then_some(&rest[..length])
+    }
+
+    fn key(self, begin: usize, least: usize, class: fn(u8) -> bool) -> Look {
+        match self.run(begin, class) {
+            None => Look::Open,
+            Some(body) if body.len() >= least && is_random(body) => {
+                secret(0, begin, body.len(), class)
+            }
+            Some(_) => Look::Innocent,
+        }
+    }
+
+    fn jwt(self) -> Look {
+        let class = |byte| is_name(byte) || byte == b'.';
+        let Some(body) = self.run(0, class) else {
+            return Look::Open;
+        };
+        let mut parts = body.split(|byte| *byte == b'.');
+        let is_object = |part: Option<&[u8]>| {
+            part.is_some_and(|part| part.len() >= 10 && part.starts_with(b"eyJ"))
+        };
+        if is_object(parts.next()) && is_object(parts.next()) {
+            // The full stop of a sentence is none of it.
+            let end = body.iter().rposition(|byte| *byte != b'.').map_or(0, |at| at + 1);
+            let body = if body.len() == WINDOW { body } else { &body[..end] };
+            secret(0, 0, body.len(), class)
+        } else {
+            Look::Innocent
+        }
+    }
+
+    fn pem(self, begin: usize) -> Look {
+        /// Within so many bytes after the first line there is one of the key's own.
+        const NEAR: usize = 512;
+        /// The characters of such a line, at least.
+        const LINE: usize = 40;
+        let Some(label) = self
+            .run(begin, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
+        else {
+            return Look::Open;
+        };
+        if !label.windows(11).any(|words| words == b"PRIVATE KEY") {
+            return Look::Innocent;
+        }
+        let first = begin + label.len();
+        let (mut in_row, mut dashes) = (0, 0);
+        for (at, byte) in self.text[first..].iter().enumerate().take(NEAR) {
+            (in_row, dashes) = match byte {
+                b'-' => (0, dashes + 1),
+                byte if is_base64(*byte) => (in_row + 1, 0),
+                _ => (0, 0),
+            };
+            if in_row == LINE {
+                let more = Some(Swallow::Pem { dashes: 0, ends: false });
+                return Look::Secret { from: 0, to: first + at + 1, more };
+            }
+            // The first five are behind the label, the next begin the last line.
+            if (dashes == 5 && at > 4) || (*byte != b'\\' && !is_in_pem(*byte)) {
+                return Look::Innocent;
+            }
+        }
+        if self.is_end || self.text.len() >= first + NEAR { Look::Innocent } else { Look::Open }
+    }
+
+    fn header(self, begin: usize) -> Look {
+        let between = |byte: u8| b"\\\"' :=\t".contains(&byte);
+        let Some(gap) = self.run(begin, between) else {
+            return if self.text.len() - begin > 16 { Look::Innocent } else { Look::Open };
+        };
+        if gap.len() > 16 || !gap.iter().any(|byte| b":=".contains(byte)) {
+            return Look::Innocent;
+        }
+        let begin = begin + gap.len();
+        let Some(first) = self.run(begin, is_token) else {
+            return Look::Open;
+        };
+        let is_scheme = (3..=12).contains(&first.len())
+            && first.iter().all(u8::is_ascii_alphabetic)
+            && self.text.get(begin + first.len()) == Some(&b' ');
+        if !is_scheme {
+            let is_secret = first.len() >= 16 && is_random(first);
+            return if is_secret {
+                secret(begin, begin, first.len(), is_token)
+            } else {
+                Look::Innocent
+            };
+        }
+        let begin = begin + first.len() + 1;
+        match self.run(begin, is_token) {
+            None => Look::Open,
+            Some(body) if body.len() >= 8 && is_no_word(body) => {
+                secret(begin, begin, body.len(), is_token)
+            }
+            Some(_) => Look::Innocent,
+        }
+    }
+}
+
+/// From `from` to the end of a run that begins at `begin`; and what comes after it, if the run fills
+/// the window.
+fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> Look {
+    let more = (length == WINDOW).then_some(Swallow::Class(class));
+    Look::Secret { from, to: begin + length, more }
+}
+
+impl Swallow {
+    /// How many bytes are left out, and what of it goes on after them.
+    fn over(self, bytes: &[u8]) -> (usize, Option<Swallow>) {
+        let (mut dashes, mut ends) = match self {
+            Swallow::Class(class) => {
+                return match bytes.iter().position(|byte| !class(*byte)) {
+                    Some(end) => (end, None),
+                    None => (bytes.len(), Some(self)),
+                };
+            }
+            Swallow::Pem { dashes, ends } => (dashes, ends),
+        };
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                // An escape is left out whole, so that JSON stays JSON.
+                b'\\' => match bytes.get(at + 1) {
+                    None => break,
+                    Some(b'n' | b'r' | b't' | b'u' | b'/' | b'\\') => at += 1,
+                    Some(_) => return (at, None),
+                },
+                b'-' if dashes == 4 && ends => return (at + 1, None),
+                b'-' if dashes == 4 => (dashes, ends) = (0, true),
+                b'-' => dashes += 1,
+                byte if is_in_pem(*byte) => dashes = 0,
+                _ => return (at, None),
+            }
+            at += 1;
+        }
+        (at, Some(Swallow::Pem { dashes, ends }))
+    }
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+fn is_token(byte: u8) -> bool {
+    is_name(byte) || b".~+/=".contains(&byte)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
+}
+
+/// What stands between the first and the last line of a key, indented, numbered or quoted.
+fn is_in_pem(byte: u8) -> bool {
+    is_base64(byte) || byte.is_ascii_whitespace() || b"-:,.".contains(&byte) || !byte.is_ascii()
+}
+
+/// Not made of words: capitals, small letters and digits, or many letters and digits in a row, or a
+/// long row of capitals and small letters.
+fn is_random(body: &[u8]) -> bool {
+    let has = |part: &[u8], class: fn(&u8) -> bool| part.iter().any(class);
+    let (upper, lower, digit) =
+        (u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit);
+    let in_row = || body.split(|byte| !byte.is_ascii_alphanumeric());
+    (has(body, upper) && has(body, lower) && has(body, digit))
+        || in_row()
+            .any(|row| row.len() >= 16 && has(row, digit) && has(row, u8::is_ascii_alphabetic))
+        || in_row().any(|row| row.len() >= 30 && has(row, upper) && has(row, lower))
+}
+
+/// Has a digit, a capital after a small letter, or the padding of base64.
+fn is_no_word(body: &[u8]) -> bool {
+    body.ends_with(b"=")
+        || body.iter().any(u8::is_ascii_digit)
+        || body.windows(2).any(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase())
+}
