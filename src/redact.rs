@@ -274,6 +274,10 @@ mod tests {
                 format!("-H '{start}[redacted]' x")
             );
         }
+        assert_eq!(
+            clean(&format!("\u{1b}[31mghp_{word}\u{1b}[0m")),
+            "\u{1b}[31m[redacted]\u{1b}[0m"
+        );
         // Known or not, cut off or not, within JSON.
         let pem = format!("-----BEGIN EC PRIVATE {}-----\n{word}\n   2\t{word}", "KEY");
         for secret in [

@@ -199,12 +199,15 @@ fn open(text: &[u8], start: usize) -> usize {
         .unwrap_or(text.len())
 }
 
-/// A key begins where a word does; in JSON also behind an escape such as `\n`.
+/// A key begins where a word does; also behind an escape of JSON such as `\n`, and behind a colour
+/// such as `ESC[31m`.
 fn may_begin(before: [u8; 2], shape: Shape) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     matches!(shape, Shape::Pem | Shape::Header)
-        || !is_word(before[1])
-        || (before[0] == b'\\' && matches!(before[1], b'n' | b'r' | b't'))
+        || match before {
+            [b'\\', b'n' | b'r' | b't'] | [b'[' | b'0'..=b'9', b'm' | b'K'] => true,
+            [_, last] => !is_word(last),
+        }
 }
 
 /// A beginning and what is there after it.
