@@ -191,7 +191,7 @@ pub struct Evidence {
     /// Git's hooks and settings that changed while the attempt ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
-    /// Changed paths that the task's `verify` commands name.
+    /// Paths that were there before and that the task's `verify` commands name, changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Adds to the evidence what of the task's `output` is missing, and which of the hooks, settings of
-/// git and files named by `verify` were changed.
+/// git and files named by `verify` that were there before are changed.
 ///
 /// # Errors
 /// As git gives them.
@@ -36,8 +36,16 @@ pub fn look_closer(
         }
         changed.sort();
         changed.dedup();
-        evidence.verify_inputs_changed = paths::named_by(&verify, &changed);
-        evidence.verify_inputs_changed.truncate(super::LEFTOVERS);
+        let mut named = paths::named_by(&verify, &changed);
+        named.truncate(super::LEFTOVERS);
+        // A file that is new may well be what the task was to produce.
+        for path in named {
+            if let Some(base) = &record.base
+                && workspace.repo.has_text_at(base, &path)?.is_some()
+            {
+                evidence.verify_inputs_changed.push(path);
+            }
+        }
     }
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")

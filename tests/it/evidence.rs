@@ -157,6 +157,28 @@ fn a_hook_that_hangs_is_ended() {
 }
 
 #[test]
+fn only_verified_work_is_committed_and_nothing_that_verifying_left() {
+    let graph = |verify: &str| format!("tasks: [{{id: a, verify: '{verify}'}}]\n");
+    let trial = reports(&graph("test -e one && echo > report.xml"), "echo 1 > one");
+    let green = ended(&trial);
+    assert_eq!(
+        green["why"],
+        "reported done; ralph committed what was left; 1 verify command succeeded"
+    );
+    assert_eq!(status(&trial), "?? report.xml\n");
+    assert!(green.get("leftovers").is_none(), "{green}");
+
+    let trial = reports(&graph("test -e two"), "echo 1 > one");
+    let red = ended(&trial);
+    assert_eq!(
+        (&red["verdict"], &red["pinned"]),
+        (&json!("verify-failed"), &json!("refs/ralph/a/1"))
+    );
+    assert_eq!(status(&trial), "?? one\n");
+    assert!(trial.subjects().is_empty());
+}
+
+#[test]
 fn signing_and_identity_are_those_of_the_project() {
     let trial = reports(ONE, "echo 1 > one");
     let gpg = trial.sign("gpg");
@@ -202,9 +224,10 @@ fn an_output_that_is_missing_or_blank_is_no_completion() {
 #[test]
 fn what_judges_the_work_is_watched() {
     let graph = "tasks: [{id: a, verify: ['sh check.sh', 'ls tests']}]\n";
-    let script = "echo true > check.sh; mkdir tests; echo > tests/t; git add .; git commit -qm X
+    let script =
+        "echo true > check.sh; echo > tests/t; echo > tests/new; git add .; git commit -qm X
         git config alias.x y; mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-push";
-    let trial = reports(graph, script).file("check.sh", "false\n");
+    let trial = reports(graph, script).file("check.sh", "false\n").file("tests/t", "1\n");
     trial
         .run(["run", "--once"])
         .stderr_has(

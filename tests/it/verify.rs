@@ -33,7 +33,6 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]  a verify-failed after [took]: reported done, but `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }` exited with code 3
     [time]    [commit] Write bad
     [time]    1 file, +1 -0
-    [time]    changed what `verify` names: value
     [time]    what it left is kept: `ralph show a.1`, `ralph restore a.1`
     [time]    its last line: a is reported done; it is judged by its commits when attempt 1 ends
     [time]    1 of 3 attempts used; output in logs/attempts/a/1
