@@ -16,6 +16,7 @@ use ralph::{
     event::{Ended, Event},
     record::Record,
     task::TaskId,
+    transcript::Usage,
     verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 
@@ -258,6 +259,8 @@ fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
         unlocked: Vec::new(),
         pinned: None,
         unpinned: Vec::new(),
+        agent: Some("sh".to_owned()),
+        usage: Usage::default(),
         last_line: Some("All tests pass.".to_owned()),
         log,
     }

@@ -18,17 +18,21 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Local, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::{self, Identity},
+    call::Call,
     complaint, crash,
     graph::TaskGraph,
     graphfile::{GraphFile, rfc3339},
     history::History,
+    obstacle::{self, Obstacle, Remains},
+    output,
     prompt::{self, Facts},
     task::{Status, TaskId},
+    transcript::Told,
     verdict::{Evidence, Outcome, Report},
     workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
 };
@@ -73,6 +77,9 @@ pub struct Open {
     pub dirty: BTreeMap<String, String>,
     /// Its folder under `logs/attempts`, relative to the repository.
     pub log: String,
+    /// How its agent is called.
+    #[serde(default)]
+    pub call: Option<Call>,
     /// The agent's process, once it has one.
     pub agent: Option<Identity>,
     /// The process that guards it.
@@ -114,6 +121,18 @@ impl Open {
         let text = fs::read(workspace.state.exit(&self.name())).ok()?;
         let exit: agent::guard::Exit = serde_json::from_slice(&text).ok()?;
         (!exit.alone).then_some(exit.outcome)
+    }
+
+    /// What its agent told, and what kept it from working.
+    pub fn told(&self, workspace: &Workspace, outcome: &Outcome) -> (Told, Option<Obstacle>) {
+        /// How much of the end of its errors is looked at, in bytes.
+        const ERRORS: u64 = 4 * 1024;
+        let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
+        let told = output::told(&self.file(workspace, "stdout"), format);
+        let stderr = output::end(&self.file(workspace, "stderr"), ERRORS);
+        let remains = Remains { format, told: &told, outcome, stderr: &stderr };
+        let obstacle = obstacle::classify(&remains, &Local::now());
+        (told, obstacle)
     }
 
     /// Removes the lock files that a git of the attempt left when it was killed, and names them
@@ -252,6 +271,7 @@ pub fn begin(
         branch: head.branch,
         dirty: changed(workspace)?,
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
+        call: None,
         agent: None,
         guardian: None,
         locks: workspace.repo.locks(),

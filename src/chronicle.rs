@@ -175,18 +175,15 @@ fn unusable(step: &str, path: &Path, error: io::Error) -> anyhow::Error {
 
 /// Whether a power cut must not take the line: the ends, from which everything else follows.
 fn is_an_end(event: &Event) -> bool {
-    matches!(
+    let other = matches!(
         event,
-        Event::Completed(_)
-            | Event::Failed(_)
-            | Event::Interrupted(_)
-            | Event::NeedsInput(_)
-            | Event::Reported { .. }
+        Event::Reported { .. }
             | Event::Reset {}
             | Event::PauseRequested {}
-            | Event::ResumeRequested {}
+            | Event::ResumeRequested { .. }
             | Event::Finished { .. }
-    )
+    );
+    other || event.ended().is_some()
 }
 
 /// A name for a run: sortable by time, and unlike any other of the same second.

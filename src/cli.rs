@@ -16,7 +16,7 @@ use crate::{
 #[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit codes: 0 complete, 1 error, 2 limit reached, 3 everything left is \
     blocked, 4 waiting for a person (paused, stopped, input needed), 5 another ralph runs here, \
-    64 usage, 65 invalid graph or settings or template, 69 agent missing, 74 disk, \
+    64 usage, 65 invalid graph or settings or template, 69 agent missing, 74 disk, 77 not logged in, \
     130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
 pub struct Cli {
     /// Work in the repository around this folder.
@@ -54,7 +54,7 @@ pub enum Command {
     /// Let the running attempt finish and start no other until `ralph resume`
     Pause,
     /// Take the pause away, and go on with the run that was paused
-    Resume,
+    Resume(Resume),
     /// Stop the run when its attempt ends, or at once with `--now`
     Stop(Stop),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
@@ -112,6 +112,13 @@ pub struct Run {
     /// file; `0s` for no such limit [default: 15m]
     #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
     pub idle: Option<Duration>,
+    /// Wait this long for a provider that gives no service for now [default: 6h]
+    #[arg(long, value_name = "TIME", env = "RALPH_MAX_WAIT", hide_env_values = true, value_parser = duration::parse)]
+    pub max_wait: Option<Duration>,
+    /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
+    /// copilot, aider, or a program
+    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
+    pub agent_name: Option<String>,
     /// When everything left is in progress elsewhere, wait instead of stopping
     #[arg(long)]
     pub wait: bool,
@@ -125,7 +132,7 @@ pub struct Run {
     #[arg(short, long)]
     pub verbose: bool,
     /// The agent: any command that reads a prompt on standard input
-    /// [default: claude -p --dangerously-skip-permissions]
+    /// [default: that of the settings, else claude]
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
 }
@@ -215,6 +222,14 @@ pub struct Status {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `ralph resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Try again at once what the provider refused for now
+    #[arg(long)]
+    pub now: bool,
 }
 
 /// `ralph stop`.

@@ -41,7 +41,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Check(options) => check::run(&here, &options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),
-        Command::Resume => requests::resume(&here),
+        Command::Resume(options) => requests::resume(&here, options.now),
         Command::Stop(options) => requests::stop(&here, options.now),
         Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
         Command::Attempts(options) => attempts::list(&here, &options),

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::{
+    call::Call,
     complaint,
     diagnostic::{Diagnostic, nearest},
     duration,
@@ -23,12 +24,14 @@ const KEYS: &[&str] = &[
     "agent",
     "autocommit",
     "commit_timeout",
+    "exit_grace",
     "fsync",
     "grace",
     "idle",
     "learnings",
     "max_attempts",
     "max_iterations",
+    "max_wait",
     "select",
     "stale_after",
     "start_limit",
@@ -43,8 +46,8 @@ const KEYS: &[&str] = &[
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The agent's command line.
-    pub agent: Option<Words>,
+    /// The agents.
+    pub agent: Option<Agents>,
     /// Whether the leftovers of an attempt that reported its task done are committed for it
     /// (default true).
     pub autocommit: Option<bool>,
@@ -61,10 +64,16 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// The file in which agents keep what they learned.
     pub learnings: Option<String>,
+    /// How long an agent may take to exit after its final result.
+    #[serde(deserialize_with = "length")]
+    pub exit_grace: Option<Duration>,
     /// Attempts per task.
     pub max_attempts: Option<u32>,
     /// Attempts per run.
     pub max_iterations: Option<u32>,
+    /// How long a provider may be waited for.
+    #[serde(deserialize_with = "length")]
+    pub max_wait: Option<Duration>,
     /// Whether a task inherits the priority of what waits for it.
     pub select: Option<Select>,
     /// After how long `in-progress` is stale.
@@ -87,28 +96,14 @@ pub struct Config {
     pub verify_timeout: Option<Duration>,
 }
 
-/// A command line: a list of words, or one word.
+/// Agents, to be tried one after the other; see [`Call::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words(pub Vec<String>);
+pub struct Agents(pub Vec<Call>);
 
-impl<'de> Deserialize<'de> for Words {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
+impl<'de> Deserialize<'de> for Agents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Agents, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
-        let words: Option<Vec<String>> = match &value {
-            serde_json::Value::String(word) => Some(vec![word.clone()]),
-            serde_json::Value::Array(words) => {
-                words.iter().map(|word| word.as_str().map(str::to_owned)).collect()
-            }
-            _ => None,
-        };
-        match words {
-            Some(words) if words.first().is_some_and(|word| !word.trim().is_empty()) => {
-                Ok(Words(words))
-            }
-            _ => Err(D::Error::custom(
-                "`agent` must be a command or a list of its words, such as [claude, -p]",
-            )),
-        }
+        Call::read(&value).map(Agents).map_err(D::Error::custom)
     }
 }
 
@@ -208,7 +203,7 @@ mod tests {
     #[test]
     fn reads_what_it_knows_and_refuses_the_rest() {
         let config = parse("agent: [sh, -c, cat]\ntimeout: 15m\nselect: inherit\n").unwrap();
-        assert_eq!(config.agent, Some(Words(vec!["sh".into(), "-c".into(), "cat".into()])));
+        assert_eq!(config.agent.unwrap().0[0].argv, ["sh", "-c", "cat"]);
         assert_eq!(config.timeout, Some(Duration::from_secs(900)));
         assert_eq!(config.select, Some(Select::Inherit));
         assert!(parse("# nothing yet\n").unwrap().agent.is_none());

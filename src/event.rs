@@ -3,16 +3,21 @@
 //! Owned, serialisable, in the past tense. One enum, one heading each in `docs/journal.md`.
 //! Knows no disk and no clock; how a line looks is `record`'s affair.
 
-use std::{fmt, path::PathBuf, time::Duration};
+mod ended;
+mod stop;
+
+use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    exit::Exit,
+    call::Call,
     task::{Status, TaskId},
-    verdict::{Autocommit, Check, Commit, DiffStat, Evidence, Outcome, Report, Verdict},
+    verdict::Check,
 };
+pub use ended::Ended;
+pub use stop::StopReason;
 
 /// The version of the journal's shape, in the first line of every run.
 pub const SCHEMA: u32 = 1;
@@ -102,6 +107,10 @@ pub enum Event {
     Interrupted(Ended),
     /// The attempt ended and its task waits for a person's answer; it does not count.
     NeedsInput(Ended),
+    /// The provider gave its agent no service for now; the attempt does not count.
+    RateLimited(Ended),
+    /// Its agent is refused, or refuses, whatever the task; the attempt does not count.
+    Denied(Ended),
     /// The task is out of attempts and waits for a person.
     Parked {
         /// How many attempts were made since the last reset.
@@ -143,7 +152,11 @@ pub enum Event {
     /// `ralph pause`: no attempt starts until `ralph resume`.
     PauseRequested {},
     /// `ralph resume` took the pause away.
-    ResumeRequested {},
+    ResumeRequested {
+        /// Whether what is waited for is tried again at once.
+        #[serde(default, skip_serializing_if = "is_off")]
+        now: bool,
+    },
     /// A signal or `ralph stop` asked the run to stop.
     StopRequested(Stop),
     /// Ctrl-Z: the run and its attempt stand still until `fg`.
@@ -178,6 +191,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// The end of an attempt, if it is one.
+    pub fn ended(&self) -> Option<&Ended> {
+        match self {
+            Event::Completed(ended)
+            | Event::Failed(ended)
+            | Event::Interrupted(ended)
+            | Event::NeedsInput(ended)
+            | Event::RateLimited(ended)
+            | Event::Denied(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
     /// Every `action`, in the order of the variants. Tests hold it against the enum and the docs.
     pub const ACTIONS: &[&str] = &[
         "loop_started",
@@ -195,6 +221,8 @@ impl Event {
         "failed",
         "interrupted",
         "needs_input",
+        "rate_limited",
+        "denied",
         "parked",
         "recovered",
         "status_changed",
@@ -258,8 +286,11 @@ pub struct Begun {
     pub version: String,
     /// The process.
     pub pid: u32,
-    /// The agent's command line.
+    /// The agent's command line; of several, the first one's.
     pub agent: Vec<String>,
+    /// The agents, where they are not the settings' own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Call>,
     /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<PathBuf>,
@@ -309,155 +340,6 @@ fn is_off(flag: &bool) -> bool {
     !*flag
 }
 
-/// The end of an attempt, with its proof.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Flat")]
-pub struct Ended {
-    /// Its number.
-    pub attempt: u32,
-    /// The judgement.
-    pub verdict: Verdict,
-    /// The judgement in words.
-    pub why: String,
-    /// How the process ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// Wall time.
-    pub duration_seconds: f64,
-    /// What the repository shows.
-    #[serde(flatten)]
-    pub evidence: Evidence,
-    /// The last line of output that is not blank, cut to 500 characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_line: Option<String>,
-    /// What the agent had left running when it ended; ended with it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub swept: Vec<String>,
-    /// Git's lock files that it had left; removed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unlocked: Vec<String>,
-    /// The ref that keeps what it left, where it did not complete its task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pinned: Option<String>,
-    /// What could not be kept so, and why.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unpinned: Vec<String>,
-    /// Where prompt and output lie, relative to the repository.
-    pub log: String,
-}
-
-/// [`Ended`] as it is read: all on one level, because serde reads a flattened part twice, and most
-/// of a long journal are such lines.
-#[derive(Deserialize)]
-struct Flat {
-    attempt: u32,
-    verdict: Verdict,
-    why: String,
-    outcome: How,
-    exit_code: Option<i32>,
-    signal: Option<i32>,
-    limit_seconds: Option<u64>,
-    error: Option<String>,
-    duration_seconds: f64,
-    report: Option<Report>,
-    #[serde(default)]
-    commits: Vec<Commit>,
-    diff: Option<DiffStat>,
-    #[serde(default)]
-    leftovers: Vec<String>,
-    strayed: Option<String>,
-    #[serde(default)]
-    verify: Vec<Check>,
-    question: Option<String>,
-    autocommit: Option<Autocommit>,
-    #[serde(default)]
-    missing: Vec<String>,
-    #[serde(default)]
-    tampered: Vec<String>,
-    #[serde(default)]
-    verify_inputs_changed: Vec<String>,
-    last_line: Option<String>,
-    #[serde(default)]
-    swept: Vec<String>,
-    #[serde(default)]
-    unlocked: Vec<String>,
-    pinned: Option<String>,
-    #[serde(default)]
-    unpinned: Vec<String>,
-    log: String,
-}
-
-/// The tags of [`Outcome`].
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum How {
-    Exited,
-    Signaled,
-    TimedOut,
-    Idle,
-    Cancelled,
-    Interrupted,
-    NotStarted,
-}
-
-impl TryFrom<Flat> for Ended {
-    type Error = &'static str;
-
-    fn try_from(flat: Flat) -> Result<Ended, &'static str> {
-        let missing = "an outcome lacks its detail";
-        let outcome = match flat.outcome {
-            How::Exited => Outcome::Exited { exit_code: flat.exit_code.ok_or(missing)? },
-            How::Signaled => Outcome::Signaled { signal: flat.signal.ok_or(missing)? },
-            How::TimedOut => {
-                Outcome::TimedOut { limit_seconds: flat.limit_seconds.ok_or(missing)? }
-            }
-            How::Idle => Outcome::Idle { limit_seconds: flat.limit_seconds.ok_or(missing)? },
-            How::Cancelled => Outcome::Cancelled,
-            How::Interrupted => Outcome::Interrupted,
-            How::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
-        };
-        Ok(Ended {
-            attempt: flat.attempt,
-            verdict: flat.verdict,
-            why: flat.why,
-            outcome,
-            duration_seconds: flat.duration_seconds,
-            evidence: Evidence {
-                report: flat.report,
-                commits: flat.commits,
-                diff: flat.diff,
-                leftovers: flat.leftovers,
-                strayed: flat.strayed,
-                verify: flat.verify,
-                question: flat.question,
-                autocommit: flat.autocommit,
-                missing: flat.missing,
-                tampered: flat.tampered,
-                verify_inputs_changed: flat.verify_inputs_changed,
-            },
-            last_line: flat.last_line,
-            swept: flat.swept,
-            unlocked: flat.unlocked,
-            pinned: flat.pinned,
-            unpinned: flat.unpinned,
-            log: flat.log,
-        })
-    }
-}
-
-impl Ended {
-    /// Wall time.
-    pub fn duration(&self) -> Duration {
-        Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()
-    }
-
-    /// What it asks, if it waits for a person: its question, or else the last thing it said.
-    pub fn question(&self) -> Option<&str> {
-        let question = self.evidence.question.as_deref().filter(|text| !text.is_empty());
-        question.or(self.last_line.as_deref()).filter(|_| self.verdict == Verdict::NeedsInput)
-    }
-}
-
 /// A task that holds others back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
@@ -468,77 +350,4 @@ pub struct Holder {
     /// How many unfinished tasks would be free to go on, all the holders before it in the list
     /// being dealt with, itself counted.
     pub frees: usize,
-}
-
-/// Why a run ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StopReason {
-    /// Every task in question is complete.
-    Complete,
-    /// This limit was reached.
-    Limit(String),
-    /// Nothing left can start.
-    Blocked(Vec<Holder>),
-    /// Nothing left can start before a person answers.
-    NeedsInput(Vec<Holder>),
-    /// So many attempts failed one after the other.
-    Failures(u32),
-    /// So many attempts failed at once, one after the other.
-    StartLimit(u32),
-    /// This verify command did not succeed before an attempt.
-    BaselineBroken(String),
-    /// The one attempt that was asked for was made.
-    Once {
-        /// Whether it completed its task.
-        completed: bool,
-    },
-    /// `ralph pause`.
-    Paused,
-    /// `ralph stop`.
-    Stopped,
-    /// A signal: its number and name.
-    Signal(i32, &'static str),
-}
-
-impl StopReason {
-    /// The code to exit with.
-    pub fn exit(&self) -> Exit {
-        match self {
-            StopReason::Limit(_) => Exit::Limit,
-            StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
-            StopReason::NeedsInput(_) | StopReason::Paused | StopReason::Stopped => Exit::Waiting,
-            StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
-            StopReason::Once { completed: false }
-            | StopReason::Failures(_)
-            | StopReason::StartLimit(_) => Exit::Error,
-            StopReason::Signal(number, _) => Exit::Signal(*number),
-        }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StopReason::Complete => f.write_str("the graph is complete"),
-            StopReason::Limit(what) => write!(f, "{what} reached"),
-            StopReason::Blocked(_) => f.write_str("everything left is blocked"),
-            StopReason::NeedsInput(holders) => match holders.as_slice() {
-                [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
-                many => write!(f, "waiting for a person: {} tasks need input", many.len()),
-            },
-            StopReason::Failures(count) => write!(f, "{count} failures in a row"),
-            StopReason::StartLimit(count) => write!(
-                f,
-                "{count} attempts in a row failed within 5s; does the agent start at all?"
-            ),
-            StopReason::BaselineBroken(why) => write!(
-                f,
-                "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"
-            ),
-            StopReason::Once { .. } => f.write_str("one attempt, as asked"),
-            StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),
-            StopReason::Stopped => f.write_str("stopped by `ralph stop`"),
-            StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
-        }
-    }
 }

@@ -180,6 +180,7 @@ pub(crate) mod tests {
             milestone: None,
             tags: Vec::new(),
             prompt: None,
+            agents: Vec::new(),
             verify: None,
             verify_baseline: None,
             timeout: None,

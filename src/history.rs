@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Begun, Cause, Ended, Event, Stop},
+    obstacle::Met,
     record::Record,
     task::{Status, TaskId},
     verdict::{Commit, Verdict},
@@ -24,6 +25,8 @@ pub struct History {
     pub run: Run,
     /// Whether an attempt that was not completed has left commits that nobody has proven since.
     pub unproven: bool,
+    /// The agents that met an obstacle in their newest attempt, by name.
+    pub resting: HashMap<String, Rest>,
     /// Whether nothing may start until `ralph resume`, in whatever run.
     pub paused: bool,
 }
@@ -60,6 +63,17 @@ pub struct Run {
     pub stop: Option<Stop>,
     /// Why it ended and its exit code, once it has.
     pub finished: Option<(String, u8)>,
+}
+
+/// An agent that met an obstacle in its newest attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rest {
+    /// What it met last.
+    pub met: Met,
+    /// How many attempts in a row met one.
+    pub count: u32,
+    /// When the first of them ended.
+    pub since: DateTime<Utc>,
 }
 
 /// The past of one task.
@@ -135,6 +149,8 @@ impl History {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => {
+                // Whoever starts again may have logged in meanwhile.
+                self.resting.retain(|_, rest| rest.met.until.is_some());
                 self.run = Run {
                     id: record.run_id.clone(),
                     started_at: Some(record.timestamp),
@@ -154,6 +170,8 @@ impl History {
             }
             Event::Reported { .. } => self.with(id, |past| past.reported = true),
             Event::Completed(ended)
+            | Event::RateLimited(ended)
+            | Event::Denied(ended)
             | Event::Failed(ended)
             | Event::Interrupted(ended)
             | Event::NeedsInput(ended) => self.close(record, ended),
@@ -166,7 +184,12 @@ impl History {
             } => self.with(id, |past| past.counted = 0),
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
-            Event::ResumeRequested {} => self.paused = false,
+            Event::ResumeRequested { now } => {
+                self.paused = false;
+                if *now {
+                    self.resting.clear();
+                }
+            }
             Event::StopRequested(stop) => {
                 // A later and milder request does not take back a harder one.
                 let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
@@ -215,6 +238,19 @@ impl History {
             self.run.failures_in_a_row += 1;
             self.run.failures += 1;
         }
+        if let Some(agent) = &ended.agent {
+            match ended.evidence.obstacle {
+                None => drop(self.resting.remove(agent)),
+                Some(met) => {
+                    let rest = self.resting.entry(agent.clone()).or_insert(Rest {
+                        met,
+                        count: 0,
+                        since: record.timestamp,
+                    });
+                    (rest.met, rest.count) = (met, rest.count + 1);
+                }
+            }
+        }
         self.with(record.task_id.as_ref(), |past| {
             past.open_since = None;
             past.reported = false;
@@ -233,7 +269,10 @@ impl History {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::verdict::{Evidence, Outcome};
+    use crate::{
+        transcript::Usage,
+        verdict::{Evidence, Outcome},
+    };
 
     /// A record of `event` about task `id`, `at` seconds after the epoch.
     pub(crate) fn record(id: &str, at: i64, event: Event) -> Record {
@@ -256,6 +295,8 @@ pub(crate) mod tests {
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.0,
             evidence: Evidence::default(),
+            agent: None,
+            usage: Usage::default(),
             last_line: None,
             swept: Vec::new(),
             unlocked: Vec::new(),

@@ -53,6 +53,14 @@ impl Ledger {
         let Some(id) = &record.task_id else {
             return;
         };
+        if let Some(ended) = record.event.ended() {
+            let at = self.open.remove(id);
+            if let Some(entry) = at.map(|at| &mut self.entries[at])
+                && entry.attempt == ended.attempt
+            {
+                entry.ended = Some((record.timestamp, ended.clone()));
+            }
+        }
         match &record.event {
             Event::Started { attempt, base, log, .. } => {
                 self.open.insert(id.clone(), self.entries.len());
@@ -66,14 +74,6 @@ impl Ledger {
                     ended: None,
                     changes: Vec::new(),
                 });
-            }
-            Event::Completed(ended) | Event::Failed(ended) | Event::Interrupted(ended) => {
-                let at = self.open.remove(id);
-                if let Some(entry) = at.map(|at| &mut self.entries[at])
-                    && entry.attempt == ended.attempt
-                {
-                    entry.ended = Some((record.timestamp, ended.clone()));
-                }
             }
             Event::StatusChanged { .. } | Event::GraphGuarded { .. } | Event::Reported { .. } => {
                 // Another task's status may be this attempt's doing as well.

@@ -8,12 +8,14 @@
 pub mod exit;
 pub mod duration;
 pub mod diagnostic;
-pub mod task;
-pub mod verdict;
+pub mod outcome;
 pub mod transcript;
 pub mod obstacle;
 pub mod preset;
+pub mod call;
 pub mod redact;
+pub mod task;
+pub mod verdict;
 pub mod event;
 pub mod record;
 pub mod history;

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exit::Exit,
+    outcome::Outcome,
     transcript::{End, Format, Told},
-    verdict::Outcome,
 };
 pub use reset::reset;
 
 /// What was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "obstacle", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Obstacle {
     /// What the account may use in a span of time is used up.
     UsageLimit {
@@ -93,14 +93,24 @@ impl Obstacle {
             }
             Obstacle::RateLimit | Obstacle::Network => back_off,
             Obstacle::Overloaded | Obstacle::ServerError if earlier < PATIENCE => back_off,
-            Obstacle::Authentication | Obstacle::Credit => Advice::Stop(Exit::Denied),
-            Obstacle::Model | Obstacle::Setup => Advice::Stop(Exit::Agent),
-            Obstacle::Overloaded
+            other => other.fatal().map_or(Advice::Count, Advice::Stop),
+        }
+    }
+
+    /// The code of a run that it stops, because every task would fail alike.
+    fn fatal(self) -> Option<Exit> {
+        match self {
+            Obstacle::Authentication | Obstacle::Credit => Some(Exit::Denied),
+            Obstacle::Model | Obstacle::Setup => Some(Exit::Agent),
+            Obstacle::UsageLimit { .. }
+            | Obstacle::RateLimit
+            | Obstacle::Overloaded
             | Obstacle::ServerError
+            | Obstacle::Network
             | Obstacle::Refused
             | Obstacle::TooLong
             | Obstacle::TurnLimit
-            | Obstacle::Budget => Advice::Count,
+            | Obstacle::Budget => None,
         }
     }
 }
@@ -125,6 +135,37 @@ impl fmt::Display for Obstacle {
     }
 }
 
+/// An obstacle that an attempt met, and until when nothing is to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met {
+    /// What it was.
+    #[serde(flatten)]
+    pub obstacle: Obstacle,
+    /// When the agent may be called again; none where waiting does not help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Met {
+    /// The obstacle, when the `earlier` attempts of the agent just before met obstacles too.
+    pub fn new(obstacle: Obstacle, earlier: u32, now: DateTime<Utc>) -> Met {
+        let until = match obstacle.advice(earlier, now) {
+            Advice::Wait { until } => Some(until),
+            Advice::Stop(_) | Advice::Count => None,
+        };
+        Met { obstacle, until }
+    }
+
+    /// What to do about it, as it was decided when it was met.
+    pub fn advice(&self) -> Advice {
+        match (self.until, self.obstacle.fatal()) {
+            (Some(until), _) => Advice::Wait { until },
+            (None, Some(code)) => Advice::Stop(code),
+            (None, None) => Advice::Count,
+        }
+    }
+}
+
 /// The end of an attempt's process, as it shows from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Remains<'a> {
@@ -132,7 +173,7 @@ pub struct Remains<'a> {
     pub format: Format,
     /// What it told.
     pub told: &'a Told,
-    /// How the process ended. What `ralph` ended after its final result counts as exited, code 0.
+    /// How the process ended.
     pub outcome: &'a Outcome,
     /// The end of its standard error; a few kilobytes do.
     pub stderr: &'a str,
@@ -143,6 +184,7 @@ pub struct Remains<'a> {
 pub fn classify<Z: TimeZone>(remains: &Remains<'_>, now: &DateTime<Z>) -> Option<Obstacle> {
     let exit_code = match remains.outcome {
         Outcome::Exited { exit_code } => Some(*exit_code),
+        Outcome::Lingered { .. } => Some(0),
         Outcome::Signaled { .. } => None,
         Outcome::TimedOut { .. }
         | Outcome::Idle { .. }
@@ -251,12 +293,12 @@ mod tests {
 
     #[test]
     fn it_can_be_written_down() {
-        let line = r#"{"obstacle":"usage_limit","resets_at":"2026-11-20T12:00:00Z"}"#;
+        let line = r#"{"kind":"usage_limit","resets_at":"2026-11-20T12:00:00Z"}"#;
         let obstacle: Obstacle = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&obstacle).unwrap(), line);
         assert_eq!(
             serde_json::to_string(&Obstacle::RateLimit).unwrap(),
-            r#"{"obstacle":"rate_limit"}"#
+            r#"{"kind":"rate_limit"}"#
         );
     }
 }

@@ -1,12 +1,15 @@
 //! What an agent printed, as it lies in its files.
 //!
-//! Reads ends of files only: an agent may print gigabytes.
+//! What it means is the transcript's affair; here it is only read, bit by bit: an agent may print
+//! gigabytes.
 
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use crate::transcript::{Format, Told, Transcript};
 
 /// The last lines of a file that are not blank, as text, each cut to 500 characters.
 ///
@@ -23,21 +26,71 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     Ok(last.iter().map(|line| line.chars().take(500).collect()).collect())
 }
 
-/// The last line of a file that is not blank, as text, cut to 500 characters: what an agent said
-/// last.
-///
-/// # Errors
-/// As the disk gives them.
-pub fn last_line(path: &Path) -> io::Result<Option<String>> {
-    let text = tail(path, 8 * 1024)?;
-    Ok(text
-        .split(['\n', '\r'])
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .map(|line| line.chars().take(500).collect()))
+/// A growing file, read on from where the last look ended.
+pub struct Follow {
+    path: PathBuf,
+    offset: u64,
+    /// None for words: of those only the last line is of use while there are more to come.
+    transcript: Option<Transcript>,
 }
 
-/// The last bytes of a file, as text.
+impl Follow {
+    /// Of the file at `path`, which need not be there yet.
+    pub fn new(path: PathBuf, format: Format) -> Follow {
+        let transcript = (format != Format::Text).then(|| Transcript::new(format));
+        Follow { path, offset: 0, transcript }
+    }
+
+    /// Reads on. What has been told up to now, where it tells anything.
+    pub fn look(&mut self) -> Option<&Told> {
+        let transcript = self.transcript.as_mut()?;
+        if let Ok(mut file) = File::open(&self.path)
+            && file.seek(SeekFrom::Start(self.offset)).is_ok()
+        {
+            self.offset += feed(transcript, file);
+        }
+        Some(transcript.told())
+    }
+
+    /// What is being done, in one line, as far as that was read. Raw text.
+    pub fn doing(&self) -> Option<String> {
+        match &self.transcript {
+            Some(transcript) => transcript.told().doing.clone(),
+            None => last_line(&self.path),
+        }
+    }
+}
+
+/// What the output in a file told, all of it.
+pub fn told(path: &Path, format: Format) -> Told {
+    let mut transcript = Transcript::new(format);
+    if let Ok(file) = File::open(path) {
+        feed(&mut transcript, file);
+    }
+    transcript.finish()
+}
+
+/// The bytes that were read. An unreadable rest has told nothing.
+fn feed(transcript: &mut Transcript, mut file: File) -> u64 {
+    let mut block = vec![0; 64 * 1024];
+    let mut taken = 0;
+    loop {
+        match file.read(&mut block) {
+            Ok(length @ 1..) => {
+                transcript.push(&block[..length]);
+                taken += length as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return taken,
+        }
+    }
+}
+
+/// The end of a file as text, at most so many bytes; nothing of one that cannot be read.
+pub fn end(path: &Path, bytes: u64) -> String {
+    tail(path, bytes).unwrap_or_default()
+}
+
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -45,6 +98,19 @@ fn tail(path: &Path, bytes: u64) -> io::Result<String> {
     let mut tail = Vec::new();
     file.take(bytes).read_to_end(&mut tail)?;
     Ok(String::from_utf8_lossy(&tail).into_owned())
+}
+
+/// The last line of a text that is not blank, cut to 500 characters.
+pub fn last_of(text: &str) -> Option<String> {
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .map(|line| line.chars().take(500).collect())
+}
+
+/// The last line of a file that is not blank, cut to 500 characters.
+pub fn last_line(path: &Path) -> Option<String> {
+    last_of(&end(path, 8 * 1024))
 }
 
 #[cfg(test)]
@@ -58,9 +124,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "x".repeat(100_000) + "\nlast words\r\n\n  \n").unwrap();
-        assert_eq!(last_line(&path).unwrap().as_deref(), Some("last words"));
+        assert_eq!(last_line(&path).as_deref(), Some("last words"));
         assert_eq!(last_lines(&path, 2).unwrap()[1], "last words");
         fs::write(&path, "x".repeat(100_000)).unwrap();
-        assert_eq!(last_line(&path).unwrap().unwrap().len(), 500);
+        assert_eq!(last_line(&path).unwrap().len(), 500);
     }
 }

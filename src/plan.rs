@@ -4,16 +4,15 @@
 //! chain runs through dependents only, and none of those can finish before the task itself, so
 //! keys are worked out once per reading of the file and a decision is one pass without a sort.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashSet},
-    fmt,
-    time::Duration,
-};
+mod agents;
+mod holders;
+
+use std::{cmp::Reverse, collections::BinaryHeap, fmt, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
+    call::Call,
     duration,
     event::{Holder, StopReason},
     filter::Filter,
@@ -32,6 +31,8 @@ pub const MAX_FAILURES: u32 = 5;
 pub const START_LIMIT: u32 = 3;
 /// The longest pause before another attempt at a failed task.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
+/// How long a provider is waited for, where nothing else is said.
+pub const MAX_WAIT: Duration = Duration::from_secs(6 * 3600);
 /// After how long `in-progress` counts as stale, where nothing else is said.
 pub const STALE_AFTER: Duration = Duration::from_secs(2 * 3600);
 /// The first and the longest pause while waiting for others (`--wait`).
@@ -39,6 +40,7 @@ const WAIT: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs
 
 /// The rules of a run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 pub struct Policy {
     /// Which tasks.
     pub filter: Filter,
@@ -50,6 +52,12 @@ pub struct Policy {
     pub max_attempts: u32,
     /// So many attempts in a row that fail at once stop the run; 0 for no such limit.
     pub start_limit: u32,
+    /// The agents to be tried one after the other, by tasks that name none of their own.
+    pub agents: Vec<Call>,
+    /// Whether they stand above what tasks name.
+    pub agents_given: bool,
+    /// How long a provider may be waited for.
+    pub max_wait: Duration,
     /// Stop after the first attempt.
     pub once: bool,
     /// When nothing can start, wait for tasks that are in progress elsewhere.
@@ -70,6 +78,9 @@ impl Default for Policy {
             max_iterations: MAX_ITERATIONS,
             max_attempts: MAX_ATTEMPTS,
             start_limit: START_LIMIT,
+            agents: Vec::new(),
+            agents_given: false,
+            max_wait: MAX_WAIT,
             once: false,
             wait: false,
             stale_after: STALE_AFTER,
@@ -151,6 +162,10 @@ pub enum State {
     Ready,
     /// Failed not long ago; could start then.
     Backoff(DateTime<Utc>),
+    /// Its agent met a limit of its provider; could start then.
+    Limited(DateTime<Utc>),
+    /// Every agent it may have is refused.
+    Denied,
     /// Out of attempts.
     Parked(u32),
     /// Waits for an answer.
@@ -200,17 +215,17 @@ impl View<'_> {
                 if past.counted >= self.max_attempts(number) {
                     return State::Parked(past.counted);
                 }
-                match &past.last {
-                    Some(last) if past.counted > 0 => {
-                        let until = last.at + backoff(past.counted);
-                        // An end that is yet to come was told by a clock that was set since.
-                        if (last.at..until).contains(&now) {
-                            State::Backoff(until)
-                        } else {
-                            State::Ready
-                        }
+                if let Some(last) = past.last.as_ref().filter(|_| past.counted > 0) {
+                    let until = last.at + backoff(past.counted);
+                    // An end that is yet to come was told by a clock that was set since.
+                    if (last.at..until).contains(&now) {
+                        return State::Backoff(until);
                     }
-                    _ => State::Ready,
+                }
+                match self.agent(number, now) {
+                    Ok(_) => State::Ready,
+                    Err(Some(until)) => State::Limited(until),
+                    Err(None) => State::Denied,
                 }
             }
         }
@@ -260,7 +275,7 @@ impl View<'_> {
         };
         let mut heap: BinaryHeap<Reverse<Key>> = self
             .admitted()
-            .filter(|n| matches!(self.state(*n, now), State::Ready | State::Backoff(_)))
+            .filter(|n| can_start(self.state(*n, now)))
             .map(|number| Reverse(self.keys[number]))
             .collect();
         let mut order = Vec::new();
@@ -286,7 +301,9 @@ impl View<'_> {
                 Decision::Wait(Wait::default())
             };
         }
-        let (mut best, mut wake, mut unfinished, mut elsewhere) = (None::<Key>, None, false, false);
+        let mut wake: Option<(DateTime<Utc>, bool)> = None;
+        let (mut best, mut unfinished, mut elsewhere, mut denied) =
+            (None::<Key>, false, false, None);
         for number in self.admitted() {
             match self.state(number, now) {
                 State::Complete | State::Cancelled => continue,
@@ -294,9 +311,11 @@ impl View<'_> {
                     let key = self.keys[number];
                     best = Some(best.map_or(key, |best| best.min(key)));
                 }
-                State::Backoff(until) => {
-                    wake = Some(wake.map_or(until, |wake: DateTime<Utc>| wake.min(until)));
+                state @ (State::Backoff(until) | State::Limited(until)) => {
+                    let this = (until, matches!(state, State::Limited(_)));
+                    wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
+                State::Denied => denied = Some(number),
                 State::Claimed => elsewhere = true,
                 State::Running
                 | State::Parked(_)
@@ -307,7 +326,8 @@ impl View<'_> {
             unfinished = true;
         }
         if !idle && (best.is_none() || self.running.len() >= self.policy.jobs) {
-            return Decision::Wait(Wait { until: wake, why: "an attempt is running".to_owned() });
+            let until = wake.map(|(until, _)| until);
+            return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
         if !unfinished {
             return Decision::Stop(StopReason::Complete);
@@ -317,10 +337,12 @@ impl View<'_> {
         }
         match (best, wake) {
             (Some(key), _) => Decision::Start(key),
-            (None, Some(until)) => Decision::Wait(Wait {
+            (None, Some((until, false))) => Decision::Wait(Wait {
                 until: Some(until),
                 why: "backing off after a failure".to_owned(),
             }),
+            (None, Some((until, true))) => self.wait_for_provider(until),
+            (None, None) if denied.is_some() => Decision::Stop(self.denied(denied.unwrap_or(0))),
             (None, None) if self.policy.wait && elsewhere => {
                 let doubled = WAIT.0.saturating_mul(1 << self.history.run.waits.min(8));
                 Decision::Wait(Wait {
@@ -371,112 +393,11 @@ impl View<'_> {
         let paused = self.history.paused.then_some(StopReason::Paused);
         self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
     }
+}
 
-    /// The smallest set of tasks whose reset or completion lets everything in question go on: what
-    /// is held for a reason of its own. Most freeing first.
-    pub fn holders(&self, now: DateTime<Utc>) -> Vec<Holder> {
-        let mut blocked: HashSet<usize> = HashSet::new();
-        let mut roots: Vec<(usize, String)> = Vec::new();
-        let mut stack: Vec<usize> = self.admitted().collect();
-        // Downwards from what is in question to what holds it, which may lie outside the filter.
-        while let Some(number) = stack.pop() {
-            if !blocked.insert(number) {
-                continue;
-            }
-            match self.held_by_itself(number, now) {
-                Some(why) => roots.push((number, why)),
-                None => stack.extend(self.waits_for(number)),
-            }
-        }
-        self.rank(roots)
-    }
-
-    /// Why a task is held, if the reason is its own and not that of a dependency.
-    fn held_by_itself(&self, number: usize, now: DateTime<Utc>) -> Option<String> {
-        match self.state(number, now) {
-            State::Claimed => Some("in progress, but not by this run".to_owned()),
-            State::Parked(attempts) => {
-                let plural = if attempts == 1 { "" } else { "s" };
-                Some(format!("parked after {attempts} attempt{plural}"))
-            }
-            State::NeedsInput => {
-                let question = self.history.of(&self.graph.task(number).id).question();
-                let first = question.and_then(|text| text.lines().next());
-                Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
-            }
-            State::Held => Some("blocked by hand".to_owned()),
-            State::Cancelled => self
-                .graph
-                .dependents(number)
-                .any(|d| unfinished(self.graph.task(d)))
-                .then(|| "cancelled, and others depend on it".to_owned()),
-            State::Ready if !self.policy.filter.admits(self.graph.task(number)) => {
-                Some("ready, but outside what this run was restricted to".to_owned())
-            }
-            State::Complete
-            | State::Running
-            | State::Ready
-            | State::Backoff(_)
-            | State::Waiting => None,
-        }
-    }
-
-    /// Counts what each root frees when those before it are dealt with, the best first.
-    fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Holder> {
-        /// Beyond so many, the order among the rest is that of the file: each costs a pass.
-        const RANKED: usize = 20;
-        roots.sort_unstable();
-        let mut dealt: HashSet<usize> = HashSet::new();
-        let mut holders = Vec::new();
-        while !roots.is_empty() && holders.len() < RANKED {
-            let (at, freed) = roots
-                .iter()
-                .enumerate()
-                .map(|(at, (root, _))| (at, self.freed_by(*root, &dealt)))
-                .max_by_key(|(at, freed)| (freed.len(), Reverse(*at)))
-                .expect("there is a root");
-            let (root, why) = roots.remove(at);
-            holders.push(Holder {
-                task_id: self.graph.task(root).id.clone(),
-                why,
-                frees: freed.len(),
-            });
-            dealt.extend(freed);
-        }
-        holders.extend(roots.into_iter().map(|(root, why)| Holder {
-            task_id: self.graph.task(root).id.clone(),
-            why,
-            frees: 1,
-        }));
-        holders
-    }
-
-    /// The unfinished tasks that could be worked off once `root` is complete, itself included,
-    /// given that those in `dealt` can.
-    fn freed_by(&self, root: usize, dealt: &HashSet<usize>) -> Vec<usize> {
-        let mut freed = vec![root];
-        let mut done: HashSet<usize> = HashSet::from([root]);
-        let mut at = 0;
-        while let Some(&number) = freed.get(at) {
-            at += 1;
-            for dependent in self.graph.dependents(number) {
-                let can = |d: usize| {
-                    self.graph.task(d).status == Status::Complete
-                        || done.contains(&d)
-                        || dealt.contains(&d)
-                };
-                if self.graph.task(dependent).status == Status::Pending
-                    && !done.contains(&dependent)
-                    && !dealt.contains(&dependent)
-                    && self.graph.dependencies(dependent).all(can)
-                {
-                    done.insert(dependent);
-                    freed.push(dependent);
-                }
-            }
-        }
-        freed
-    }
+/// Whether nothing but time or its provider keeps a task from being started.
+fn can_start(state: State) -> bool {
+    matches!(state, State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied)
 }
 
 /// The pause before another attempt after `failures` of them: 1, 2, 4, … seconds, at most five
@@ -812,7 +733,7 @@ mod tests {
         let paused = || Event::PauseRequested {};
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused));
         assert_eq!(decided(paused(), &[0]), Decision::Wait(Wait::default()));
-        assert!(matches!(decided(Event::ResumeRequested {}, &[]), Decision::Start(_)));
+        assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
         let stop = || Event::StopRequested(Stop::default());
         assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
         // The next run knows nothing of it, but a pause holds.

@@ -214,7 +214,13 @@ impl<'de, M: MapAccess<'de>> de::VariantAccess<'de> for Fields<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::*, task::Status, verdict::*};
+    use crate::{
+        event::*,
+        obstacle::{Met, Obstacle},
+        task::Status,
+        transcript::{Tokens, Usage},
+        verdict::*,
+    };
 
     fn ended(verdict: Verdict) -> Ended {
         Ended {
@@ -235,6 +241,17 @@ mod tests {
                 missing: vec!["there is no `x`".to_owned()],
                 tampered: vec![".git/config".to_owned()],
                 verify_inputs_changed: vec!["check.sh".to_owned()],
+                obstacle: Some(Met {
+                    obstacle: Obstacle::UsageLimit { resets_at: Some(DateTime::UNIX_EPOCH) },
+                    until: Some(DateTime::UNIX_EPOCH),
+                }),
+            },
+            agent: Some("claude".to_owned()),
+            usage: Usage {
+                cost_usd: Some(0.25),
+                tokens: Some(Tokens { input: 1, output: 2, cache_read: 3, cache_write: 4 }),
+                turns: Some(5),
+                model: Some("m".to_owned()),
             },
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
@@ -308,6 +325,8 @@ mod tests {
             Event::Failed(ended(Verdict::Unverified)),
             Event::Interrupted(ended(Verdict::Cancelled)),
             Event::NeedsInput(ended(Verdict::NeedsInput)),
+            Event::RateLimited(ended(Verdict::RateLimited)),
+            Event::Denied(ended(Verdict::Denied)),
             Event::Parked { attempts: 3 },
             Event::Recovered { attempt: 1, from_run: "r0".to_owned() },
             Event::StatusChanged {
@@ -322,7 +341,7 @@ mod tests {
                 holders: vec![Holder { task_id: id, why: "parked".to_owned(), frees: 3 }],
             },
             Event::PauseRequested {},
-            Event::ResumeRequested {},
+            Event::ResumeRequested { now: true },
             Event::StopRequested(Stop { signal: Some("SIGINT".to_owned()), now: true }),
             Event::Suspended {},
             Event::Continued { seconds: 60, slept: true },

@@ -18,6 +18,9 @@ pub trait Reporter {
     /// A fact, and how things stand with it taken in.
     fn record(&mut self, record: &Record, view: &View<'_>);
 
+    /// What the process of an attempt does now. Raw text of a stranger's.
+    fn doing(&mut self, _doing: &str) {}
+
     /// The loop turns.
     fn tick(&mut self) {}
 

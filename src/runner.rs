@@ -43,12 +43,12 @@ const HALF_SAVED: Duration = Duration::from_secs(3);
 pub struct Options {
     /// The rules.
     pub policy: Policy,
-    /// The agent's command line; the prompt comes on its standard input.
-    pub agent: Vec<String>,
     /// The wall-clock limit of one attempt; a task may say otherwise.
     pub timeout: Duration,
     /// After how long without output, processor time and changed files an attempt is ended.
     pub idle: Option<Duration>,
+    /// How long an agent may take to exit after its final result.
+    pub exit_grace: Duration,
     /// Between asking an agent to end and killing it.
     pub grace: Duration,
     /// How long an attempt may go on after SIGTERM.
@@ -100,7 +100,7 @@ impl Runner {
         options: Options,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
-        start::check_agent(&options.agent, &workspace)?;
+        start::check_agents(&options.policy, file.graph(), &workspace)?;
         workspace.check_logs()?;
         let lock = workspace.lock()?;
         let Some(lock) = lock else {
@@ -367,6 +367,13 @@ impl Runner {
         self.look_at_clocks()?;
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
+        for running in &mut self.running {
+            if let Some(doing) = running.follow(self.options.exit_grace) {
+                for reporter in &mut self.reporters {
+                    reporter.doing(doing);
+                }
+            }
+        }
         for reporter in &mut self.reporters {
             reporter.tick();
         }

@@ -7,6 +7,8 @@ use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::call::Call;
+
 /// The name of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, never with `..`.
 ///
 /// The rule makes an id safe as a file name, a branch name and a word on a terminal.
@@ -279,6 +281,8 @@ pub struct Task {
     pub tags: Vec<String>,
     /// The template under `prompts/` that replaces `task.md`.
     pub prompt: Option<String>,
+    /// The agents to be tried one after the other; none for those of the project.
+    pub agents: Vec<Call>,
     /// What must succeed before it is complete, each for a shell; none where the task says nothing.
     pub verify: Option<Vec<String>>,
     /// Whether that is tried before the attempt too.

@@ -3,71 +3,15 @@
 //! Three types, because "exit 0", "made a commit" and "the task is done" are three facts, and a
 //! runner that blurs them loops for ever or stops too soon. All pure.
 
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{duration, task::CommitRule};
-
-/// How the agent's process ended: what `ralph` did to it first, its status second.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
-    /// By itself.
-    Exited {
-        /// With this code.
-        exit_code: i32,
-    },
-    /// By a signal that was not ours.
-    Signaled {
-        /// Its number.
-        signal: i32,
-    },
-    /// We ended it at its limit.
-    TimedOut {
-        /// The limit.
-        limit_seconds: u64,
-    },
-    /// We ended it because it did nothing for so long.
-    Idle {
-        /// The limit.
-        limit_seconds: u64,
-    },
-    /// We ended it because the run was stopped.
-    Cancelled,
-    /// The runner died; how the agent ended is not known.
-    #[default]
-    Interrupted,
-    /// It never began.
-    NotStarted {
-        /// The reason.
-        error: String,
-    },
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Exited { exit_code } => write!(f, "exited with code {exit_code}"),
-            Outcome::Signaled { signal: 9 } => f.write_str("killed by signal 9 (out of memory?)"),
-            Outcome::Signaled { signal } => write!(f, "killed by signal {signal}"),
-            Outcome::TimedOut { limit_seconds } => {
-                let limit = duration::short(Duration::from_secs(*limit_seconds));
-                write!(f, "ended by ralph at its limit of {limit}")
-            }
-            Outcome::Idle { limit_seconds } => {
-                let limit = duration::short(Duration::from_secs(*limit_seconds));
-                write!(f, "ended by ralph after {limit} without output, work or a changed file")
-            }
-            Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
-            Outcome::Interrupted => f.write_str("cut off when the runner died"),
-            Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
-        }
-    }
-}
+pub use crate::outcome::Outcome;
+use crate::{
+    obstacle::{Advice, Met},
+    task::CommitRule,
+};
 
 /// How the agent said that it is done. An exit code is never such a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +138,9 @@ pub struct Evidence {
     /// Paths that were there before and that the task's `verify` commands name, changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
+    /// What kept the agent from working, if it was not its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Met>,
 }
 
 impl Evidence {
@@ -234,6 +181,10 @@ pub enum Verdict {
     Cancelled,
     /// The runner died.
     Interrupted,
+    /// The provider gave no service for now.
+    RateLimited,
+    /// The provider or the agent refused for good: no key, no credit, no such model.
+    Denied,
     /// A verify command did not succeed before the agent was started, which it then was not.
     BaselineBroken,
 }
@@ -247,10 +198,16 @@ impl Verdict {
             if evidence.question.is_some() {
                 return Verdict::NeedsInput;
             }
+            match evidence.obstacle.as_ref().map(Met::advice) {
+                Some(Advice::Wait { .. }) => return Verdict::RateLimited,
+                Some(Advice::Stop(_)) => return Verdict::Denied,
+                Some(Advice::Count) => return Verdict::Failed,
+                None => {}
+            }
             return match outcome {
                 Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
                 Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
-                Outcome::Exited { exit_code: 0 } => Verdict::Incomplete,
+                Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
                 }
@@ -268,7 +225,10 @@ impl Verdict {
                 Outcome::TimedOut { .. } | Outcome::Idle { .. } => return Verdict::TimedOut,
                 Outcome::Cancelled => return Verdict::Cancelled,
                 Outcome::Interrupted => return Verdict::Interrupted,
-                Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {}
+                Outcome::Exited { .. }
+                | Outcome::Signaled { .. }
+                | Outcome::Lingered { .. }
+                | Outcome::NotStarted { .. } => {}
             }
         }
         match evidence.red() {
@@ -292,8 +252,16 @@ impl Verdict {
 
     /// Whether the attempt uses up one of the task's.
     pub fn counts(self) -> bool {
-        use Verdict::{BaselineBroken, Cancelled, Complete, Interrupted, NeedsInput};
-        !matches!(self, Complete | NeedsInput | Cancelled | Interrupted | BaselineBroken)
+        matches!(
+            self,
+            Verdict::Incomplete
+                | Verdict::Unverified
+                | Verdict::VerifyFailed
+                | Verdict::Uncommitted
+                | Verdict::OffBranch
+                | Verdict::Failed
+                | Verdict::TimedOut
+        )
     }
 
     /// The judgement in words, for people and for the next prompt.
@@ -344,9 +312,15 @@ impl Verdict {
                 evidence.strayed.as_deref().unwrap_or("the branch was left")
             ),
             Verdict::NeedsInput => "waits for a person".to_owned(),
-            Verdict::Failed | Verdict::TimedOut | Verdict::Cancelled | Verdict::Interrupted => {
-                outcome.to_string()
-            }
+            Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied => match &evidence.obstacle {
+                Some(met) => met.obstacle.to_string(),
+                None => outcome.to_string(),
+            },
         }
     }
 }
@@ -365,6 +339,8 @@ impl fmt::Display for Verdict {
             Verdict::NeedsInput => "needs-input",
             Verdict::Cancelled => "cancelled",
             Verdict::Interrupted => "interrupted",
+            Verdict::RateLimited => "rate-limited",
+            Verdict::Denied => "denied",
             Verdict::BaselineBroken => "baseline-broken",
         })
     }

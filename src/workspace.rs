@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::{self, Identity},
+    call::Call,
     chronicle::{Chronicle, new_run_id},
     complaint,
     config::{Config, Select},
@@ -27,6 +28,9 @@ use crate::{
     state::{Lock, State},
     task::{Task, TaskId},
 };
+
+/// The agent, where nothing else is said.
+const AGENT: &str = "claude";
 
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";
@@ -189,6 +193,11 @@ impl Workspace {
             max_iterations: self.config.max_iterations.unwrap_or(blank.max_iterations),
             max_attempts: self.config.max_attempts.unwrap_or(blank.max_attempts),
             stale_after: self.config.stale_after.unwrap_or(blank.stale_after),
+            agents: match &self.config.agent {
+                Some(agents) => agents.0.clone(),
+                None => Call::preset(AGENT).into_iter().collect(),
+            },
+            max_wait: self.config.max_wait.unwrap_or(blank.max_wait),
             start_limit: self.config.start_limit.unwrap_or(blank.start_limit),
             inherit: self.config.select == Some(Select::Inherit),
             ..blank

@@ -13,7 +13,7 @@ use crate::{
     duration,
     exit::Exit,
     history::Past,
-    plan::{Policy, State, View},
+    plan::{Key, Policy, State, View},
     prompt::pretty,
     task::{Status, Task},
     terminal::{self, Paint, Style, visible},
@@ -71,7 +71,7 @@ impl Parts {
     fn of(view: &View<'_>, workspace: &Workspace, chronicle: &Chronicle) -> Result<Parts> {
         let now = Utc::now();
         let running = workspace.is_live(chronicle.history())?;
-        let mut parts = Parts::default();
+        let (mut parts, mut ready) = (Parts::default(), Vec::new());
         for number in view.admitted() {
             parts.total += 1;
             match view.state(number, now) {
@@ -89,14 +89,18 @@ impl Parts {
                 State::Parked(_) => parts.parked.push(number),
                 State::NeedsInput => parts.needs_input.push(number),
                 State::Held => parts.held.push(number),
-                State::Ready => {}
-                State::Backoff(until) => parts.backoff.push((number, until)),
+                // A run that begins tries its agent again.
+                State::Ready | State::Denied => ready.push(view.keys[number]),
+                State::Backoff(until) | State::Limited(until) => {
+                    parts.backoff.push((number, until));
+                }
                 State::Waiting => {
                     parts.waiting.push((number, view.waits_for(number).collect()));
                 }
             }
         }
-        parts.ready = view.ready(now).into_iter().map(|key| key.number).collect();
+        ready.sort_unstable();
+        parts.ready = ready.into_iter().map(|key: Key| key.number).collect();
         Ok(parts)
     }
 
@@ -236,7 +240,7 @@ impl Page {
             view,
         );
         self.part(
-            "Backing off after a failure",
+            "Ready again later",
             Style::Warn,
             &parts.backoff,
             |(number, until)| (*number, format!("until {}", crate::report::words::clock(*until))),

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::run::work;
 use crate::{
+    call::Call,
     exit::{Exit, Failure},
     plan::Policy,
     report::Verbosity,
@@ -38,11 +39,12 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         dir.display()
     ));
     let own = env::current_exe().context("find this program")?;
+    let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
     let options = Options {
-        policy: Policy::default(),
-        agent: vec![own.display().to_string(), "__demo-agent".to_owned()],
+        policy: Policy { agents: vec![agent], agents_given: true, ..Policy::default() },
         timeout: Duration::from_secs(60),
         idle: None,
+        exit_grace: Duration::from_secs(2),
         grace: Duration::from_secs(2),
         term_grace: Duration::from_secs(2),
         before: 0,

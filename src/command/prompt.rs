@@ -96,7 +96,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let task = view.graph.task(number);
     let why = match view.state(number, Utc::now()) {
-        State::Ready | State::Backoff(_) => return Ok(()),
+        State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied => return Ok(()),
         State::Complete => "is complete".to_owned(),
         State::Cancelled => "is cancelled".to_owned(),
         State::Running | State::Claimed => {

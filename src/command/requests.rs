@@ -42,14 +42,19 @@ pub fn pause(here: &Here) -> Result<Exit> {
 ///
 /// # Errors
 /// As [`run::run`].
-pub fn resume(here: &Here) -> Result<Exit> {
+pub fn resume(here: &Here, now: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
     let mut chronicle = workspace.chronicle()?;
+    if now && !chronicle.history().paused {
+        chronicle.emit(None, None, Event::ResumeRequested { now })?;
+        terminal::print("what waits for a provider is tried again now\n")?;
+        return Ok(Exit::Success);
+    }
     if !chronicle.history().paused {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
-    chronicle.emit(None, None, Event::ResumeRequested {})?;
+    chronicle.emit(None, None, Event::ResumeRequested { now })?;
     // It may have made up its mind to end just before.
     for _ in 0..LOOKS.0 {
         if chronicle.history().run.finished.is_some() || !workspace.is_live(chronicle.history())? {

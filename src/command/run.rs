@@ -4,13 +4,15 @@ use std::{fmt::Write as _, time::Duration};
 
 use anyhow::Result;
 use chrono::Utc;
+use serde_json::json;
 
 use super::{Here, filter};
 use crate::{
     attempt,
+    call::Call,
     cli::Run,
     event::Begun,
-    exit::Exit,
+    exit::{Exit, Failure},
     filter::Filter,
     graphfile::GraphFile,
     plan::{MAX_ITERATIONS, Policy},
@@ -30,9 +32,8 @@ const IDLE: Duration = Duration::from_secs(15 * 60);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long an attempt may go on after SIGTERM, where nothing else is said.
 const TERM_GRACE: Duration = Duration::from_secs(30);
-/// The agent, where nothing else is said. With its output in a file it is headless by itself;
-/// `-p` says so.
-const AGENT: [&str; 3] = ["claude", "-p", "--dangerously-skip-permissions"];
+/// How long an agent may take to exit after its final result, where nothing else is said.
+const EXIT_GRACE: Duration = Duration::from_secs(30);
 
 /// Works off the graph.
 ///
@@ -43,6 +44,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
     let settings = workspace.policy();
     let policy = Policy {
         max_iterations: options.max_iterations.unwrap_or(settings.max_iterations),
+        max_wait: options.max_wait.unwrap_or(settings.max_wait),
         once: options.once,
         wait: options.wait,
         filter: filter(options.which),
@@ -56,10 +58,8 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         find(&file, id.as_str())?;
     }
     warn(file.name(), file.warnings().len(), policy.max_iterations);
-    let given = if options.agent.is_empty() { None } else { Some(options.agent) };
-    let agent = given
-        .or_else(|| workspace.config.agent.clone().map(|words| words.0))
-        .unwrap_or_else(|| AGENT.map(str::to_owned).to_vec());
+    let given = given_agent(options.agent, options.agent_name.as_deref())?;
+    let policy = with_agents(policy, given);
     let verbosity = match (options.quiet, options.verbose) {
         (true, _) => Verbosity::Quiet,
         (false, false) => Verbosity::Normal,
@@ -67,9 +67,9 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
     };
     let options = Options {
         policy,
-        agent,
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
+        exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
         grace: workspace.config.grace.unwrap_or(GRACE),
         term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
         before: 0,
@@ -84,17 +84,18 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
 pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
     let file = attempt::graph(&workspace)?;
     let length = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let policy = Policy {
+        max_iterations: begun.max_iterations,
+        once: begun.once,
+        wait: begun.wait,
+        filter: Filter::of_words(&begun.filter),
+        ..workspace.policy()
+    };
     let options = Options {
-        policy: Policy {
-            max_iterations: begun.max_iterations,
-            once: begun.once,
-            wait: begun.wait,
-            filter: Filter::of_words(&begun.filter),
-            ..workspace.policy()
-        },
-        agent: begun.agent.clone(),
+        policy: with_agents(policy, (!begun.agents.is_empty()).then(|| begun.agents.clone())),
         timeout: length(begun.timeout_seconds).unwrap_or(TIMEOUT),
         idle: idle(length(begun.idle_seconds).unwrap_or(IDLE)),
+        exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
         grace: workspace.config.grace.unwrap_or(GRACE),
         term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
         before,
@@ -114,12 +115,29 @@ pub fn work(
 ) -> Result<Exit> {
     let root = workspace.root().to_owned();
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
-        Box::new(Fancy::new(root.clone(), verbosity))
+        Box::new(Fancy::new(verbosity))
     } else {
         Box::new(Plain::new(std::io::stderr(), verbosity))
     };
     let reporters = vec![view, Box::new(Heartbeat::new(root.join(HEARTBEAT)))];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
+}
+
+/// The agent that the flags name, if they do.
+fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call>>> {
+    if !words.is_empty() {
+        return Ok(Some(vec![Call::command(words)]));
+    }
+    let read = |name: &str| Call::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
+    Ok(name.map(read).transpose()?)
+}
+
+/// The policy with agents that stand above those of settings and tasks, if there are such.
+fn with_agents(policy: Policy, given: Option<Vec<Call>>) -> Policy {
+    match given {
+        Some(agents) => Policy { agents, agents_given: true, ..policy },
+        None => policy,
+    }
 }
 
 /// `0s` is no limit.

@@ -12,6 +12,7 @@ use super::{
     place::{Place, Places},
 };
 use crate::{
+    call::Call,
     diagnostic::{Diagnostic, Severity, nearest},
     duration,
     edit::Document,
@@ -144,6 +145,7 @@ impl Reader<'_> {
             priority: self.priority(&fields.priority, place("priority")),
             status: self.status(&fields.status, place("status")),
             minutes: self.minutes(&fields.extra, &place),
+            agents: self.agents(fields.extra.get("agent"), place("agent")),
             verify: fields
                 .extra
                 .get("verify")
@@ -302,6 +304,17 @@ impl Reader<'_> {
             _ => {
                 self.wrong(name, value, place, "a length of time: `90s`, `15m` or `2h`");
                 None
+            }
+        }
+    }
+
+    fn agents(&mut self, value: Option<&Value>, place: Place) -> Vec<Call> {
+        match value.filter(|value| !value.is_null()).map(Call::read) {
+            None => Vec::new(),
+            Some(Ok(calls)) => calls,
+            Some(Err(message)) => {
+                self.error(message, place, "");
+                Vec::new()
             }
         }
     }

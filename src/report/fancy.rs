@@ -1,13 +1,11 @@
-//! The view on a terminal: a bar between iterations, a spinner with the agent's last line.
+//! The view on a terminal: a bar between iterations, a spinner with what the agent does.
 //!
 //! The only user of indicatif, which redraws from a thread of its own and is silent off a
 //! terminal; that is why `plain` is a reporter of its own and not a mode of this one.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
@@ -15,8 +13,8 @@ use super::{
     words::{self, Line, Tally},
 };
 use crate::{
+    duration,
     event::Event,
-    output,
     plan::View,
     record::Record,
     terminal::{self, Paint, Style, visible},
@@ -25,7 +23,7 @@ use crate::{
 /// Between two frames of the spinner. Slower than the eye would like, so that a night of it costs
 /// under a thousandth of a core.
 const FRAME: Duration = Duration::from_millis(330);
-/// Between two looks at the agent's output.
+/// Between two looks at what the agent does.
 const LOOK: Duration = Duration::from_secs(1);
 /// The widest bar.
 const BAR: usize = 72;
@@ -34,25 +32,21 @@ const BAR: usize = 72;
 pub struct Fancy {
     verbosity: Verbosity,
     paint: Paint,
-    root: PathBuf,
     tally: Tally,
-    /// The output of the attempt's agent.
-    output: Option<PathBuf>,
     spinner: Option<Spinner>,
 }
 
 struct Spinner {
     bar: ProgressBar,
-    /// The file whose last line is shown.
-    output: Option<PathBuf>,
-    looked: Instant,
+    /// What is waited for, and until when.
+    until: Option<(DateTime<Utc>, String)>,
 }
 
 impl Fancy {
-    /// For the repository at `root`.
-    pub fn new(root: PathBuf, verbosity: Verbosity) -> Fancy {
+    /// Tells as much as `verbosity` says.
+    pub fn new(verbosity: Verbosity) -> Fancy {
         let paint = Paint::for_stream(&std::io::stderr());
-        Fancy { verbosity, paint, root, tally: Tally::default(), output: None, spinner: None }
+        Fancy { verbosity, paint, tally: Tally::default(), spinner: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -77,7 +71,7 @@ impl Fancy {
         }
     }
 
-    fn spin(&mut self, message: String, output: Option<PathBuf>) {
+    fn spin(&mut self, message: String, until: Option<(DateTime<Utc>, String)>) {
         self.rest();
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}")
@@ -85,11 +79,11 @@ impl Fancy {
         bar.set_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
         bar.set_message(message);
         bar.enable_steady_tick(FRAME);
-        self.spinner = Some(Spinner { bar, output, looked: Instant::now() });
+        self.spinner = Some(Spinner { bar, until });
     }
 
     fn watch_agent(&mut self) {
-        self.spin("the agent is at work".to_owned(), self.output.clone());
+        self.spin("the agent is at work".to_owned(), None);
     }
 
     fn rest(&mut self) {
@@ -113,21 +107,19 @@ impl Reporter for Fancy {
                 return self.say(rest);
             }
             _ if self.verbosity == Verbosity::Quiet => return,
-            Event::Started { attempt, log, .. } => record
+            Event::Started { attempt, .. } => record
                 .task_id
                 .as_ref()
                 .and_then(|id| view.graph.number(id))
-                .map(|number| (number, *attempt, log)),
-            Event::Completed(_)
-            | Event::Failed(_)
-            | Event::Interrupted(_)
-            | Event::NeedsInput(_) => {
-                self.rest();
+                .map(|number| (number, *attempt)),
+            event => {
+                if event.ended().is_some() {
+                    self.rest();
+                }
                 None
             }
-            _ => None,
         };
-        if let Some((number, attempt, log)) = started {
+        if let Some((number, attempt)) = started {
             self.rest();
             let task = view.graph.task(number);
             let of = self.tally.max_iterations();
@@ -137,15 +129,15 @@ impl Reporter for Fancy {
             self.say(&[bar.clone(), strong(format!("  {heading}"))]);
             self.say(&[Line { style: None, text: format!("  {}", visible(&task.title)) }, bar]);
             self.say(&words::lines(record, view, self.verbosity));
-            self.output = Some(self.root.join(log).join("stdout"));
             return self.watch_agent();
         }
-        if let Event::Verifying { command, log, .. } = &record.event {
+        if let Event::Verifying { command, .. } = &record.event {
             self.say(&words::lines(record, view, self.verbosity));
-            return self.spin(visible(command).into_owned(), Some(self.root.join(log)));
+            return self.spin(visible(command).into_owned(), None);
         }
         if let Event::Waiting { until, why } = &record.event {
-            return self.spin(format!("{why}; until {}", words::clock(*until)), None);
+            self.say(&words::lines(record, view, self.verbosity));
+            return self.spin(countdown(*until, why), Some((*until, why.clone())));
         }
         self.say(&words::lines(record, view, self.verbosity));
         if let Event::Verified(_) = &record.event {
@@ -153,21 +145,28 @@ impl Reporter for Fancy {
         }
     }
 
+    fn doing(&mut self, doing: &str) {
+        if let Some(Spinner { bar, until: None }) = &self.spinner {
+            bar.set_message(visible(doing).into_owned());
+        }
+    }
+
     fn tick(&mut self) {
-        if let Some(spinner) = &mut self.spinner
-            && let Some(path) = &spinner.output
-            && spinner.looked.elapsed() >= LOOK
-        {
-            spinner.looked = Instant::now();
-            if let Ok(Some(line)) = output::last_line(path) {
-                spinner.bar.set_message(visible(&line).into_owned());
-            }
+        if let Some(Spinner { bar, until: Some((until, why)) }) = &self.spinner {
+            bar.set_message(countdown(*until, why));
         }
     }
 
     fn interval(&self) -> Duration {
         if self.spinner.is_some() { LOOK } else { Duration::from_secs(3600) }
     }
+}
+
+/// What is waited for, and how long still.
+fn countdown(until: DateTime<Utc>, why: &str) -> String {
+    let left = (until - Utc::now()).to_std().unwrap_or_default();
+    let left = duration::short(Duration::from_secs(left.as_secs()));
+    format!("{}; {left} left, until {}", visible(why), words::clock(until))
 }
 
 /// The bar between iterations.

@@ -64,12 +64,7 @@ impl Reporter for Heartbeat {
             Event::Started { .. } => {
                 self.facts.task_id = record.task_id.as_ref().map(ToString::to_string);
             }
-            Event::Completed(_)
-            | Event::Failed(_)
-            | Event::Interrupted(_)
-            | Event::NeedsInput(_) => {
-                self.facts.task_id = None;
-            }
+            event if event.ended().is_some() => self.facts.task_id = None,
             Event::Finished { why, .. } => {
                 self.facts.finished = Some(why.chars().take(60).collect());
             }

@@ -151,7 +151,7 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
         State::Cancelled => format!(
             "take `{id}` out of the `depends_on` of what waits for it, or cancel that as well"
         ),
-        State::Ready | State::Backoff(_) | State::Waiting => {
+        State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied | State::Waiting => {
             format!("run again with `--task {id}`, or without the restriction")
         }
         State::Complete | State::Running => "run again".to_owned(),
@@ -175,9 +175,9 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     for number in view.admitted() {
         match view.state(number, now) {
             State::Complete | State::Cancelled => {}
-            State::Ready => ready.push(view.keys[number]),
+            State::Ready | State::Denied => ready.push(view.keys[number]),
             State::Running => running += 1,
-            State::Waiting | State::Backoff(_) => waiting += 1,
+            State::Waiting | State::Backoff(_) | State::Limited(_) => waiting += 1,
             State::Parked(_) => parked += 1,
             State::NeedsInput => asking += 1,
             State::Held | State::Claimed => other += 1,
@@ -269,7 +269,10 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         )],
         Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
-        Event::Failed(ended) | Event::Interrupted(ended) => failed(id, ended, view),
+        Event::Failed(ended)
+        | Event::Interrupted(ended)
+        | Event::RateLimited(ended)
+        | Event::Denied(ended) => failed(id, ended, view),
         Event::NeedsInput(ended) => asked(id, ended),
         Event::Parked { attempts } => vec![line(
             Style::Bad,
@@ -297,7 +300,7 @@ fn of_run(event: &Event) -> Vec<Line> {
         Event::PauseRequested {} => {
             vec![line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")]
         }
-        Event::ResumeRequested {} => vec![line(Style::Warn, "resumed")],
+        Event::ResumeRequested { .. } => vec![line(Style::Warn, "resumed")],
         Event::StopRequested(stop) => vec![line(Style::Warn, stopping(stop))],
         Event::Suspended {} => vec![line(
             Style::Warn,

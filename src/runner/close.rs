@@ -11,8 +11,10 @@ use crate::{
     crash,
     event::{Cause, Ended, Event},
     graphfile::{Write, rfc3339},
+    obstacle::Met,
     output,
     task::{CommitRule, Status},
+    transcript::Told,
     verdict::{Evidence, Outcome, Verdict},
 };
 
@@ -27,6 +29,7 @@ pub(super) struct End {
     pub(super) swept: Vec<String>,
     pub(super) unlocked: Vec<String>,
     pub(super) evidence: Evidence,
+    pub(super) told: Told,
 }
 
 impl Runner {
@@ -51,8 +54,14 @@ impl Runner {
         crash::point("close.settled");
         let by_command = self.chronicle.history().of(id).reported;
         let report = attempt::report(&self.workspace, record, by_command, said);
-        let evidence = attempt::evidence(&self.workspace, record, report)?;
-        Ok(End { outcome, took, swept, unlocked, evidence })
+        let mut evidence = attempt::evidence(&self.workspace, record, report)?;
+        let (told, obstacle) = record.told(&self.workspace, &outcome);
+        evidence.obstacle = obstacle.map(|obstacle| {
+            let name = record.call.as_ref().map_or("", |call| call.name.as_str());
+            let earlier = self.chronicle.history().resting.get(name).map_or(0, |rest| rest.count);
+            Met::new(obstacle, earlier, Utc::now())
+        });
+        Ok(End { outcome, took, swept, unlocked, evidence, told })
     }
 
     /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
@@ -60,7 +69,7 @@ impl Runner {
     pub(super) fn close(&mut self, record: &Open, end: End) -> Result<()> {
         let id = &record.task_id;
         let about = (id, record.iteration);
-        let End { outcome, took, swept, unlocked, mut evidence } = end;
+        let End { outcome, took, swept, unlocked, mut evidence, told } = end;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let status = task.map(|task| task.status);
         let verdict = self.judge(record, &outcome, &mut evidence)?;
@@ -90,6 +99,9 @@ impl Runner {
         }
         crash::point("close.written");
         let why = verdict.explain(&outcome, &evidence);
+        let word = told.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
+        let last_line =
+            word.or(told.message).as_deref().and_then(output::last_of).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
         let ended = Ended {
             attempt: record.attempt,
@@ -98,7 +110,9 @@ impl Runner {
             outcome,
             duration_seconds: seconds(took),
             evidence,
-            last_line: output::last_line(&record.file(&self.workspace, "stdout")).ok().flatten(),
+            agent: record.call.as_ref().map(|call| call.name.clone()),
+            usage: told.usage,
+            last_line,
             swept,
             unlocked,
             pinned,
@@ -108,6 +122,8 @@ impl Runner {
         let event = match verdict {
             Verdict::Complete => Event::Completed(ended),
             Verdict::NeedsInput => Event::NeedsInput(ended),
+            Verdict::RateLimited => Event::RateLimited(ended),
+            Verdict::Denied => Event::Denied(ended),
             _ if verdict.counts() => Event::Failed(ended),
             _ => Event::Interrupted(ended),
         };
@@ -136,7 +152,8 @@ impl Runner {
             let mut now = attempt::evidence(workspace, record, evidence.report)?;
             // What a verify command has left since is not the attempt's.
             now.leftovers.retain(|path| left.binary_search(path).is_ok());
-            *evidence = Evidence { autocommit, verify: mem::take(&mut evidence.verify), ..now };
+            let verify = mem::take(&mut evidence.verify);
+            *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
         }
         scrutiny::look_closer(workspace, record, task, evidence)?;
         Ok(Verdict::of(outcome, evidence, task.commit))

@@ -7,16 +7,23 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
     agent::{self, Agent, NotStarted, Post, Spec},
     attempt::{self, Open},
+    call::Call,
     crash,
     event::{Cause, Event},
     exit::{Exit, Failure},
+    graph::TaskGraph,
     graphfile::{Write, rfc3339},
-    plan::Key,
+    output::Follow,
+    plan::{Key, Policy},
+    preset,
+    task::Task,
+    transcript::Format,
     verdict::Outcome,
     workspace::{GRAPH, Workspace},
 };
@@ -33,7 +40,9 @@ impl Runner {
         let prompt =
             attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
         let run_id = self.chronicle.run_id().to_owned();
+        let call = self.view(&[]).agent(number, Utc::now()).ok().flatten().cloned();
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
+        let record = Open { call, ..record };
         let record = attempt::open(&self.workspace, record, &prompt)?;
         crash::point("start.recorded");
         self.hold(Some(&id))?;
@@ -61,7 +70,8 @@ impl Runner {
     /// Starts the process of a stage.
     pub(super) fn launch(&mut self, mut record: Open, stage: Stage) -> Result<()> {
         self.announce(&record, &stage)?;
-        let spec = self.instead(&record, &stage, self.spec(&record));
+        let call = record.call.clone().context("an attempt without an agent")?;
+        let spec = self.instead(&record, &stage, self.spec(&record, &call));
         let (outbox, name) = (self.outbox.clone(), record.name());
         let began = Instant::now();
         let is_agent = matches!(stage, Stage::Agent);
@@ -83,7 +93,11 @@ impl Runner {
                     .update_attempt(&record.name(), &record)
                     .context("record the agent's process")?;
                 crash::point("start.identified");
+                let format = if is_agent { call.output } else { Format::Text };
                 self.running.push(Running {
+                    output: Follow::new(spec.stdout, format),
+                    doing: None,
+                    exit_by: None,
                     seen: (record.base.clone(), record.dirty.clone()),
                     limit: self.limit(&record, &stage),
                     record,
@@ -107,7 +121,7 @@ impl Runner {
         }
     }
 
-    fn spec(&self, record: &Open) -> Spec {
+    fn spec(&self, record: &Open, call: &Call) -> Spec {
         let root = self.workspace.root();
         let task_dir = root.join(Workspace::task_dir(&record.task_id)).display().to_string();
         let mut env = vec![
@@ -124,8 +138,9 @@ impl Runner {
             env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
         }
         env.extend(without_gc());
+        env.extend(call.env.clone());
         Spec {
-            argv: self.options.agent.clone(),
+            argv: call.argv.clone(),
             dir: root.to_owned(),
             env,
             // Claude Code takes these as the sign that it runs inside another Claude Code.
@@ -156,26 +171,50 @@ fn without_gc() -> Vec<(String, String)> {
     env
 }
 
-/// Finds out before any task is claimed whether the agent can be started.
-pub(super) fn check_agent(argv: &[String], workspace: &Workspace) -> Result<()> {
-    let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
-    let Some(program) = argv.first() else {
-        return refuse("no agent command; name one after `--`".to_owned());
-    };
-    if let Err(reason) = agent::resolve(program, workspace.root()) {
-        return refuse(format!(
-            "the agent cannot be started: {reason}; name another after `--`, or set `agent` in \
-             `.ralph/config.yaml`"
-        ));
+/// Finds out before any task is claimed whether the agents can be started.
+pub(super) fn check_agents(
+    policy: &Policy,
+    graph: &TaskGraph,
+    workspace: &Workspace,
+) -> Result<()> {
+    let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
+    let (own, others): (Vec<&Task>, Vec<&Task>) = graph
+        .tasks()
+        .iter()
+        .filter(open)
+        .partition(|task| !policy.agents_given && !task.agents.is_empty());
+    if own.is_empty() || !others.is_empty() {
+        let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+        for call in &policy.agents {
+            check_agent(call, workspace, hint)?;
+        }
     }
-    let claude = program.rsplit('/').next() == Some("claude");
-    let asks = argv.iter().any(|word| word == "--dangerously-skip-permissions");
-    if claude && asks && agent::is_root() && env::var_os("IS_SANDBOX").is_none() {
-        return refuse(
-            "`claude` refuses `--dangerously-skip-permissions` as root; run as another user, or \
-             set `IS_SANDBOX=1` if this machine is a sandbox"
-                .to_owned(),
-        );
+    for task in own {
+        let hint = format!("change `agent` of `{}`, or name one for all after `--`", task.id);
+        for call in &task.agents {
+            check_agent(call, workspace, &hint)?;
+        }
     }
     Ok(())
+}
+
+fn check_agent(call: &Call, workspace: &Workspace, hint: &str) -> Result<()> {
+    let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
+    let Some(program) = call.argv.first() else {
+        return refuse(format!("no agent command; {hint}"));
+    };
+    if let Err(reason) = agent::resolve(program, workspace.root()) {
+        return refuse(format!("the agent cannot be started: {reason}; {hint}"));
+    }
+    let asks = call.argv.iter().any(|word| word == "--dangerously-skip-permissions");
+    let variables = preset::find(&call.name).map_or(&[][..], |preset| preset.as_root);
+    let is_set = |name: &str| env::var_os(name).is_some() || call.env.contains_key(name);
+    match variables.iter().find(|(name, _)| !is_set(name)) {
+        Some((name, value)) if asks && agent::is_root() => refuse(format!(
+            "`{}` refuses `--dangerously-skip-permissions` as root; run as another user, or set \
+             `{name}={value}` if this machine is a sandbox",
+            call.name
+        )),
+        _ => Ok(()),
+    }
 }

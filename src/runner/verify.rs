@@ -203,7 +203,7 @@ impl Runner {
             command: checks.current().to_owned(),
             outcome,
             duration_seconds: seconds(took),
-            last_line: output::last_line(&self.workspace.root().join(&log)).ok().flatten(),
+            last_line: output::last_line(&self.workspace.root().join(&log)),
             log,
         };
         checks.done.push(check.clone());

@@ -13,6 +13,7 @@ use crate::{
     attempt::{self, Open},
     duration,
     event::Event,
+    output::Follow,
     verdict::Outcome,
 };
 
@@ -25,6 +26,12 @@ pub(super) struct Running {
     pub(super) limit: Duration,
     /// When it is ended because the run was asked to stop.
     pub(super) cancel_at: Option<Instant>,
+    /// What its process prints.
+    pub(super) output: Follow,
+    /// What it was last said to do.
+    pub(super) doing: Option<String>,
+    /// When it is ended because it gave its final result, and whether tasks of its own still ran.
+    pub(super) exit_by: Option<(Instant, bool)>,
     /// HEAD and what was changed when it was last looked at for signs of life.
     pub(super) seen: (Option<String>, BTreeMap<String, String>),
     /// Why we are ending it, and when it will be killed.
@@ -39,15 +46,38 @@ impl Running {
             return until(kill_at);
         }
         let limit = self.limit.saturating_sub(self.started.elapsed());
+        let limit = self.exit_by.map_or(limit, |(at, _)| until(at).min(limit));
         self.cancel_at.map_or(limit, |at| until(at).min(limit))
     }
 
     /// Puts every limit off: it stood still for so long.
     pub(super) fn postpone(&mut self, length: Duration) {
         self.started += length;
-        for at in self.cancel_at.iter_mut().chain(self.ending.as_mut().map(|(_, at)| at)) {
+        let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
+        let ending = self.ending.as_mut().map(|(_, at)| at);
+        for at in self.cancel_at.iter_mut().chain(exit_by).chain(ending) {
             *at += length;
         }
+    }
+
+    /// Reads on what it prints: what it does now, if that is news, and whether it should exit.
+    pub(super) fn follow(&mut self, exit_grace: Duration) -> Option<&str> {
+        /// For as long Claude Code waits for tasks of its own that it left in the background; it
+        /// ends them itself after ten minutes.
+        const BACKGROUND: Duration = Duration::from_secs(5 * 60);
+        let told = self.output.look();
+        self.exit_by = told.filter(|told| told.is_over).map(|told| {
+            let busy = told.background > 0;
+            let grace = if busy { BACKGROUND.max(exit_grace) } else { exit_grace };
+            let same = self.exit_by.filter(|(_, before)| *before == busy);
+            same.unwrap_or((Instant::now() + grace, busy))
+        });
+        let doing = self.output.doing();
+        if self.doing == doing {
+            return None;
+        }
+        self.doing = doing;
+        self.doing.as_deref()
     }
 
     pub(super) fn end(&mut self, outcome: Outcome, grace: Duration) {
@@ -133,6 +163,12 @@ impl Runner {
                     let limit = duration::short(running.limit);
                     reached
                         .push((running.record.clone(), format!("its limit of {limit} is reached")));
+                }
+                None if running.exit_by.is_some_and(|(at, _)| Instant::now() >= at) => {
+                    let limit_seconds = self.options.exit_grace.as_secs();
+                    running.end(Outcome::Lingered { limit_seconds }, self.options.grace);
+                    let why = "it gave its final result and did not exit".to_owned();
+                    reached.push((running.record.clone(), why));
                 }
                 None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
                     running.end(Outcome::Cancelled, self.options.grace);

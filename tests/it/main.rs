@@ -3,6 +3,7 @@
 
 #![expect(clippy::format_collect, reason = "graphs are short, and read better made so")]
 
+mod agents;
 mod asking;
 mod check;
 #[cfg(target_os = "linux")]

@@ -381,7 +381,17 @@ fn claude_as_root_is_refused_with_the_cure() {
     let trial = trial.env("IS_SANDBOX", "1");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     let agent = &trial.lines("loop_started")[0]["agent"];
-    assert_eq!(*agent, serde_json::json!(["claude", "-p", "--dangerously-skip-permissions"]));
+    assert_eq!(
+        *agent,
+        serde_json::json!([
+            "claude",
+            "-p",
+            "--dangerously-skip-permissions",
+            "--output-format",
+            "stream-json",
+            "--verbose"
+        ])
+    );
 }
 
 #[test]

@@ -34,12 +34,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["state", "command/demo"]),
 ];
 
-/// Files over 500 lines and functions over 80, tests apart: the limit each may have, and why.
-const LONG: &[(&str, usize, &str)] = &[
-    ("src/plan.rs", 540, "one decision, read from its words to its end"),
-    ("src/event.rs", 620, "one table of facts"),
-];
-
 /// A file of the project.
 struct Source {
     /// From the root of the project.
@@ -299,19 +293,14 @@ fn nothing_is_left_to_do_in_the_source() {
 }
 
 /// The limit for a file or function: `src/x.rs` or `src/x.rs name`.
-fn limit(what: &str, usual: usize) -> usize {
-    LONG.iter().find(|(name, ..)| *name == what).map_or(usual, |(_, limit, _)| *limit)
-}
-
 #[test]
 fn files_and_functions_are_short() {
     let mut faults = Vec::new();
     for file in files("src").iter().filter(|file| file.is_rust()) {
         let tests = file.text.find("#[cfg(test)]").unwrap_or(file.text.len());
         let lines: Vec<&str> = file.text[..tests].lines().collect();
-        let most = limit(&file.path, 500);
-        if lines.len() > most {
-            faults.push(format!("{} has {} lines, over {most}", file.path, lines.len()));
+        if lines.len() > 500 {
+            faults.push(format!("{} has {} lines, over 500", file.path, lines.len()));
         }
         for (at, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();
@@ -325,7 +314,7 @@ fn files_and_functions_are_short() {
             let length = lines[at..].iter().position(|line| *line == close).map_or(1, |n| n + 1);
             let name: String =
                 name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if length > limit(&format!("{} {name}", file.path), 80) {
+            if length > 80 {
                 faults.push(format!("{}: `{name}` has {length} lines, over 80", file.path));
             }
         }

@@ -1,0 +1,83 @@
+//! Why a run ended, in words and as an exit code.
+
+use std::fmt;
+
+use super::Holder;
+use crate::exit::Exit;
+
+/// Why a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StopReason {
+    /// Every task in question is complete.
+    Complete,
+    /// This limit was reached.
+    Limit(String),
+    /// Nothing left can start.
+    Blocked(Vec<Holder>),
+    /// Nothing left can start before a person answers.
+    NeedsInput(Vec<Holder>),
+    /// So many attempts failed one after the other.
+    Failures(u32),
+    /// So many attempts failed at once, one after the other.
+    StartLimit(u32),
+    /// Every agent is refused: why, and the code to exit with.
+    Denied(String, Exit),
+    /// This verify command did not succeed before an attempt.
+    BaselineBroken(String),
+    /// The one attempt that was asked for was made.
+    Once {
+        /// Whether it completed its task.
+        completed: bool,
+    },
+    /// `ralph pause`.
+    Paused,
+    /// `ralph stop`.
+    Stopped,
+    /// A signal: its number and name.
+    Signal(i32, &'static str),
+}
+
+impl StopReason {
+    /// The code to exit with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            StopReason::Limit(_) => Exit::Limit,
+            StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
+            StopReason::NeedsInput(_) | StopReason::Paused | StopReason::Stopped => Exit::Waiting,
+            StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
+            StopReason::Once { completed: false }
+            | StopReason::Failures(_)
+            | StopReason::StartLimit(_) => Exit::Error,
+            StopReason::Denied(_, code) => *code,
+            StopReason::Signal(number, _) => Exit::Signal(*number),
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopReason::Complete => f.write_str("the graph is complete"),
+            StopReason::Limit(what) => write!(f, "{what} reached"),
+            StopReason::Blocked(_) => f.write_str("everything left is blocked"),
+            StopReason::NeedsInput(holders) => match holders.as_slice() {
+                [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
+                many => write!(f, "waiting for a person: {} tasks need input", many.len()),
+            },
+            StopReason::Failures(count) => write!(f, "{count} failures in a row"),
+            StopReason::StartLimit(count) => write!(
+                f,
+                "{count} attempts in a row failed within 5s; does the agent start at all?"
+            ),
+            StopReason::Denied(why, _) => f.write_str(why),
+            StopReason::BaselineBroken(why) => write!(
+                f,
+                "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"
+            ),
+            StopReason::Once { .. } => f.write_str("one attempt, as asked"),
+            StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),
+            StopReason::Stopped => f.write_str("stopped by `ralph stop`"),
+            StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
+        }
+    }
+}

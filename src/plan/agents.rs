@@ -1,0 +1,66 @@
+//! Which agent a task may have now, and what follows when there is none.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Decision, View, Wait};
+use crate::{call::Call, duration, event::StopReason, exit::Exit, obstacle::Advice};
+
+impl View<'_> {
+    /// The agents that a task may have.
+    pub fn agents(&self, number: usize) -> &[Call] {
+        let own = &self.graph.task(number).agents;
+        if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
+    }
+
+    /// The first agent of a task that can be called now. Where none can, the time at which the
+    /// first may be again; none if there is no such time.
+    pub fn agent(
+        &self,
+        number: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Option<&Call>, Option<DateTime<Utc>>> {
+        let calls = self.agents(number);
+        let mut soonest = None;
+        for call in calls {
+            match self.history.resting.get(&call.name).map(|rest| rest.met.advice()) {
+                Some(Advice::Wait { until }) if now < until => {
+                    soonest =
+                        Some(soonest.map_or(until, |soonest: DateTime<Utc>| soonest.min(until)));
+                }
+                Some(Advice::Stop(_)) => {}
+                Some(Advice::Wait { .. } | Advice::Count) | None => return Ok(Some(call)),
+            }
+        }
+        if calls.is_empty() { Ok(None) } else { Err(soonest) }
+    }
+
+    /// Nothing can start before a provider gives service again.
+    pub(super) fn wait_for_provider(&self, until: DateTime<Utc>) -> Decision {
+        let resting = || self.history.resting.values();
+        let since = resting().map(|rest| rest.since).min().unwrap_or(until);
+        let longest = TimeDelta::from_std(self.policy.max_wait).unwrap_or(TimeDelta::MAX);
+        if until - since > longest {
+            let limit = duration::short(self.policy.max_wait);
+            return Decision::Stop(StopReason::Limit(format!("the limit of {limit} of waiting")));
+        }
+        let why = resting().find(|rest| rest.met.until == Some(until));
+        let why = why.map_or_else(String::new, |rest| rest.met.obstacle.to_string());
+        Decision::Wait(Wait { until: Some(until), why })
+    }
+
+    /// Why no agent of this task may be called again.
+    pub(super) fn denied(&self, number: usize) -> StopReason {
+        let refusal = |call: &Call| {
+            let rest = self.history.resting.get(&call.name)?;
+            let Advice::Stop(code) = rest.met.advice() else {
+                return None;
+            };
+            Some((format!("`{}`: {}", call.name, rest.met.obstacle), code))
+        };
+        let refusals: Vec<(String, Exit)> =
+            self.agents(number).iter().filter_map(refusal).collect();
+        let code = refusals.first().map_or(Exit::Agent, |(_, code)| *code);
+        let why: Vec<String> = refusals.into_iter().map(|(why, _)| why).collect();
+        StopReason::Denied(why.join("; "), code)
+    }
+}

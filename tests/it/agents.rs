@@ -1,0 +1,126 @@
+//! What real agents say in their typed output: limits, refusals, costs, and that they are done.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Workspace, agent, until};
+
+/// A project whose agent speaks as Claude Code does, one stream after the other.
+fn speaking(streams: &str) -> Workspace {
+    let config = format!(
+        "fsync: false\ngrace: 200ms\nexit_grace: 300ms\nagent: {{command: [{}], output: claude-json}}\n",
+        agent("streams")
+    );
+    Workspace::new()
+        .file(".ralph/config.yaml", &config)
+        .graph("tasks: [{id: a}]\n")
+        .env("STREAMS", streams)
+}
+
+#[test]
+fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
+    let trial = speaking("claude-usage-limit:1 claude-success:0");
+    let run = trial.start(["run", "--max-wait", "1000000h"]);
+    until("it waits", || run.said().contains("waiting until"));
+    trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until [time]");
+    trial.run(["resume", "--now"]).stdout("what waits for a provider is tried again now\n");
+    run.end(&trial).stderr_has("a rate-limited after [took]: the usage limit of the account");
+    let limited = &trial.lines("rate_limited")[0];
+    assert_eq!(
+        (&limited["verdict"], &limited["agent"]),
+        (&json!("rate-limited"), &json!("streams"))
+    );
+    assert_eq!(limited["obstacle"]["kind"], "usage_limit");
+    assert!(limited["obstacle"]["until"].is_string());
+    let completed = &trial.lines("completed")[0];
+    assert!(completed["cost_usd"].as_f64() > Some(0.0), "{completed}");
+    assert!(completed["tokens"]["output"].as_u64() > Some(0), "{completed}");
+    assert!(trial.read("logs/attempts/a/2/prompt.md").contains("This is attempt 2 at the task."));
+    assert!(!trial.read("logs/attempts/a/2/prompt.md").contains("have failed"));
+}
+
+#[test]
+fn nobody_waits_longer_than_the_limit_says() {
+    let trial = speaking("claude-usage-limit:1");
+    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");
+    // The limit is remembered: the next run does not spend an attempt to learn of it again.
+    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached");
+    assert_eq!(trial.lines("started").len(), 1);
+    let run = trial.start(["run", "--max-wait", "1000000h"]);
+    until("it waits", || run.said().contains("waiting until"));
+    run.signal(Signal::INT);
+    run.end(&trial).whatever().code(130);
+}
+
+#[test]
+fn a_refused_key_stops_the_run_and_costs_no_attempt() {
+    let trial = speaking("claude-authentication:1 claude-success:0");
+    trial
+        .run(["run"])
+        .code(77)
+        .stderr_has("`streams`: the agent is not logged in, or its key is refused (exit code 77)");
+    assert_eq!(trial.lines("denied")[0]["obstacle"]["kind"], "authentication");
+    assert_eq!(trial.status("a"), "pending");
+    trial.run(["dag-status"]).stdout_has("a");
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+}
+
+#[test]
+fn the_next_agent_of_the_list_goes_on() {
+    let one = |name: &str, streams: &str| {
+        format!(
+            "{{command: [{}], output: claude-json, name: {name}, env: {{NAME: {name}, STREAMS: \"{streams}\"}}}}",
+            agent("streams")
+        )
+    };
+    let (first, second) =
+        (one("first", "claude-credit:1"), one("second", "claude-success:0 claude-success:0"));
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{first}, {second}]\n"))
+        .graph("tasks: [{id: a}, {id: b}]\n");
+    trial.run(["run", "-q"]).whatever();
+    let agents = |action: &str| -> Vec<_> {
+        trial.lines(action).iter().map(|line| line["agent"].clone()).collect()
+    };
+    assert_eq!(
+        (agents("denied"), agents("completed")),
+        (vec![json!("first")], vec![json!("second"); 2])
+    );
+}
+
+#[test]
+fn a_task_may_have_an_agent_of_its_own() {
+    let own = format!("{{command: [{}], name: own}}", agent("commit"));
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{}]\n", agent("fail")))
+        .graph(&format!("tasks:\n  - id: a\n    agent: {own}\n"));
+    trial.run(["run", "-q"]).whatever();
+    assert_eq!(trial.lines("completed")[0]["agent"], "own");
+
+    let trial = Workspace::new().graph("tasks: [{id: a, agent: no-such-agent}]\n");
+    trial.run(["run"]).code(69).stderr_has("change `agent` of `a`, or name one for all after `--`");
+    trial.agent("commit").run(["run"]).stderr_has("the graph is complete");
+    let trial = Workspace::new().graph("tasks:\n  - id: a\n    agent: {preset: cluade}\n");
+    trial.run(["run"]).code(65).stderr_has("unknown preset `cluade`; did you mean `claude`?");
+}
+
+#[test]
+fn words_about_limits_are_none() {
+    let trial = speaking("claude-quotes-limits:0");
+    trial.run(["run", "--once"]).code(1).stderr_has("a incomplete after [took]");
+}
+
+#[test]
+fn an_agent_that_stays_after_its_result_is_ended_and_its_work_counts() {
+    let trial = speaking("claude-success:stay");
+    trial.run(["run"]).stderr_has("ending a: it gave its final result and did not exit");
+    assert_eq!(trial.lines("completed")[0]["outcome"], "lingered");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn an_agent_is_named_by_flag() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").env("IS_SANDBOX", "1");
+    trial.run(["run", "--agent", "codex"]).code(69).stderr_has("`codex` is not on PATH; name");
+    trial.run(["run", "--agent", "codex x"]).code(64).stderr_has("`agent: [codex, x]`");
+}
