@@ -154,11 +154,9 @@ impl Shape {
                 let name = tree.scalar(text, key)?;
                 nearest(&name, ["tasks", "nodes"]).map(|near| (tree.range(key), near))
             });
-            let mut faults = nothing("the file", key.clone().map_or(0..0, |(at, _)| at));
-            if let (Some((_, near)), Some(fault)) = (key, faults.pop()) {
-                faults.push(fault.did_you_mean(Some(near)));
-            }
-            return Err(faults);
+            let (at, near) = key.unzip();
+            let faults = nothing("the file", at.unwrap_or(0..0));
+            return Err(faults.into_iter().map(|fault| fault.did_you_mean(near)).collect());
         };
         let mut faults = Vec::new();
         if let (Some((first, _)), Some((second, _))) =

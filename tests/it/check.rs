@@ -198,6 +198,27 @@ fn what_has_not_even_the_shape_is_shown_first() {
 }
 
 #[test]
+fn a_file_without_tasks_is_an_error() {
+    let trial = Workspace::bare();
+    trial.write("other.yaml", "version: 1\nservices: {}\n");
+    insta::assert_snapshot!(trial.run(["check", "other.yaml"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: the file has no `tasks`
+     --> other.yaml:1:1
+      |
+    1 | version: 1
+      | ^
+      |
+      = help: write `tasks:` and under it a list of tasks, each with an `id`
+
+    other.yaml: 1 error
+    ");
+    trial.write("misspelt.yaml", "version: 1\ntaks:\n  - id: a\n");
+    trial.run(["check", "misspelt.yaml"]).code(65).stderr_has("did you mean `tasks`?");
+}
+
+#[test]
 fn a_cycle_is_shown_as_a_walk() {
     let trial = Workspace::bare();
     trial.write("cycle.yaml", &fixture("cycle.yaml"));
