@@ -408,6 +408,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_cut_at_any_byte_is_refused_or_says_which_tasks_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path, mut file) = open(dir.path());
+        let whole = "tasks:\n  - id: one\n    status: todo\n  - id: two\n    depends_on: [one]\n\
+                     \x20 - {id: three, title: \u{e9}}\n";
+        for cut in 0..whole.len() {
+            fs::write(&path, whole).unwrap();
+            file.stamp = None;
+            file.refresh().unwrap();
+            fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+            file.stamp = None;
+            let Ok(changes) = file.refresh() else {
+                assert_eq!(file.text(), whole, "the last good one is kept: cut at {cut}");
+                continue;
+            };
+            let gone = changes.unwrap().into_iter().filter(|change| change.new.is_none());
+            let gone: Vec<String> = gone.map(|change| change.task_id.to_string()).collect();
+            let left = |id: &str| file.graph().number(&TaskId::new(id).unwrap()).is_some();
+            for id in ["one", "two", "three"] {
+                assert!(left(id) != gone.contains(&id.to_owned()), "{id} at {cut}: {gone:?}");
+            }
+            assert!(!file.graph().tasks().is_empty(), "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn unreadable_files_say_why() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.yaml");

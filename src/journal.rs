@@ -208,6 +208,8 @@ fn newest(tail: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::event::Event;
 
@@ -215,16 +217,19 @@ mod tests {
         Journal::new(dir.join("logs/ralph.jsonl"), false)
     }
 
+    fn made(seq: u64) -> Record {
+        Record {
+            timestamp: chrono::DateTime::UNIX_EPOCH,
+            run_id: "r".to_owned(),
+            seq,
+            iteration: None,
+            task_id: None,
+            event: Event::Reset {},
+        }
+    }
+
     fn write(journal: &mut Journal, count: usize) {
         for _ in 0..count {
-            let made = |seq| Record {
-                timestamp: chrono::DateTime::UNIX_EPOCH,
-                run_id: "r".to_owned(),
-                seq,
-                iteration: None,
-                task_id: None,
-                event: Event::Reset {},
-            };
             journal.append(true, made).unwrap();
         }
     }
@@ -305,5 +310,42 @@ mod tests {
         let (seqs, _, skipped) = read(&journal, &mut Mark::default());
         assert_eq!(seqs, [0, 1]);
         assert_eq!(skipped, Skipped { damaged: 2, unknown: 1 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn damage_costs_the_lines_it_is_in(
+            hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            write(&mut at(dir.path()), 6);
+            let path = at(dir.path()).path().to_owned();
+            let whole = fs::read(&path).unwrap();
+            let mut bytes = whole.clone();
+            for (place, byte) in hits {
+                bytes[place.index(whole.len())] = byte;
+            }
+            fs::write(&path, &bytes).unwrap();
+            // Untouched is a line whose bytes, and the line end before them, are what they were.
+            let mut start = 0;
+            let mut untouched = Vec::new();
+            for (seq, line) in whole.split_inclusive(|byte| *byte == b'\n').enumerate() {
+                let from = start - usize::from(start > 0);
+                start += line.len();
+                if bytes[from..start] == whole[from..start] {
+                    untouched.push(seq as u64);
+                }
+            }
+            let told = at(dir.path()).append(false, |seq| Record { run_id: "new".to_owned(), ..made(seq) });
+            prop_assert!(fs::read(&path).unwrap().ends_with(b"\n"));
+            let mut records = Vec::new();
+            at(dir.path()).read(&mut Mark::default(), |record| records.extend(record)).unwrap();
+            prop_assert_eq!(records.last(), Some(&told.unwrap()));
+            for seq in untouched {
+                prop_assert!(records.iter().any(|record| record.seq == seq), "{} is lost", seq);
+            }
+        }
     }
 }

@@ -411,3 +411,72 @@ impl Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WHOLE: [&str; 2] = [
+        "version: 1\ntasks:\n  - id: a1\n    title: \"A\" # c\n    priority: P1\n  - id: b1\n    \
+         depends_on:\n      - a1\n    description: |\n      two\n\n      lines\n  - {id: c1, \
+         status: done, depends_on: [a1, b1]}\n",
+        "nodes: [{id: a1}, {id: b1, timeout: 2h}, {id: c1, max_attempts: 2}]\nedges:\n  - {from: \
+         a1, to: b1}\n  - from: b1\n    to: c1\ndefaults: {priority: low, tags: [x]}\n",
+    ];
+
+    fn read(text: &str) -> Option<Vec<String>> {
+        let document = Document::parse(text).ok()?;
+        match load(&document) {
+            Ok(loaded) => Some(loaded.graph.tasks().iter().map(|t| t.id.to_string()).collect()),
+            Err(faults) => {
+                assert!(faults.iter().any(|fault| fault.severity == Severity::Error), "{text:?}");
+                assert!(faults.len() <= MAX_FAULTS + 1, "{text:?}");
+                for fault in faults {
+                    assert!(text.get(fault.at.clone()).is_some(), "{:?} in {text:?}", fault.at);
+                }
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_cut_at_any_byte_is_refused_or_is_the_first_tasks() {
+        for whole in WHOLE {
+            assert_eq!(read(whole).unwrap(), ["a1", "b1", "c1"]);
+            for cut in 0..whole.len() {
+                let Some(ids) = read(&whole[..cut]) else { continue };
+                assert!(!ids.is_empty(), "empty at {cut} of {whole:?}");
+                // The last one may have lost the end of its name.
+                let names = ids.iter().zip(["a1", "b1", "c1"]);
+                let (last, before) = (ids.len() - 1, names.clone().take(ids.len() - 1));
+                assert!(before.clone().all(|(id, name)| id == name), "{ids:?} at {cut}");
+                assert!(["a1", "b1", "c1"][last].starts_with(&ids[last]), "{ids:?} at {cut}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn no_mutation_panics(
+            which in 0..WHOLE.len(),
+            cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize,
+                prop::sample::select(vec![
+                    "", "", "\n", "  ", "- ", "a1", "id: ", "id: a1", "null", "~", "[", "{", "}", "]",
+                    ":", ": ", "&x ", "*x", "<<: ", "\"", "'", "|", "depends_on: ", "tasks:", "1e9",
+                    "!!int ", "\u{0}", "\u{feff}", "\u{e9}", "---\n", "priority: ", "status: ", "# ",
+                ])), 1..6),
+        ) {
+            let mut text: Vec<char> = WHOLE[which].chars().collect();
+            for (place, length, with) in cuts {
+                let from = place.index(text.len() + 1);
+                let to = (from + length).min(text.len());
+                text.splice(from..to, with.chars());
+            }
+            let _ = read(&text.into_iter().collect::<String>());
+        }
+    }
+}

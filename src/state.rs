@@ -369,6 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn a_record_cut_at_any_byte_is_put_aside_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path(), false);
+        let record = serde_json::json!({"task_id": "a", "pid": 12, "dirty": {"x y": "\u{e9}"}});
+        state.write_attempt("b.1", &record).unwrap();
+        let whole = fs::read(state.attempt("b.1")).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(state.attempt("a.1"), &whole[..cut]).unwrap();
+            assert_eq!(state.peek::<serde_json::Value>(), std::slice::from_ref(&record));
+            let (open, damaged) = state.attempts::<serde_json::Value>().unwrap();
+            assert_eq!(open, std::slice::from_ref(&record), "cut at {cut}");
+            assert_eq!(damaged, [state.dir().join("damaged/a.1.json")], "cut at {cut}");
+            assert_eq!(fs::read(&damaged[0]).unwrap(), whole[..cut]);
+        }
+    }
+
+    #[test]
     fn drafts_of_the_killed_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::open(&dir.path().join("git"), false);
