@@ -45,3 +45,7 @@ torture N:
 # Kill it at every passing of every crash point
 crash-points:
     RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture
+
+# Put every known bug in, one at a time, and see its test catch it: `just bugs`, `just bugs close-twice`
+bugs *NAMES:
+    tests/bugs/run {{NAMES}}

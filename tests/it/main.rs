@@ -5,6 +5,7 @@
 
 mod agents;
 mod asking;
+mod bugs;
 mod check;
 #[cfg(target_os = "linux")]
 mod containment;

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent, wait_for},
+    support::{RALPH, SOON, Workspace, agent, is_a_test, wait_for},
 };
 
 /// How a row is tried.
@@ -419,14 +419,6 @@ fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     pieces
 }
 
-/// Whether a test of this name, or beginning so, is there.
-fn is_there(test: &str) -> bool {
-    let (file, name) = test.split_once("::").unwrap();
-    let folder = if file.starts_with("src/") { "" } else { "tests/it/" };
-    let path = format!("{}/{folder}{file}.rs", env!("CARGO_MANIFEST_DIR"));
-    fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("fn {name}")))
-}
-
 #[test]
 fn every_fault_comes_to_what_is_promised() {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -451,7 +443,7 @@ fn every_fault_comes_to_what_is_promised() {
                 lines.iter().map(|(words, _)| *words).collect::<Vec<_>>().join(" | ")
             }),
             Trial(_) => (true, !failed.iter().any(|(row, _)| row == name), "a trial".to_owned()),
-            Tests(tests) => (true, tests.iter().all(|test| is_there(test)), tests.join(", ")),
+            Tests(tests) => (true, tests.iter().all(|test| is_a_test(test)), tests.join(", ")),
             Not(why) => (false, false, (*why).to_owned()),
         };
         tried += usize::from(is_tried);

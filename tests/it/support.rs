@@ -613,3 +613,12 @@ pub fn disguised(trial: &Workspace, agent_name: &str, name: &str) -> String {
 fn path_with(folder: &OsStr) -> String {
     format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap())
 }
+
+/// Whether there is a test whose name begins so: `crash::a_reset`, or `src/plan::a_choice` for one
+/// that stands beside what it tests.
+pub fn is_a_test(test: &str) -> bool {
+    let (file, name) = test.split_once("::").unwrap();
+    let folder = if file.starts_with("src/") { "" } else { "tests/it/" };
+    let path = format!("{}/{folder}{file}.rs", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("fn {name}")))
+}
