@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::{Open, changed};
 use crate::{
     agent::{self, Spec},
-    output,
+    crash, output,
     repo::{Draft, Left, Pin},
     task::TaskId,
     verdict::{Autocommit, Outcome},
@@ -64,7 +64,9 @@ pub fn pin(workspace: &Workspace, record: &Open) -> (Option<String>, Vec<String>
             trailers(record)
         );
         let scratch = workspace.state.scratch(&record.name()).context("make room for an index")?;
-        workspace.repo.pin(&name, &message, left, &scratch)
+        let kept = workspace.repo.pin(&name, &message, left, &scratch);
+        crash::point("left.kept");
+        kept
     });
     match kept {
         Ok(Pin { commit, left_out }) => (commit.map(|_| name), left_out),
@@ -97,7 +99,9 @@ pub fn commit(
         Ok(Some(draft)) => draft,
         Err(error) => return Ok(Some(Autocommit::Refused(format!("{error:#}")))),
     };
+    crash::point("left.drafted");
     let why = run(workspace, record, &draft, limit)?;
+    crash::point("left.committed");
     let head = workspace.repo.head()?.commit;
     // A hook that fails or hangs after the commit does not undo it.
     if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {

@@ -11,6 +11,7 @@ use super::{Runner, close::End, seconds};
 use crate::{
     agent::Spec,
     attempt::{self, Open},
+    crash,
     event::Event,
     output,
     task::CommitRule,
@@ -124,7 +125,9 @@ impl Runner {
             baseline: matches!(stage, Stage::Baseline(_)),
             log,
         };
-        self.emit(Some((&record.task_id, record.iteration)), event)
+        self.emit(Some((&record.task_id, record.iteration)), event)?;
+        crash::point("verify.told");
+        Ok(())
     }
 
     /// Goes on when the process of a stage is gone, with everything it had started.
@@ -206,6 +209,7 @@ impl Runner {
             last_line: output::last_line(&self.workspace.root().join(&log)),
             log,
         };
+        crash::point("verify.ended");
         checks.done.push(check.clone());
         let event =
             if check.is_green() { Event::Verified(check) } else { Event::VerifyFailed(check) };

@@ -61,17 +61,25 @@ const ROWS: &[(&str, &str, How)] = &[
     ),
     (
         "A7",
-        "Ctrl-C once and again: end, then kill",
-        Tests(&["signals::ctrl_c_ends", "signals::a_second_signal_kills"]),
+        "Ctrl-C once, twice, thrice: end, kill, leave",
+        Tests(&[
+            "signals::ctrl_c_ends",
+            "signals::a_second_signal_kills",
+            "signals::a_third_signal_leaves",
+        ]),
     ),
     ("A8", "TERM and HUP: recorded, with their codes", Tests(&["signals::term_and_hangup"])),
-    ("A9", "the agent is stopped: it hears TERM all the same", Trial(a_stopped_agent)),
     (
-        "A10",
-        "the machine sleeps",
-        Not("limits are by a clock that sleeps too; nothing says so yet"),
+        "A9",
+        "Ctrl-Z: all of it stands still, and can be ended all the same",
+        Tests(&[
+            "signals::ctrl_z_stops_the_agent_too",
+            "signals::what_stands_still_can_be_ended",
+            "src/agent/process::a_stopped_child_ends_on_term",
+        ]),
     ),
-    ("A11", "the clock jumps", Not("order is by `seq`; to try it takes a clock of its own")),
+    ("A10", "the machine sleeps: told, and no work", Tests(&["src/clock::sleep_and_a_set_clock"])),
+    ("A11", "the clock is set: told as such", Tests(&["src/clock::sleep_and_a_set_clock"])),
     ("A12", "the disk is full: stop, shorten nothing", Tests(&["faults::a_full_disk_stops"])),
     (
         "A13",
@@ -125,11 +133,15 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B12",
         "it asks, or says done without a commit: not done",
-        Tests(&["verdicts::silence_is_incomplete", "verdicts::a_lie_is_unverified"]),
+        Tests(&[
+            "asking::a_question_sets_its_task_aside",
+            "verdicts::silence_is_incomplete",
+            "verdicts::a_lie_is_unverified",
+        ]),
     ),
-    ("B13", "its provider limits it", Not("comes with typed output")),
-    ("B14", "its login has expired", Not("comes with typed output")),
-    ("B15", "the network is down", Not("comes with typed output")),
+    ("B13", "its provider limits it", Not("read from what it tells; the run does not wait yet")),
+    ("B14", "its login has expired", Not("read from what it tells; the run does not stop yet")),
+    ("B15", "the network is down", Not("read from what it tells; the run does not wait yet")),
     (
         "B16",
         "it runs on and on: limits by default",
@@ -309,22 +321,6 @@ fn a_stranger_has_the_number() {
     assert!(stranger.try_wait().unwrap().is_none(), "the stranger was killed");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
-}
-
-fn a_stopped_agent() {
-    let settings = "fsync: false\ngrace: 10m\n";
-    let trial = stage("a9").file(".ralph/config.yaml", settings);
-    let run = trial.start(["run", "-q"]);
-    wait_for(&trial.sign("stopping"));
-    crate::support::until("it is stopped", || {
-        let pids = fs::read_to_string(trial.sign("stopping")).unwrap();
-        fs::read_to_string(format!("/proc/{}/stat", pids.trim()))
-            .is_ok_and(|stat| stat.contains(") T "))
-    });
-    trial.run(["stop", "--now"]).whatever();
-    run.end(&trial).whatever().code(4);
-    assert!(trial.sign("heard").exists(), "it was killed without having been asked");
-    completes(&trial);
 }
 
 fn the_program_is_replaced() {

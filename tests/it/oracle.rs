@@ -92,10 +92,11 @@ fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
     for line in committed.lines().filter(|line| !reachable.contains(&line[..40])) {
         faults.push(format!("lost: {line}"));
     }
-    let subjects = trial.git(&["log", "--format=%s"]);
+    let said = trial.git(&["log", "--format=%B"]);
     for n in 0..tasks {
-        let own = format!("Work on t{n}");
-        if !subjects.lines().any(|subject| subject == own) {
+        // By the agent, or for it.
+        let own = [format!("Work on t{n}"), format!("Ralph-Task: t{n}")];
+        if !said.lines().any(|line| own.iter().any(|own| own == line)) {
             faults.push(format!("t{n} has no commit"));
         }
     }

@@ -20,7 +20,7 @@ use ralph::crash::POINTS;
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent},
+    support::{RALPH, SETTINGS, SOON, Workspace, agent},
 };
 
 const TASKS: usize = 3;
@@ -38,10 +38,16 @@ enum Scenario {
     Wrecked,
     /// A record that cannot be read lies there.
     Damaged,
+    /// The first attempt reports work that it has not committed; tasks are verified.
+    Reported,
+    /// The first attempt fails and leaves something.
+    Failed,
 }
 
-const SCENARIOS: [Scenario; 5] =
-    [Scenario::Plain, Scenario::Recovered, Scenario::Known, Scenario::Wrecked, Scenario::Damaged];
+const SCENARIOS: [Scenario; 7] = {
+    use Scenario::{Damaged, Failed, Known, Plain, Recovered, Reported, Wrecked};
+    [Plain, Recovered, Known, Wrecked, Damaged, Reported, Failed]
+};
 
 impl Scenario {
     /// The points at which a run is killed in any case.
@@ -49,7 +55,7 @@ impl Scenario {
         match self {
             Scenario::Recovered => &["start.identified:1"],
             Scenario::Known => &["close.told:1"],
-            Scenario::Plain | Scenario::Wrecked | Scenario::Damaged => &[],
+            _ => &[],
         }
     }
 
@@ -62,6 +68,11 @@ impl Scenario {
                 fs::write(trial.state().join("attempts/t0.1.json"), "{\"run_id\":").unwrap();
                 trial
             }
+            Scenario::Reported => {
+                let settings = format!("{SETTINGS}verify: ['true']\n");
+                trial.file(".ralph/config.yaml", &settings).chaos("leave,report,exit")
+            }
+            Scenario::Failed => trial.chaos("leave,fail"),
             Scenario::Plain | Scenario::Recovered | Scenario::Known => trial,
         }
     }
