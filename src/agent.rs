@@ -75,7 +75,10 @@ pub struct Post<'a> {
 pub enum News {
     /// It shows no sign of life.
     Idle,
-    /// It is gone, with everything it started. Nothing follows.
+    /// It ended by itself, and these of its processes have not; told again when they are others.
+    /// They are waited for until an order says otherwise.
+    Left(Vec<Member>),
+    /// It is gone, with everything it started that was not spared. Nothing follows.
     Closed(Closed),
 }
 
@@ -158,6 +161,7 @@ impl Agent {
             let closed = loop {
                 match next(&mut notices) {
                     Some(Notice::Idle {}) => tell(News::Idle),
+                    Some(Notice::Left { members }) => tell(News::Left(members)),
                     Some(Notice::Closed { outcome, swept, immortal }) => {
                         break Closed { outcome: Some(outcome), swept, immortal };
                     }
@@ -206,6 +210,11 @@ impl Agent {
         self.order(Order::Awake);
     }
 
+    /// Lets what it left behind live, unguarded.
+    pub fn spare(&self) {
+        self.order(Order::Spare);
+    }
+
     fn order(&self, order: Order) {
         // A guardian that is gone has ended everything already.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,11 +240,11 @@ fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<Notice> 
 pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result<Outcome> {
     let (name, value) = variable;
     let run = duct::cmd!("sh", "-c", command).dir(dir).env(name, value).unchecked().run()?;
-    Ok(process::outcome(Some(run.status)))
+    Ok(process::outcome(run.status.code(), run.status.signal()))
 }
 
-/// Runs a command that is no agent to its end, in a group of its own; at the limit the group is
-/// killed. What it starts outside of its group is the caller's to end. Its output is appended to
+/// Runs a command that is no agent to its end or to the limit, in a group of its own, of which
+/// nothing is left then. What it starts outside of its group is the caller's to end. Its output is appended to
 /// the files of `spec`.
 ///
 /// # Errors
@@ -246,13 +255,11 @@ pub fn run(spec: &Spec, limit: Duration) -> io::Result<Outcome> {
     let process = Process::spawn(spec, open(&spec.stdout)?, open(&spec.stderr)?, move |outcome| {
         drop(tell.send(outcome));
     })?;
-    if let Ok(outcome) = ended.recv_timeout(limit) {
-        return Ok(outcome);
-    }
+    let outcome = ended.recv_timeout(limit);
+    // What is left of the group, or all of it.
     process.kill();
-    // It may have ended by itself just now; dead it is either way.
-    let _ = ended.recv();
-    Ok(Outcome::TimedOut { limit_seconds: limit.as_secs() })
+    process.reap();
+    Ok(outcome.unwrap_or(Outcome::TimedOut { limit_seconds: limit.as_secs() }))
 }
 
 /// This process.

@@ -156,6 +156,11 @@ impl Open {
         removed.map(shown).collect()
     }
 
+    /// A file in its task's folder, by which its agent says something.
+    fn said(&self, workspace: &Workspace, name: &str) -> PathBuf {
+        workspace.root().join(Workspace::task_dir(&self.task_id)).join(name)
+    }
+
     /// A file in its folder.
     pub fn file(&self, workspace: &Workspace, name: &str) -> PathBuf {
         workspace.root().join(&self.log).join(name)
@@ -310,10 +315,9 @@ pub fn report(
     by_command: bool,
     status: Option<Status>,
 ) -> Option<Report> {
-    let done = workspace.root().join(Workspace::task_dir(&record.task_id)).join(DONE);
     if by_command {
         Some(Report::Command)
-    } else if done.is_file() {
+    } else if record.said(workspace, DONE).is_file() {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)
@@ -325,7 +329,6 @@ pub fn report(
 /// # Errors
 /// As git gives them.
 pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) -> Result<Evidence> {
-    let folder = workspace.root().join(Workspace::task_dir(&record.task_id));
     let head = workspace.repo.head()?;
     let since = workspace.repo.since(record.base.as_deref())?;
     let strayed = if head.branch != record.branch {
@@ -345,7 +348,7 @@ pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) ->
         diff: since.diff,
         leftovers: leftovers::left(workspace, record)?,
         strayed,
-        question: question(&folder.join(WAIT)),
+        question: question(&record.said(workspace, WAIT)),
         ..Evidence::default()
     })
 }

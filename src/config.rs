@@ -14,6 +14,7 @@ use crate::{
     diagnostic::{Diagnostic, nearest},
     duration,
     edit::Document,
+    event::Orphans,
     load,
 };
 
@@ -23,6 +24,7 @@ pub const PATH: &str = ".ralph/config.yaml";
 const KEYS: &[&str] = &[
     "agent",
     "autocommit",
+    "child_wait_timeout",
     "commit_timeout",
     "exit_grace",
     "fsync",
@@ -32,6 +34,7 @@ const KEYS: &[&str] = &[
     "max_attempts",
     "max_iterations",
     "max_wait",
+    "on_orphans",
     "select",
     "stale_after",
     "start_limit",
@@ -51,6 +54,9 @@ pub struct Config {
     /// Whether the leftovers of an attempt that reported its task done are committed for it
     /// (default true).
     pub autocommit: Option<bool>,
+    /// How long what an agent left running after its report is waited for; `0s` for not at all.
+    #[serde(deserialize_with = "length")]
+    pub child_wait_timeout: Option<Duration>,
     /// How long that commit, hooks and signing included, may take.
     #[serde(deserialize_with = "length")]
     pub commit_timeout: Option<Duration>,
@@ -74,6 +80,8 @@ pub struct Config {
     /// How long a provider may be waited for.
     #[serde(deserialize_with = "length")]
     pub max_wait: Option<Duration>,
+    /// What becomes of what is still there then.
+    pub on_orphans: Option<Orphans>,
     /// Whether a task inherits the priority of what waits for it.
     pub select: Option<Select>,
     /// After how long `in-progress` is stale.
@@ -202,7 +210,9 @@ mod tests {
 
     #[test]
     fn reads_what_it_knows_and_refuses_the_rest() {
-        let config = parse("agent: [sh, -c, cat]\ntimeout: 15m\nselect: inherit\n").unwrap();
+        let text = "agent: [sh, -c, cat]\ntimeout: 15m\nselect: inherit\non_orphans: leave\n";
+        let config = parse(text).unwrap();
+        assert_eq!(config.on_orphans, Some(Orphans::Leave));
         assert_eq!(config.agent.unwrap().0[0].argv, ["sh", "-c", "cat"]);
         assert_eq!(config.timeout, Some(Duration::from_secs(900)));
         assert_eq!(config.select, Some(Select::Inherit));

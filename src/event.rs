@@ -3,6 +3,7 @@
 //! Owned, serialisable, in the past tense. One enum, one heading each in `docs/journal.md`.
 //! Knows no disk and no clock; how a line looks is `record`'s affair.
 
+mod child;
 mod ended;
 mod stop;
 
@@ -16,6 +17,7 @@ use crate::{
     task::{Status, TaskId},
     verdict::Check,
 };
+pub use child::{Left, Orphans};
 pub use ended::Ended;
 pub use stop::StopReason;
 
@@ -91,6 +93,23 @@ pub enum Event {
     VerifyPostponed {
         /// The attempt.
         attempt: u32,
+    },
+    /// The agent reported its task done and ended; what it left running is waited for.
+    WaitingForChildren(Left),
+    /// All of that ended in time.
+    ChildrenEnded {
+        /// The attempt.
+        attempt: u32,
+        /// How long it took.
+        duration_seconds: f64,
+    },
+    /// Some of that did not end in time.
+    ChildrenOverdue {
+        /// Which.
+        #[serde(flatten)]
+        left: Left,
+        /// What becomes of them.
+        on_orphans: Orphans,
     },
     /// The attempt was told to end before it did so by itself.
     Terminating {
@@ -216,6 +235,9 @@ impl Event {
         "verified",
         "verify_failed",
         "verify_postponed",
+        "waiting_for_children",
+        "children_ended",
+        "children_overdue",
         "terminating",
         "completed",
         "failed",

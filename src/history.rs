@@ -207,6 +207,9 @@ impl History {
             | Event::Verified(_)
             | Event::VerifyFailed(_)
             | Event::VerifyPostponed { .. }
+            | Event::WaitingForChildren(_)
+            | Event::ChildrenEnded { .. }
+            | Event::ChildrenOverdue { .. }
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }

@@ -272,6 +272,10 @@ mod tests {
         }
     }
 
+    fn left() -> Left {
+        Left { attempt: 1, children: vec!["sleep".to_owned()], limit_seconds: 300.0 }
+    }
+
     fn record(event: Event) -> Record {
         Record {
             timestamp: "2026-11-20T22:44:03.125Z".parse().unwrap(),
@@ -320,6 +324,9 @@ mod tests {
             Event::Verified(check()),
             Event::VerifyFailed(check()),
             Event::VerifyPostponed { attempt: 1 },
+            Event::WaitingForChildren(left()),
+            Event::ChildrenEnded { attempt: 1, duration_seconds: 0.5 },
+            Event::ChildrenOverdue { left: left(), on_orphans: Orphans::Leave },
             Event::Terminating { attempt: 1, why: "w".to_owned() },
             Event::Completed(ended(Verdict::Complete)),
             Event::Failed(ended(Verdict::Unverified)),

@@ -3,6 +3,7 @@
 //! One thread takes every message (an agent ended, a signal came, time passed) from one channel;
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
+mod children;
 mod close;
 mod harm;
 mod requests;
@@ -22,7 +23,7 @@ use crate::{
     agent::{self, News},
     chronicle::Chronicle,
     clock, crash,
-    event::{Cause, Event, StopReason},
+    event::{Cause, Event, Orphans, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
     plan::{Decision, Policy, View, Wait},
@@ -49,6 +50,10 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// How long an agent may take to exit after its final result.
     pub exit_grace: Duration,
+    /// How long what an agent left running after its report is waited for.
+    pub child_wait: Duration,
+    /// What becomes of what is still there then.
+    pub on_orphans: Orphans,
     /// Between asking an agent to end and killing it.
     pub grace: Duration,
     /// How long an attempt may go on after SIGTERM.
@@ -87,6 +92,8 @@ pub struct Runner {
     clocks: clock::Reading,
     /// How many signals asked it to stop.
     signals: u32,
+    /// Whether something that an attempt left behind was let live.
+    spared: bool,
 }
 
 impl Runner {
@@ -138,6 +145,7 @@ impl Runner {
             told: false,
             clocks: clock::read(),
             signals: 0,
+            spared: false,
         })
     }
 
@@ -361,6 +369,7 @@ impl Runner {
         match self.listen(pause) {
             Some(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
             Some(Message::News(name, News::Idle)) => self.idle(&name)?,
+            Some(Message::News(name, News::Left(members))) => self.left_behind(&name, members)?,
             Some(Message::Signal(number)) => self.signalled(number)?,
             None => self.enforce()?,
         }

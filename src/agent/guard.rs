@@ -9,9 +9,9 @@ use std::{
     io::{self, BufRead},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{self, Sender},
+        mpsc::{self, Receiver, Sender},
     },
     thread,
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ use std::{
 use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, Spec, process::Process, send, stream::Kept, tree};
+use super::{Identity, Member, Spec, process::Process, send, stream::Kept, tree};
 use crate::{crash, verdict::Outcome};
 
 /// What the guardian is to do; the first line on its standard input.
@@ -50,6 +50,8 @@ pub enum Order {
     Thaw,
     /// It is not idle: the runner has seen files change.
     Awake,
+    /// What the agent left behind may live.
+    Spare,
 }
 
 /// A line on its standard error.
@@ -68,7 +70,13 @@ pub enum Notice {
     },
     /// Nothing in the tree has printed or used the processor for as long as the brief says.
     Idle {},
-    /// The agent and everything it started is gone, and the guardian ends.
+    /// The agent ended by itself, and these of its processes have not; told again when they are
+    /// others. They are waited for until an order says otherwise.
+    Left {
+        /// Those.
+        members: Vec<Member>,
+    },
+    /// The agent and everything it started is gone, or was spared, and the guardian ends.
     Closed {
         /// How the agent ended.
         outcome: Outcome,
@@ -133,6 +141,9 @@ impl Pulse {
 /// Between two looks at what the agent has left behind while it still runs.
 const TICK: Duration = Duration::from_secs(5);
 
+/// Between two looks at what an agent that is over has left running.
+const POLL: Duration = Duration::from_secs(1);
+
 /// How long the end of the output is waited for once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -151,7 +162,7 @@ pub fn run() -> io::Result<()> {
     crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
     let (done, drained) = mpsc::channel();
-    let mut pulse = Pulse::new();
+    let pulse = Pulse::new();
     let (agent, streams) = match start(&brief, outbox.clone(), &done, &pulse.printed) {
         Ok(started) => started,
         Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
@@ -160,40 +171,26 @@ pub fn run() -> io::Result<()> {
     tell(&Notice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
     thread::spawn(move || listen(&outbox));
-    let (mut alone, mut frozen) = (false, false);
-    let outcome = loop {
-        match inbox.recv_timeout(brief.idle.map_or(TICK, |idle| TICK.min(idle / 4))) {
-            Ok(Message::Order(Order::Terminate)) => agent.terminate(),
-            Ok(Message::Order(Order::Kill)) => agent.kill(),
-            Ok(Message::Order(Order::Freeze)) => {
-                frozen = true;
-                tree::freeze();
-            }
-            Ok(Message::Order(Order::Thaw)) => {
-                frozen = false;
-                tree::thaw();
-                pulse.beat();
-            }
-            Ok(Message::Order(Order::Awake)) => pulse.beat(),
-            Ok(Message::Alone) => {
-                alone = true;
-                agent.kill();
-            }
-            Ok(Message::Ended(outcome)) => break outcome,
-            Err(_) => {
-                tree::reap_orphans(agent.identity().pid);
-                if !frozen && brief.idle.is_some_and(|limit| pulse.is_gone(limit)) {
-                    tell(&Notice::Idle {})?;
-                }
-            }
-        }
-    };
+    let mut guard = Guard { agent, inbox, pulse, idle: brief.idle, frozen: false, fate: None };
+    let outcome = guard.watch()?;
+    let alone = guard.fate == Some(Fate::Abandoned);
     crash::point("guard.ended");
-    let (swept, immortal) = tree::sweep();
+    guard.outlast()?;
+    let spared = guard.fate == Some(Fate::Spared);
+    if !spared {
+        guard.agent.kill();
+    }
+    guard.agent.reap();
+    let (swept, immortal) = if spared { (Vec::new(), 0) } else { tree::sweep() };
     crash::point("guard.swept");
-    // All writers are gone, or cannot be ended: then their streams are left to the system.
-    for _ in 0..streams {
-        let _ = drained.recv_timeout(DRAIN);
+    for stream in streams {
+        if spared {
+            // Its writers live on, and what they print from now on is nobody's.
+            let _ = stream.lock().unwrap_or_else(PoisonError::into_inner).close();
+        } else {
+            // All writers are gone, or cannot be ended: then their streams are left to the system.
+            let _ = drained.recv_timeout(DRAIN);
+        }
     }
     if let Some(path) = &brief.exit {
         leave(path, &Exit { outcome: outcome.clone(), alone })?;
@@ -205,12 +202,113 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
+/// What is to become of the tree, in the order in which one gives way to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// It was asked to end.
+    Asked,
+    /// What the agent left behind may live.
+    Spared,
+    /// It is being ended.
+    Condemned,
+    /// It is being ended, because the runner is gone.
+    Abandoned,
+}
+
+/// An agent under guard.
+struct Guard {
+    agent: Process,
+    inbox: Receiver<Message>,
+    pulse: Pulse,
+    /// After how long without a sign of life the runner is told.
+    idle: Option<Duration>,
+    frozen: bool,
+    /// None as long as it lives its own life.
+    fate: Option<Fate>,
+}
+
+impl Guard {
+    /// Waits until the agent itself is over.
+    fn watch(&mut self) -> io::Result<Outcome> {
+        let tick = self.idle.map_or(TICK, |idle| TICK.min(idle / 4));
+        loop {
+            match self.inbox.recv_timeout(tick) {
+                Ok(Message::Ended(outcome)) => return Ok(outcome),
+                Ok(message) => self.obey(&message),
+                Err(_) => {
+                    tree::reap_orphans(self.agent.identity().pid);
+                    if !self.frozen && self.idle.is_some_and(|limit| self.pulse.is_gone(limit)) {
+                        tell(&Notice::Idle {})?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until what an agent left behind that ended by itself is over too. For how long, and
+    /// whether at all, is the runner's to say: it knows what was reported.
+    fn outlast(&mut self) -> io::Result<()> {
+        if self.fate.is_some() {
+            return Ok(());
+        }
+        let mut told = Vec::new();
+        while self.fate.is_none_or(|fate| fate == Fate::Asked) {
+            let left = tree::descendants(std::process::id());
+            if left.is_empty() {
+                return Ok(());
+            }
+            if left != told {
+                tell(&Notice::Left { members: left.clone() })?;
+                told = left;
+            }
+            match self.inbox.recv_timeout(POLL) {
+                Ok(message) => self.obey(&message),
+                Err(_) => tree::reap_orphans(self.agent.identity().pid),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, message: &Message) {
+        let fate = match message {
+            Message::Order(Order::Terminate) => {
+                self.agent.terminate();
+                Fate::Asked
+            }
+            Message::Order(Order::Kill) => {
+                self.agent.kill();
+                Fate::Condemned
+            }
+            Message::Alone => {
+                self.agent.kill();
+                Fate::Abandoned
+            }
+            Message::Order(Order::Spare) => Fate::Spared,
+            Message::Order(Order::Freeze) => {
+                self.frozen = true;
+                return tree::freeze();
+            }
+            Message::Order(Order::Thaw) => {
+                self.frozen = false;
+                tree::thaw();
+                return self.pulse.beat();
+            }
+            Message::Order(Order::Awake) => return self.pulse.beat(),
+            Message::Ended(_) => return,
+        };
+        self.fate = self.fate.max(Some(fate));
+    }
+}
+
+/// A stream of the agent's and where it is kept.
+type Stream = Arc<Mutex<Kept>>;
+
 fn start(
     brief: &Brief,
     outbox: Sender<Message>,
     done: &Sender<()>,
     printed: &Arc<AtomicU64>,
-) -> io::Result<(Process, usize)> {
+) -> io::Result<(Process, Vec<Stream>)> {
     let spec = &brief.spec;
     let (out_reader, out_writer) = io::pipe()?;
     let mut streams = vec![(Kept::create(&spec.stdout)?, out_reader)];
@@ -228,15 +326,17 @@ fn start(
         let _ = outbox.send(Message::Ended(outcome));
     })?;
     drop(sign);
-    let count = streams.len();
-    for (kept, reader) in streams {
-        let (done, printed) = (done.clone(), Arc::clone(printed));
+    let mut kept = Vec::new();
+    for (stream, reader) in streams {
+        let (done, printed, stream) =
+            (done.clone(), Arc::clone(printed), Arc::new(Mutex::new(stream)));
+        kept.push(Arc::clone(&stream));
         thread::spawn(move || {
-            kept.take_all(reader, &printed);
+            Kept::take_all(&stream, reader, &printed);
             let _ = done.send(());
         });
     }
-    Ok((agent, count))
+    Ok((agent, kept))
 }
 
 fn listen(outbox: &Sender<Message>) {

@@ -1,11 +1,11 @@
 //! One process: started in a group of its own, waited for without polling, ended as a group.
 //!
-//! Odd on purpose: the waiter thread waits for the leader *without reaping it*, then kills what is
-//! left of the group, then reaps. A process that is dead and not yet reaped still holds its number,
-//! so that the number of the group cannot belong to a stranger at that moment; after the reap it
-//! can. duct has no such wait and signals no groups, so both are done beside it with rustix: the
-//! `duct::Handle` belongs to the waiter alone and is not asked anything until the process is dead,
-//! which makes its own wait return at once and do nothing but reap.
+//! Odd on purpose: the waiter thread waits for the leader *without reaping it*, and it stays so
+//! until somebody who has seen to what is left of the group says that it may go. A process that is
+//! dead and not yet reaped still holds its number, so that the number of the group cannot belong to
+//! a stranger meanwhile; after the reap it can. duct has no such wait and signals no groups, so both
+//! are done beside it with rustix: the `duct::Handle` is not asked anything until the process is
+//! dead, which makes its own wait return at once and do nothing but reap.
 
 use std::{
     collections::HashMap,
@@ -13,19 +13,15 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io,
-    os::{
-        fd::OwnedFd,
-        unix::process::{CommandExt, ExitStatusExt},
-    },
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::{self, Path},
-    process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
 };
 
 use super::{
@@ -39,11 +35,12 @@ use crate::verdict::Outcome;
 pub(super) struct Process {
     identity: Identity,
     group: Arc<Group>,
+    handle: duct::Handle,
 }
 
 impl Process {
     /// Starts the process and a thread that calls `ended` when it is over, whatever the reason.
-    /// By then the process is reaped and what was left in its group has been killed.
+    /// What is left of its group still runs then, and can be signalled until [`reap`](Self::reap).
     ///
     /// `ended` gets [`Outcome::Exited`] or [`Outcome::Signaled`]. Should the status be lost, which
     /// takes a parent that set SIGCHLD to be ignored, the exit code is -1.
@@ -64,17 +61,16 @@ impl Process {
         let identity = Identity::of(pid);
         let leader = number(pid).expect("the number of a child is positive");
         let group = Arc::new(Group { leader, reaped: Mutex::new(false) });
-        let waiting = Arc::new((handle, Arc::clone(&group)));
-        let spare = Arc::clone(&waiting);
-        let waiter = thread::Builder::new()
-            .name("agent".to_owned())
-            .spawn(move || ended(waiting.1.wait(&waiting.0)));
+        let watched = Arc::clone(&group);
+        let waiter =
+            thread::Builder::new().name("agent".to_owned()).spawn(move || ended(watched.wait()));
+        let process = Process { identity, group, handle };
         if let Err(error) = waiter {
-            group.signal(&[Signal::KILL]);
-            spare.1.wait(&spare.0);
+            process.kill();
+            process.reap();
             return Err(error);
         }
-        Ok(Process { identity, group })
+        Ok(process)
     }
 
     /// Which process this is.
@@ -91,6 +87,13 @@ impl Process {
     /// Ends the group. Does nothing once the process is reaped.
     pub(super) fn kill(&self) {
         self.group.signal(&[Signal::KILL]);
+    }
+
+    /// Waits for the process to be over and gives its number back to the system.
+    pub(super) fn reap(&self) {
+        let mut reaped = self.group.lock();
+        let _ = self.handle.wait();
+        *reaped = true;
     }
 }
 
@@ -160,34 +163,33 @@ impl Group {
         }
     }
 
-    fn wait(&self, handle: &duct::Handle) -> Outcome {
+    /// Waits until the leader is dead, and leaves it as it is.
+    fn wait(&self) -> Outcome {
         let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let waited = loop {
+        let status = loop {
             match waitid(WaitId::Pid(self.leader), dead) {
                 Err(Errno::INTR) => {}
-                other => break other,
+                Ok(status) => break status,
+                Err(_) => {
+                    // The system has reaped it: the number is not ours any more.
+                    *self.lock() = true;
+                    break None;
+                }
             }
         };
-        let mut reaped = self.lock();
-        // An error means that the system has reaped it: the number is not ours any more.
-        if waited.is_ok() {
-            let _ = kill_process_group(self.leader, Signal::KILL);
-        }
-        let status = handle.wait().map(|output| output.status);
-        *reaped = true;
-        drop(reaped);
-        outcome(status.ok())
+        let status = status.as_ref();
+        outcome(
+            status.and_then(WaitIdStatus::exit_status),
+            status.and_then(WaitIdStatus::terminating_signal),
+        )
     }
 }
 
-/// How a process of this status ended.
-pub(super) fn outcome(status: Option<ExitStatus>) -> Outcome {
-    let signal = status.and_then(|status| status.signal());
+/// How a process ended that exited with this code or was ended by this signal.
+pub(super) fn outcome(code: Option<i32>, signal: Option<i32>) -> Outcome {
     match signal {
         Some(signal) => Outcome::Signaled { signal },
-        None => {
-            Outcome::Exited { exit_code: status.and_then(|status| status.code()).unwrap_or(-1) }
-        }
+        None => Outcome::Exited { exit_code: code.unwrap_or(-1) },
     }
 }
 
@@ -293,6 +295,7 @@ mod tests {
         assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
         process.kill();
         assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 9 }));
+        process.reap();
         process.kill();
         process.terminate();
     }
@@ -318,13 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_the_group_goes_with_the_leader() {
+    fn what_stays_in_the_group_can_be_ended_until_the_leader_is_reaped() {
         let bench = bench("(trap '' TERM HUP; echo up; exec sleep 600) & echo $!; exit 5");
-        let (_process, ended) = bench.start();
+        let (process, ended) = bench.start();
         assert_eq!(ended.recv_timeout(SOON), Ok(exited(5)));
         let lines = bench.out();
         let pid = lines.lines().find_map(|line| line.parse().ok()).unwrap();
+        assert!(!gone(pid) && Stat::of(process.identity().pid).is_some(), "dead and not reaped");
+        process.kill();
+        process.reap();
         until("the background child is gone", || gone(pid));
+        assert_eq!(Stat::of(process.identity().pid), None);
     }
 
     #[test]

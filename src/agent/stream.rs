@@ -8,7 +8,10 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, PipeReader, Read, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// How much of the beginning, and at least how much of the end, is kept.
@@ -43,20 +46,21 @@ impl Kept {
     }
 
     /// Drains the stream to its end, counting into `taken`. What cannot be written is dropped.
-    pub(super) fn take_all(mut self, mut stream: PipeReader, taken: &AtomicU64) {
+    pub(super) fn take_all(kept: &Mutex<Kept>, mut stream: PipeReader, taken: &AtomicU64) {
+        let kept = || kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut block = vec![0; 64 * 1024];
         loop {
             match stream.read(&mut block) {
                 Ok(0) => break,
                 Ok(length) => {
                     taken.fetch_add(length as u64, Ordering::Relaxed);
-                    let _ = self.take(&block[..length]);
+                    let _ = kept().take(&block[..length]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
-        let _ = self.close();
+        let _ = kept().close();
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -91,7 +95,7 @@ impl Kept {
     }
 
     /// Puts the parts together.
-    fn close(mut self) -> io::Result<()> {
+    pub(super) fn close(&mut self) -> io::Result<()> {
         let Some(tail) = self.tail.take() else {
             return Ok(());
         };

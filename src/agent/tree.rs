@@ -46,7 +46,7 @@ pub fn is_alive(identity: &Identity) -> bool {
 }
 
 /// A process that may have to be ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its number.
     pub pid: u32,

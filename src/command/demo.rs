@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::run::work;
 use crate::{
     call::Call,
+    event::Orphans,
     exit::{Exit, Failure},
     plan::Policy,
     report::Verbosity,
@@ -45,6 +46,8 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
         timeout: Duration::from_secs(60),
         idle: None,
         exit_grace: Duration::from_secs(2),
+        child_wait: Duration::ZERO,
+        on_orphans: Orphans::Kill,
         grace: Duration::from_secs(2),
         term_grace: Duration::from_secs(2),
         before: 0,

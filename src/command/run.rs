@@ -28,6 +28,8 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 /// The limit of doing nothing, where nothing else is said.
 const IDLE: Duration = Duration::from_secs(15 * 60);
+/// How long what an agent left running after its report is waited for, where nothing else is said.
+const CHILD_WAIT: Duration = Duration::from_secs(5 * 60);
 /// Between asking an agent to end and killing it, where nothing else is said.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long an attempt may go on after SIGTERM, where nothing else is said.
@@ -70,6 +72,8 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
         exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
+        child_wait: workspace.config.child_wait_timeout.unwrap_or(CHILD_WAIT),
+        on_orphans: workspace.config.on_orphans.unwrap_or_default(),
         grace: workspace.config.grace.unwrap_or(GRACE),
         term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
         before: 0,
@@ -96,6 +100,8 @@ pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
         timeout: length(begun.timeout_seconds).unwrap_or(TIMEOUT),
         idle: idle(length(begun.idle_seconds).unwrap_or(IDLE)),
         exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
+        child_wait: workspace.config.child_wait_timeout.unwrap_or(CHILD_WAIT),
+        on_orphans: workspace.config.on_orphans.unwrap_or_default(),
         grace: workspace.config.grace.unwrap_or(GRACE),
         term_grace: workspace.config.term_grace.unwrap_or(TERM_GRACE),
         before,

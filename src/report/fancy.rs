@@ -140,8 +140,10 @@ impl Reporter for Fancy {
             return self.spin(countdown(*until, why), Some((*until, why.clone())));
         }
         self.say(&words::lines(record, view, self.verbosity));
-        if let Event::Verified(_) = &record.event {
-            self.watch_agent();
+        match &record.event {
+            Event::Verified(_) => self.watch_agent(),
+            Event::WaitingForChildren(left) => self.spin(words::waiting(left), None),
+            _ => {}
         }
     }
 

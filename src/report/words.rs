@@ -1,5 +1,7 @@
 //! What is said about each fact: the same words for the plain and the fancy reporter.
 
+mod children;
+
 use std::time::Duration;
 
 use chrono::{DateTime, Local, Utc};
@@ -15,7 +17,9 @@ use crate::{
     verdict::{Check, Commit, Verdict},
 };
 
-/// How many names of ready tasks are given.
+pub use children::waiting;
+
+/// How many names of a list are given.
 const NAMES: usize = 4;
 /// How many lines of a question are shown.
 const ASKED: usize = 12;
@@ -187,9 +191,8 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let mut texts = Vec::new();
     if !ready.is_empty() {
         let names: Vec<&str> =
-            ready.iter().take(NAMES).map(|key| view.graph.task(key.number).id.as_str()).collect();
-        let more = if ready.len() > NAMES { ", …" } else { "" };
-        texts.push(format!("{} ready: {}{more}", ready.len(), names.join(", ")));
+            ready.iter().map(|key| view.graph.task(key.number).id.as_str()).collect();
+        texts.push(format!("{} ready: {}", ready.len(), named(&names)));
     }
     for (count, word) in [
         (waiting, "waiting"),
@@ -287,6 +290,9 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         )],
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
         Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
+        Event::WaitingForChildren(_)
+        | Event::ChildrenEnded { .. }
+        | Event::ChildrenOverdue { .. } => children::lines(id, &record.event),
         other => of_run(other),
     }
 }
@@ -373,9 +379,7 @@ fn stopping(stop: &Stop) -> String {
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
-    let names: Vec<&str> = tasks.iter().take(NAMES).map(TaskId::as_str).collect();
-    let more = if tasks.len() > NAMES { ", …" } else { "" };
-    let names = format!("{}{more}", names.join(", "));
+    let names = named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
     let kept = kept.map_or(String::new(), |kept| format!("; what it left is kept in {kept}"));
     match (what, undone) {
         (Harm::Damaged, _) => {
@@ -489,8 +493,8 @@ fn proof(ended: &Ended) -> Vec<Line> {
 }
 
 /// The first few names.
-fn named(names: &[String]) -> String {
+fn named<T: AsRef<str>>(names: &[T]) -> String {
     let more = if names.len() > NAMES { ", …" } else { "" };
-    let names: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
+    let names: Vec<&str> = names.iter().take(NAMES).map(AsRef::as_ref).collect();
     format!("{}{more}", names.join(", "))
 }

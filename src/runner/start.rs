@@ -106,6 +106,7 @@ impl Runner {
                     started: began,
                     cancel_at: None,
                     ending: None,
+                    children: None,
                 });
                 Ok(())
             }

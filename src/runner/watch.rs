@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use super::{Runner, verify::Stage};
+use super::{Runner, children::Children, verify::Stage};
 use crate::{
     agent::{self, Agent, Closed},
     attempt::{self, Open},
@@ -36,6 +36,8 @@ pub(super) struct Running {
     pub(super) seen: (Option<String>, BTreeMap<String, String>),
     /// Why we are ending it, and when it will be killed.
     pub(super) ending: Option<(Outcome, Instant)>,
+    /// What it reported its task done and left running.
+    pub(super) children: Option<Children>,
 }
 
 impl Running {
@@ -46,13 +48,18 @@ impl Running {
             return until(kill_at);
         }
         let limit = self.limit.saturating_sub(self.started.elapsed());
-        let limit = self.exit_by.map_or(limit, |(at, _)| until(at).min(limit));
-        self.cancel_at.map_or(limit, |at| until(at).min(limit))
+        let exit_by = self.exit_by.map(|(at, _)| at);
+        let children = self.children.as_ref().and_then(Children::due);
+        let others = self.cancel_at.into_iter().chain(exit_by).chain(children);
+        others.fold(limit, |limit, at| limit.min(until(at)))
     }
 
     /// Puts every limit off: it stood still for so long.
     pub(super) fn postpone(&mut self, length: Duration) {
         self.started += length;
+        if let Some(children) = &mut self.children {
+            children.postpone(length);
+        }
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
         let ending = self.ending.as_mut().map(|(_, at)| at);
         for at in self.cancel_at.iter_mut().chain(exit_by).chain(ending) {
@@ -90,7 +97,7 @@ impl Runner {
     /// Ends what a guardian that was killed could not: the names, and how many would not die.
     pub(super) fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
-        if !self.running.is_empty() {
+        if !self.running.is_empty() || self.spared {
             return (ended, 0);
         }
         // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
@@ -104,6 +111,7 @@ impl Runner {
             return Ok(());
         };
         let running = self.running.remove(at);
+        self.note_end_of_children(&running, &closed)?;
         let mut closed = closed;
         if closed.outcome.is_none() {
             (closed.swept, closed.immortal) = self.end_unguarded(&running.record);
@@ -182,6 +190,6 @@ impl Runner {
             let event = Event::Terminating { attempt: record.attempt, why };
             self.emit(Some((&record.task_id, record.iteration)), event)?;
         }
-        Ok(())
+        self.enforce_wait()
     }
 }

@@ -7,6 +7,7 @@ mod agents;
 mod asking;
 mod bugs;
 mod check;
+mod children;
 #[cfg(target_os = "linux")]
 mod containment;
 mod crash;

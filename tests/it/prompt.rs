@@ -46,7 +46,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
 
     ## How to say that it is done
 
-    When the task is complete and committed, and only then, run
+    When the task is complete and committed, what you started has ended, and only then, run
 
     ```sh
     [ralph] task-complete start

@@ -53,9 +53,10 @@ tasks:
   - {id: start, title: Begin}
 ";
 
-/// The settings of a trial: durability is not the point, nobody waits for a grace of seconds, and
-/// an agent that fails at once is meant to.
-pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n";
+/// The settings of a trial: durability is not the point, nobody waits for a grace of seconds or
+/// for what an agent left running, and an agent that fails at once is meant to.
+pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
+                            child_wait_timeout: 0s\n";
 
 /// A fake agent by name.
 pub fn agent(name: &str) -> String {
