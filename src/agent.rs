@@ -10,6 +10,7 @@
 //! - its standard output is the runner's lock, so that no other run begins while it still cleans up;
 //! - its standard error is a pipe on which it tells the runner what happened.
 
+mod child;
 pub mod guard;
 mod process;
 mod stream;
@@ -29,10 +30,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::event::Identity;
 use crate::{crash, verdict::Outcome};
+pub use child::Foreground;
 use guard::{Brief, Notice, Order};
 use process::Process;
-pub use tree::{Identity, Member, is_alive, kill_marked, sweep, works_in};
+pub use tree::{Member, is_alive, kill_marked, sweep, works_in};
+
+/// What Claude Code takes as the sign that it runs inside another Claude Code.
+pub const NESTED: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"];
 
 /// What to start, and where its input and output lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

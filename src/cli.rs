@@ -65,6 +65,8 @@ pub enum Command {
     Show(Show),
     /// Make a branch of what an attempt left that did not complete its task
     Restore(Restore),
+    /// For agents: run a command as a child agent of the attempt
+    Spawn(Spawn),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
     Demo(Demo),
     /// The agent of `ralph demo`
@@ -278,6 +280,14 @@ pub struct Restore {
     /// The branch to make [default: ralph/restore/ID.N]
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
+}
+
+/// `ralph spawn`.
+#[derive(Debug, Args)]
+pub struct Spawn {
+    /// The command; it has the streams of this one, and its exit code becomes that of this one
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub argv: Vec<String>,
 }
 
 /// `ralph demo`.

@@ -9,6 +9,7 @@ pub mod heartbeat;
 pub mod prompt;
 pub mod requests;
 pub mod run;
+pub mod spawn;
 pub mod status;
 pub mod task;
 pub mod verify;
@@ -47,6 +48,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Attempts(options) => attempts::list(&here, &options),
         Command::Show(options) => attempts::show(&here, &options),
         Command::Restore(options) => attempts::restore(&here, &options),
+        Command::Spawn(options) => spawn::run(&here, &options.argv),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
         Command::Guard => {

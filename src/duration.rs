@@ -27,6 +27,11 @@ pub fn short(length: Duration) -> String {
     humantime::format_duration(Duration::from_secs(rounded)).to_string().replace("day", " day")
 }
 
+/// Seconds to the millisecond, as the journal has them.
+pub fn seconds(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use crate::{
     task::{Status, TaskId},
     verdict::Check,
 };
-pub use child::{Left, Orphans};
+pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
 pub use ended::Ended;
 pub use stop::StopReason;
 
@@ -94,6 +94,10 @@ pub enum Event {
         /// The attempt.
         attempt: u32,
     },
+    /// An agent started a child agent, with `ralph spawn`.
+    ChildStarted(Child),
+    /// A child agent ended.
+    ChildEnded(ChildEnded),
     /// The agent reported its task done and ended; what it left running is waited for.
     WaitingForChildren(Left),
     /// All of that ended in time.
@@ -235,6 +239,8 @@ impl Event {
         "verified",
         "verify_failed",
         "verify_postponed",
+        "child_started",
+        "child_ended",
         "waiting_for_children",
         "children_ended",
         "children_overdue",

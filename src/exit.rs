@@ -29,6 +29,8 @@ pub enum Exit {
     Denied,
     /// Stopped by this signal.
     Signal(i32),
+    /// What `ralph spawn` ran ended with this code.
+    Child(u8),
 }
 
 impl Exit {
@@ -46,6 +48,7 @@ impl Exit {
             Exit::Agent => 69,
             Exit::Disk => 74,
             Exit::Denied => 77,
+            Exit::Child(code) => code,
             Exit::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
         }
     }

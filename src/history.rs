@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Begun, Cause, Ended, Event, Stop},
+    event::{Begun, Cause, Child, Ended, Event, Stop},
     obstacle::Met,
     record::Record,
     task::{Status, TaskId},
@@ -29,6 +29,19 @@ pub struct History {
     pub resting: HashMap<String, Rest>,
     /// Whether nothing may start until `ralph resume`, in whatever run.
     pub paused: bool,
+    /// The child agents that have no end, the oldest first.
+    pub children: Vec<OpenChild>,
+}
+
+/// A child agent that has no end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenChild {
+    /// The task it works for.
+    pub task_id: TaskId,
+    /// Since when.
+    pub since: DateTime<Utc>,
+    /// Which.
+    pub child: Child,
 }
 
 /// The newest run, finished or not.
@@ -175,6 +188,12 @@ impl History {
             | Event::Failed(ended)
             | Event::Interrupted(ended)
             | Event::NeedsInput(ended) => self.close(record, ended),
+            Event::ChildStarted(child) => self.children.extend(id.map(|id| OpenChild {
+                task_id: id.clone(),
+                since: record.timestamp,
+                child: child.clone(),
+            })),
+            Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, |past| past.counted = 0),
             // A person who puts a parked task back by hand means what `task-reset` says.
             Event::StatusChanged {

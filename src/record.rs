@@ -272,6 +272,16 @@ mod tests {
         }
     }
 
+    fn child() -> Child {
+        Child {
+            child_run_id: "r2".to_owned(),
+            parent_run_id: "r1".to_owned(),
+            attempt: 1,
+            argv: vec!["worker".to_owned(), "--fast".to_owned()],
+            process: Identity { boot_id: "b".to_owned(), pid: 7, start_time: 8 },
+        }
+    }
+
     fn left() -> Left {
         Left { attempt: 1, children: vec!["sleep".to_owned()], limit_seconds: 300.0 }
     }
@@ -288,6 +298,7 @@ mod tests {
     }
 
     /// One of each variant, so that a new one must be added here to compile the test below.
+    #[expect(clippy::too_many_lines, reason = "one line or more for each")]
     fn every_event() -> Vec<Event> {
         let id = TaskId::new("a").unwrap();
         let all = vec![
@@ -324,6 +335,12 @@ mod tests {
             Event::Verified(check()),
             Event::VerifyFailed(check()),
             Event::VerifyPostponed { attempt: 1 },
+            Event::ChildStarted(child()),
+            Event::ChildEnded(ChildEnded {
+                child: child(),
+                outcome: ChildOutcome::Exited { exit_code: 3 },
+                duration_seconds: Some(1.5),
+            }),
             Event::WaitingForChildren(left()),
             Event::ChildrenEnded { attempt: 1, duration_seconds: 0.5 },
             Event::ChildrenOverdue { left: left(), on_orphans: Orphans::Leave },

@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     agent::{self, News},
     chronicle::Chronicle,
-    clock, crash,
+    clock, crash, duration,
     event::{Cause, Event, Orphans, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -185,7 +185,7 @@ impl Runner {
             iterations: run.iterations - run.begun.before,
             completed: run.completed,
             remaining: self.remaining(),
-            duration_seconds: seconds(self.began.elapsed()),
+            duration_seconds: duration::seconds(self.began.elapsed()),
         };
         crash::point("run.over");
         let recorded = self.emit(None, finished);
@@ -400,9 +400,4 @@ fn held(workspace: &Workspace) -> String {
         "another ralph runs in this repository: process {}, run {}{task}, since {}",
         holder.process.pid, holder.run_id, holder.since
     )
-}
-
-/// Seconds to the millisecond, as the journal has them.
-fn seconds(length: Duration) -> f64 {
-    (length.as_secs_f64() * 1000.0).round() / 1000.0
 }

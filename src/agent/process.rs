@@ -24,10 +24,7 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
 };
 
-use super::{
-    Spec, find,
-    tree::{Identity, number},
-};
+use super::{Identity, Spec, find, tree::number};
 use crate::verdict::Outcome;
 
 /// A started process and its group.

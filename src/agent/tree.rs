@@ -15,19 +15,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Which process this is, so that it can be told from a later one with the same number.
-///
-/// On a system without `/proc` the boot id is empty and the start time 0. Such an identity matches
-/// no process: there is no proof without `/proc`, and nobody is signalled on a guess.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// `/proc/sys/kernel/random/boot_id`.
-    pub boot_id: String,
-    /// The process, which is also the number of its group.
-    pub pid: u32,
-    /// Field 22 of `/proc/PID/stat`: clock ticks since the boot.
-    pub start_time: u64,
-}
+use crate::event::Identity;
 
 impl Identity {
     /// That of a process of ours that has not been reaped.
@@ -50,6 +38,8 @@ pub fn is_alive(identity: &Identity) -> bool {
 pub struct Member {
     /// Its number.
     pub pid: u32,
+    /// The number of its parent when it was looked at.
+    pub parent: u32,
     /// Its name, as the kernel has it.
     pub name: String,
 }
@@ -67,7 +57,7 @@ pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
     while let Some(parent) = open.pop() {
         for pid in children.remove(&parent).unwrap_or_default() {
             open.push(pid);
-            found.push(Member { pid, name: name(pid) });
+            found.push(Member { pid, parent, name: name(pid) });
         }
     }
     found
@@ -109,7 +99,7 @@ pub fn sweep() -> (Vec<Member>, usize) {
         let family = descendants(own);
         for member in &family {
             if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
-                && !killed.contains(member)
+                && killed.iter().all(|known| known.pid != member.pid)
             {
                 killed.push(member.clone());
             }
@@ -195,10 +185,10 @@ pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
                 continue;
             }
             let ours = || is_living(pid) && (has_entry(pid, entry) || has_open(pid, record));
-            let member = Member { pid, name: name(pid) };
+            let member = Member { pid, parent: stat.parent, name: name(pid) };
             if signal_if(pid, Signal::KILL, ours) {
                 quiet = 0;
-                if !killed.contains(&member) {
+                if killed.iter().all(|known| known.pid != pid) {
                     killed.push(member);
                 }
             } else {

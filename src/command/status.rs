@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use super::Here;
 use crate::{
-    duration,
+    agent, duration,
     exit::Exit,
-    history::History,
+    history::{History, OpenChild},
     prompt::pretty,
     report::{heartbeat, words::clock},
+    task::TaskId,
     terminal::{self, visible},
     workspace::{HEARTBEAT, Workspace},
 };
@@ -146,6 +147,11 @@ fn text(
         let cut_off = matches!(standing, Standing::Crashed | Standing::Finished | Standing::Paused);
         let age = if cut_off { "cut off".to_owned() } else { format!("for {}", short(at)) };
         line("Current attempt", &format!("{id}, attempt {attempt}, since {}, {age}", clock(at)));
+        for open in children(history, id) {
+            let (name, run) = (open.child.name(), &open.child.child_run_id);
+            let (process, age) = (open.child.process.pid, short(open.since));
+            line("  child agent", &format!("{name}, run {run}, process {process}, for {age}"));
+        }
     }
     line("Failures in a row", &run.failures_in_a_row.to_string());
     line("Failures in this run", &run.failures.to_string());
@@ -175,7 +181,14 @@ fn as_value(
         .open()
         .into_iter()
         .map(|(id, attempt, at)| {
-            json!({ "task_id": id, "attempt": attempt, "since": at, "seconds": since(at).as_secs() })
+            let children: Vec<Value> = children(history, id).map(child).collect();
+            json!({
+                "task_id": id,
+                "attempt": attempt,
+                "since": at,
+                "seconds": since(at).as_secs(),
+                "children": children,
+            })
         })
         .collect();
     json!({
@@ -199,6 +212,24 @@ fn as_value(
         },
         "agent": run.begun.agent,
         "last_beat_seconds": beat.map(|beat| beat.as_secs()),
+    })
+}
+
+/// The child agents of a task that are alive.
+fn children<'a>(history: &'a History, id: &'a TaskId) -> impl Iterator<Item = &'a OpenChild> {
+    let alive = |open: &&OpenChild| agent::is_alive(&open.child.process);
+    history.children.iter().filter(|open| open.task_id == *id).filter(alive)
+}
+
+fn child(open: &OpenChild) -> Value {
+    json!({
+        "run_id": open.child.child_run_id,
+        "parent_run_id": open.child.parent_run_id,
+        "name": open.child.name(),
+        "argv": open.child.argv,
+        "pid": open.child.process.pid,
+        "since": open.since,
+        "seconds": since(open.since).as_secs(),
     })
 }
 

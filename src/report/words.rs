@@ -290,9 +290,11 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         )],
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
         Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
-        Event::WaitingForChildren(_)
+        Event::ChildStarted(_)
+        | Event::ChildEnded(_)
+        | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
-        | Event::ChildrenOverdue { .. } => children::lines(id, &record.event),
+        | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
         other => of_run(other),
     }
 }

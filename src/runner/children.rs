@@ -1,15 +1,21 @@
 //! What an agent leaves running when it has reported its task done and ended: waited for, for a
-//! while. Whoever did not report is not waited for.
+//! while. Whoever did not report is not waited for. And the ends of child agents that nobody saw.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    iter,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
-use super::{Runner, seconds, verify::Stage, watch::Running};
+use super::{Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{Closed, Member},
-    attempt,
-    event::{Event, Left, Orphans},
+    agent::{self, Closed, Member},
+    attempt::{self, Open},
+    duration,
+    event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
+    history::OpenChild,
 };
 
 /// What an attempt waits for.
@@ -64,7 +70,7 @@ impl Runner {
     }
 
     fn left(&self, attempt: u32, members: &[Member]) -> Left {
-        let children = members.iter().map(|member| member.name.clone()).collect();
+        let children = named(members, &self.chronicle.history().children);
         Left { attempt, children, limit_seconds: self.options.child_wait.as_secs_f64() }
     }
 
@@ -98,6 +104,23 @@ impl Runner {
         Ok(())
     }
 
+    /// Puts an end to child agents that are gone and whose `ralph spawn` did not live to say so: of
+    /// an attempt that is being closed, or of any.
+    pub(super) fn close_children(&mut self, of: Option<&Open>) -> Result<()> {
+        let ours = |open: &&OpenChild| {
+            of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
+        };
+        let children = self.chronicle.history().children.iter().filter(ours);
+        let gone = children.filter(|open| !agent::is_alive(&open.child.process));
+        for OpenChild { task_id, child, .. } in gone.cloned().collect::<Vec<_>>() {
+            let outcome = ChildOutcome::Crashed;
+            let ended = ChildEnded { child, outcome, duration_seconds: None };
+            let records = self.chronicle.emit(None, Some(&task_id), Event::ChildEnded(ended))?;
+            self.tell(&records);
+        }
+        Ok(())
+    }
+
     /// Says so if all that was waited for ended by itself.
     pub(super) fn note_end_of_children(
         &mut self,
@@ -108,11 +131,73 @@ impl Runner {
         match &running.children {
             Some(children) if by_itself && children.until.is_some() => {
                 let record = &running.record;
-                let duration_seconds = seconds(children.since.elapsed());
+                let duration_seconds = duration::seconds(children.since.elapsed());
                 let event = Event::ChildrenEnded { attempt: record.attempt, duration_seconds };
                 self.emit(Some((&record.task_id, record.iteration)), event)
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The names of processes, as people know them: child agents by their command lines instead of all
+/// that is above and below them.
+fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
+    let agents: HashMap<u32, &OpenChild> =
+        children.iter().map(|open| (open.child.process.pid, open)).collect();
+    let parents: HashMap<u32, u32> = members.iter().map(|m| (m.pid, m.parent)).collect();
+    // Looked at one after the other, so that a number may have come round: no further than all.
+    let above = |pid: u32| {
+        let up = iter::successors(parents.get(&pid), |pid| parents.get(pid));
+        up.take(members.len()).copied()
+    };
+    let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
+    let holders: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
+    let name = |member: &Member| match agents.get(&member.pid) {
+        Some(open) => Some(open.child.name()),
+        None if holders.contains(&member.pid) => None,
+        None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
+        None => Some(member.name.clone()),
+    };
+    members.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::{
+        event::{Child, Identity},
+        task::TaskId,
+    };
+
+    #[test]
+    fn child_agents_stand_for_what_is_above_and_below_them() {
+        let child = |pid, word: &str| OpenChild {
+            task_id: TaskId::new("a").unwrap(),
+            since: DateTime::UNIX_EPOCH,
+            child: Child {
+                child_run_id: String::new(),
+                parent_run_id: String::new(),
+                attempt: 1,
+                argv: vec!["bin/worker".to_owned(), word.to_owned()],
+                process: Identity { boot_id: String::new(), pid, start_time: 0 },
+            },
+        };
+        let member = |pid, parent, name: &str| Member { pid, parent, name: name.to_owned() };
+        let members = [
+            member(10, 1, "sh"),
+            member(11, 10, "ralph"),
+            member(12, 11, "worker"),
+            member(13, 12, "sleep"),
+            member(14, 12, "ralph"),
+            member(15, 14, "worker"),
+            member(20, 1, "make"),
+            member(21, 20, "cc"),
+        ];
+        let children = [child(12, "one"), child(15, "two"), child(99, "gone")];
+        assert_eq!(named(&members, &children), ["worker one", "worker two", "make", "cc"]);
+        assert_eq!(named(&members[..2], &[]), ["sh", "ralph"]);
     }
 }

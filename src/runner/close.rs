@@ -5,10 +5,10 @@ use std::{mem, time::Duration};
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, seconds};
+use super::Runner;
 use crate::{
     attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
-    crash,
+    crash, duration,
     event::{Cause, Ended, Event},
     graphfile::{Write, rfc3339},
     obstacle::Met,
@@ -47,6 +47,7 @@ impl Runner {
         crash::point("close.unlocked");
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
+        self.close_children(Some(record))?;
         self.settle_graph(record)?;
         // What the agent wrote of its own task holds, also where the rest is undone.
         let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
@@ -108,7 +109,7 @@ impl Runner {
             verdict,
             why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
             outcome,
-            duration_seconds: seconds(took),
+            duration_seconds: duration::seconds(took),
             evidence,
             agent: record.call.as_ref().map(|call| call.name.clone()),
             usage: told.usage,
@@ -194,6 +195,6 @@ impl Runner {
             let end = self.look(&record, outcome, took, swept)?;
             self.verify(record, end)?;
         }
-        Ok(())
+        self.close_children(None)
     }
 }

@@ -11,7 +11,7 @@ use chrono::Utc;
 
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{self, Agent, NotStarted, Post, Spec},
+    agent::{self, Agent, NESTED, NotStarted, Post, Spec},
     attempt::{self, Open},
     call::Call,
     crash,
@@ -144,8 +144,12 @@ impl Runner {
             argv: call.argv.clone(),
             dir: root.to_owned(),
             env,
-            // Claude Code takes these as the sign that it runs inside another Claude Code.
-            env_remove: ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"].map(str::to_owned).to_vec(),
+            // The last is the parent of an attempt that this run may itself be part of.
+            env_remove: NESTED
+                .into_iter()
+                .chain(["RALPH_PARENT_RUN_ID"])
+                .map(str::to_owned)
+                .collect(),
             stdin: record.file(&self.workspace, "prompt.md"),
             stdout: record.file(&self.workspace, "stdout"),
             stderr: record.file(&self.workspace, "stderr"),

@@ -7,11 +7,11 @@ use std::{fs, time::Duration};
 
 use anyhow::Result;
 
-use super::{Runner, close::End, seconds};
+use super::{Runner, close::End};
 use crate::{
     agent::Spec,
     attempt::{self, Open},
-    crash,
+    crash, duration,
     event::Event,
     output,
     task::CommitRule,
@@ -205,7 +205,7 @@ impl Runner {
         let check = Check {
             command: checks.current().to_owned(),
             outcome,
-            duration_seconds: seconds(took),
+            duration_seconds: duration::seconds(took),
             last_line: output::last_line(&self.workspace.root().join(&log)),
             log,
         };

@@ -18,7 +18,7 @@ fn stage(how: &str, wait: &str) -> Workspace {
         .env("HOW", how)
 }
 
-fn waits(trial: &Workspace) {
+pub fn waits(trial: &Workspace) {
     until("the children are waited for", || {
         fs::read_to_string(trial.root().join("logs/ralph.jsonl"))
             .is_ok_and(|text| text.contains("\"waiting_for_children\""))

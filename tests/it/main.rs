@@ -28,6 +28,7 @@ mod requests;
 mod run;
 mod settings;
 mod signals;
+mod spawn;
 mod status;
 mod support;
 mod terminal;

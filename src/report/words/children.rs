@@ -1,14 +1,19 @@
-//! What is said of the processes that an agent leaves running.
+//! What is said of child agents and of the processes that an agent leaves running.
 
 use super::{Line, length, line, named};
 use crate::{
-    event::{Event, Left, Orphans},
+    event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
     terminal::Style,
 };
 
 /// What is said of such an event about the task `id`.
-pub(super) fn lines(id: &str, event: &Event) -> Vec<Line> {
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     match event {
+        Event::ChildStarted(child) if verbose => {
+            let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
+            vec![line(Style::Faint, format!("{id} started {name} (run {run}, of {parent})"))]
+        }
+        Event::ChildEnded(end) => ended(id, end, verbose),
         Event::WaitingForChildren(left) => {
             vec![line(Style::Faint, format!("{id} is reported done; {}", waiting(left)))]
         }
@@ -21,6 +26,22 @@ pub(super) fn lines(id: &str, event: &Event) -> Vec<Line> {
         }
         _ => Vec::new(),
     }
+}
+
+fn ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
+    let (style, how) = match end.outcome {
+        ChildOutcome::Exited { exit_code: 0 } if !verbose => return Vec::new(),
+        ChildOutcome::Exited { exit_code: 0 } => (Style::Faint, "ended".to_owned()),
+        ChildOutcome::Exited { exit_code } => {
+            (Style::Warn, format!("exited with code {exit_code}"))
+        }
+        ChildOutcome::Signaled { signal } => {
+            (Style::Warn, format!("was killed by signal {signal}"))
+        }
+        ChildOutcome::Crashed => (Style::Warn, "is gone, and nobody saw how it ended".to_owned()),
+    };
+    let run = &end.child.child_run_id;
+    vec![line(style, format!("{}, a child of {id}, {how} (run {run})", end.child.name()))]
 }
 
 /// What is waited for, and for how long.

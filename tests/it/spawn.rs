@@ -1,0 +1,114 @@
+//! `ralph spawn`: child agents with records of their own, at any depth.
+
+use serde_json::{Value, json};
+
+use crate::support::{SETTINGS, Workspace, wait_for};
+
+fn stage(way: &str) -> Workspace {
+    Workspace::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
+}
+
+fn text<'a>(line: &'a Value, field: &str) -> &'a str {
+    line[field].as_str().unwrap_or_else(|| panic!("`{field}` of {line}"))
+}
+
+#[test]
+fn children_and_grandchildren_have_records_and_pass_everything_on() {
+    let trial = stage("nested");
+    trial.run(["run"]).stderr_has("exited with code 7 (run [run])");
+    let started = trial.lines("child_started");
+    let [child, grandchild] = started.as_slice() else { panic!("{started:?}") };
+    let run = text(&trial.lines("loop_started")[0], "run_id").to_owned();
+    let (own, parent) = (text(child, "child_run_id"), text(child, "parent_run_id"));
+    assert_eq!((text(child, "run_id"), parent), (own, &*run));
+    assert_eq!(grandchild["parent_run_id"], child["child_run_id"]);
+    assert_eq!((&child["task_id"], &child["attempt"]), (&"a".into(), &1.into()));
+    assert!(child["pid"].is_u64() && child["start_time"].is_u64() && child["boot_id"].is_string());
+
+    let ended = trial.lines("child_ended");
+    for (line, start, code) in [(&ended[0], grandchild, 7), (&ended[1], child, 5)] {
+        assert_eq!((&line["outcome"], &line["exit_code"]), (&"exited".into(), &code.into()));
+        assert!(line["duration_seconds"].is_number());
+        for field in ["child_run_id", "parent_run_id", "argv", "pid"] {
+            assert_eq!(line[field], start[field]);
+        }
+    }
+    let said = trial.read("logs/attempts/a/1/stdout");
+    let want = format!("to the child\n{own} {run}\ngrandchild\ngrandchild: 7\nchild: 5\n");
+    assert!(said.starts_with(&want), "{said}");
+    trial.run(["status", "--json"]).json();
+    trial.nobody_is_left();
+}
+
+#[test]
+fn signals_and_missing_programs_give_the_codes_a_shell_gives() {
+    let trial = stage("signals");
+    trial.run(["run", "-q"]).whatever();
+    let said = trial.read("logs/attempts/a/1/stdout");
+    assert!(said.starts_with("killed: 137\nended: 143\nmissing: 69\n"), "{said}");
+    let stderr = trial.read("logs/attempts/a/1/stderr");
+    assert!(stderr.contains("cannot start a child agent: `no-such-agent` is not on PATH"));
+    let signals: Vec<_> = trial.lines("child_ended").iter().map(|l| l["signal"].clone()).collect();
+    assert_eq!(signals, [9, 15]);
+}
+
+#[test]
+fn a_child_whose_watcher_was_killed_is_closed_with_its_attempt() {
+    let trial = stage("crash");
+    trial.run(["run"]).stderr_has("is gone, and nobody saw how it ended (run [run])");
+    let ended = trial.lines("child_ended").remove(0);
+    assert_eq!((&ended["outcome"], ended.get("exit_code")), (&"crashed".into(), None));
+    assert_eq!(ended["child_run_id"], trial.lines("child_started")[0]["child_run_id"]);
+    assert!(ended["seq"].as_u64() < trial.lines("completed")[0]["seq"].as_u64());
+    trial.nobody_is_left();
+}
+
+#[test]
+fn children_are_shown_while_they_live_and_closed_after_a_crash() {
+    let trial = stage("wait").env("STAY", "1");
+    let run = trial.start(["run", "-q"]);
+    wait_for(&trial.sign("waiting"));
+    let standing = trial.run(["status", "--json"]).json();
+    let children = standing["attempts"][0]["children"].as_array().unwrap().clone();
+    let names: Vec<_> = children.iter().map(|child| text(child, "name")).collect();
+    assert!(names[0].starts_with("sh -c ") && names.len() == 2, "{names:?}");
+    assert_eq!(children[1]["parent_run_id"], children[0]["run_id"]);
+    trial.run(["status"]).stdout_has("  child agent: sh -c ");
+    run.kill();
+    trial.nobody_is_left();
+    assert_eq!(trial.tasks("child_ended"), [""; 0]);
+
+    trial.leave("open");
+    trial.run(["run", "-q"]).whatever();
+    let ended = trial.lines("child_ended");
+    let crashed: Vec<_> = ended.iter().filter(|line| line["outcome"] == "crashed").collect();
+    assert_eq!(crashed.len(), 2);
+    assert!(crashed.iter().all(|line| line["attempt"] == 1));
+    let standing = trial.run(["status", "--json"]).json();
+    assert_eq!(standing["attempts"], json!([]));
+}
+
+#[test]
+fn children_that_are_waited_for_are_named_by_their_commands() {
+    let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m");
+    let trial = stage("wait").file(".ralph/config.yaml", &settings);
+    let run = trial.start(["run"]);
+    crate::children::waits(&trial);
+    let told = trial.lines("waiting_for_children").remove(0);
+    let names: Vec<_> = told["children"].as_array().unwrap().iter().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.iter().all(|name| name.as_str().unwrap().starts_with("sh -c ")), "{names:?}");
+    trial.leave("open");
+    run.end(&trial).stderr_has("waiting up to 10m for 2 processes (sh -c ");
+    let outcomes: Vec<_> =
+        trial.lines("child_ended").iter().map(|line| line["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["exited", "exited"]);
+}
+
+#[test]
+fn outside_of_an_attempt_there_are_no_children() {
+    Workspace::new().run(["spawn", "--", "true"]).code(64).stderr(
+        "ralph: error: `ralph spawn` is for agents, inside an attempt of `ralph run`, and here \
+         `RALPH_RUN_ID` is not set as it is there; start the command itself\n",
+    );
+}
