@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitOptions, wait, waitpid},
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, wait, waitid, waitpid},
 };
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,14 @@ pub(super) fn thaw() {
     for Member { pid, .. } in descendants(std::process::id()) {
         signal_if(pid, Signal::CONT, || is_living(pid));
     }
+}
+
+/// Whether no child of this process lives, in one call and without reaping a dead one: the system
+/// has no child to name that might yet be stopped.
+pub(super) fn is_childless() -> bool {
+    let looked =
+        waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    looked.is_err_and(|error| error == Errno::CHILD)
 }
 
 /// Takes in every dead child; false once there is no child at all.
@@ -312,7 +320,10 @@ impl Stat {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command, Stdio};
+    use std::{
+        env,
+        process::{Child, Command, Stdio},
+    };
 
     use super::*;
 
@@ -351,6 +362,25 @@ mod tests {
         // Until it is what it is to become, it still has the environment of this process.
         until("started", || name(child.id()) == "sleep");
         child
+    }
+
+    #[test]
+    fn a_dead_child_is_not_one_that_lives() {
+        // In a process of its own: other tests of this one have children too.
+        if env::var_os("RALPH_TEST_CHILDLESS").is_none() {
+            let name = thread::current().name().unwrap().to_owned();
+            let mut again = Command::new(env::current_exe().unwrap());
+            again.args(["--exact", &name]).env("RALPH_TEST_CHILDLESS", "1");
+            assert!(again.output().unwrap().status.success());
+            return;
+        }
+        assert!(is_childless());
+        let mut child = sleeper(|command| command);
+        assert!(!is_childless());
+        child.kill().unwrap();
+        until("dead", || gone(child.id()));
+        assert!(is_childless() && Stat::of(child.id()).is_some(), "dead and not reaped");
+        child.wait().unwrap();
     }
 
     #[test]
