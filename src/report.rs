@@ -7,6 +7,7 @@
 pub mod fancy;
 pub mod heartbeat;
 pub mod plain;
+pub mod summary;
 pub mod words;
 
 use std::time::Duration;

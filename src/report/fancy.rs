@@ -10,7 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     Reporter, Verbosity,
-    words::{self, Line, Tally},
+    summary::Tally,
+    words::{self, Line},
 };
 use crate::{
     duration,

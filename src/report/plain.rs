@@ -4,7 +4,8 @@ use std::io::Write;
 
 use super::{
     Reporter, Verbosity,
-    words::{self, Line, Tally},
+    summary::Tally,
+    words::{self, Line},
 };
 use crate::{event::Event, plan::View, record::Record, terminal::visible};
 
