@@ -47,6 +47,8 @@ pub enum Command {
     TaskBlock(TaskBlock),
     /// Run the verify commands of a task, as a run does before it counts as complete
     Verify(Verify),
+    /// Show what attempts cost
+    Costs(Costs),
     /// Check the graph file
     Check(Check),
     /// Show how the run stands: running, paused, finished or crashed
@@ -114,6 +116,15 @@ pub struct Run {
     /// file; `0s` for no such limit [default: 15m]
     #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
     pub idle: Option<Duration>,
+    /// Stop when the attempts of this run have cost so many US dollars
+    #[arg(long, value_name = "USD", env = "RALPH_MAX_COST", hide_env_values = true, value_parser = money)]
+    pub max_cost: Option<f64>,
+    /// Stop when they have used so many tokens, those read from a cache left out
+    #[arg(long, value_name = "N", env = "RALPH_MAX_TOKENS", hide_env_values = true)]
+    pub max_tokens: Option<u64>,
+    /// Start nothing after this long
+    #[arg(long, value_name = "TIME", env = "RALPH_MAX_DURATION", hide_env_values = true, value_parser = duration::parse)]
+    pub max_duration: Option<Duration>,
     /// Wait this long for a provider that gives no service for now [default: 6h]
     #[arg(long, value_name = "TIME", env = "RALPH_MAX_WAIT", hide_env_values = true, value_parser = duration::parse)]
     pub max_wait: Option<Duration>,
@@ -208,6 +219,30 @@ pub struct Verify {
     pub id: String,
 }
 
+/// `ralph costs`.
+#[derive(Debug, Args)]
+pub struct Costs {
+    /// One line for each of these
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Task)]
+    pub by: By,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What costs are summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// The task
+    Task,
+    /// The day here
+    Day,
+    /// The agent
+    Agent,
+    /// The story of the task
+    Story,
+}
+
 /// `ralph check`.
 #[derive(Debug, Args)]
 pub struct Check {
@@ -296,6 +331,11 @@ pub struct Demo {
     /// Make the repository here instead of in the temporary folder; must not exist yet
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    let sum = text.trim_start_matches('$').parse().ok().filter(|sum: &f64| *sum > 0.0);
+    sum.filter(|sum| sum.is_finite()).ok_or_else(|| "a sum above 0, such as `2.50`".to_owned())
 }
 
 fn task_id(text: &str) -> Result<TaskId, String> {

@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod check;
+pub mod costs;
 pub mod dag_status;
 pub mod demo;
 pub mod demo_agent;
@@ -39,6 +40,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::TaskComplete(options) => task::complete(&here, &options.id),
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
         Command::Verify(options) => verify::run(&here, &options.id),
+        Command::Costs(options) => costs::run(&here, &options),
         Command::Check(options) => check::run(&here, &options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),

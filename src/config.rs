@@ -33,6 +33,10 @@ const KEYS: &[&str] = &[
     "learnings",
     "max_attempts",
     "max_iterations",
+    "max_cost",
+    "max_cost_per_day",
+    "max_duration",
+    "max_tokens",
     "max_wait",
     "on_orphans",
     "select",
@@ -77,6 +81,15 @@ pub struct Config {
     pub max_attempts: Option<u32>,
     /// Attempts per run.
     pub max_iterations: Option<u32>,
+    /// What a run may cost, in US dollars.
+    pub max_cost: Option<f64>,
+    /// What 24 hours may cost, in US dollars, whatever the run.
+    pub max_cost_per_day: Option<f64>,
+    /// How long a run may take.
+    #[serde(deserialize_with = "length")]
+    pub max_duration: Option<Duration>,
+    /// Tokens that a run may use.
+    pub max_tokens: Option<u64>,
     /// How long a provider may be waited for.
     #[serde(deserialize_with = "length")]
     pub max_wait: Option<Duration>,

@@ -181,6 +181,7 @@ pub(crate) mod tests {
             tags: Vec::new(),
             prompt: None,
             agents: Vec::new(),
+            max_cost: None,
             verify: None,
             verify_baseline: None,
             timeout: None,

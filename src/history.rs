@@ -12,7 +12,9 @@ use crate::{
     event::{Begun, Cause, Child, Ended, Event, Stop},
     obstacle::Met,
     record::Record,
+    spend::{DAY, Spend},
     task::{Status, TaskId},
+    transcript::Tokens,
     verdict::{Commit, Verdict},
 };
 
@@ -29,6 +31,8 @@ pub struct History {
     pub resting: HashMap<String, Rest>,
     /// Whether nothing may start until `ralph resume`, in whatever run.
     pub paused: bool,
+    /// What was spent in the last day, and when.
+    pub recent: Vec<(DateTime<Utc>, f64)>,
     /// The child agents that have no end, the oldest first.
     pub children: Vec<OpenChild>,
 }
@@ -64,6 +68,8 @@ pub struct Run {
     pub starts_failed: u32,
     /// Failed attempts.
     pub failures: u32,
+    /// What its attempts used, those of the paused run that it goes on with included.
+    pub spend: Spend,
     /// Waits for something outside since the last attempt.
     pub waits: u32,
     /// Whether its newest attempt completed its task.
@@ -100,6 +106,9 @@ pub struct Past {
     pub open_since: Option<DateTime<Utc>>,
     /// Whether completion was reported by command during the open attempt.
     pub reported: bool,
+    /// What its attempts used since the last reset.
+    #[serde(default)]
+    pub spend: Spend,
     /// How the newest ended attempt went.
     pub last: Option<Box<Last>>,
     /// The commits of the attempt that completed it.
@@ -135,11 +144,25 @@ impl Past {
 static NOTHING: Past = Past {
     attempts: 0,
     counted: 0,
+    spend: Spend {
+        attempts: 0,
+        cost_usd: 0.0,
+        unknown_cost: 0,
+        tokens: Tokens { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+        unknown_tokens: 0,
+        duration_seconds: 0.0,
+    },
     open_since: None,
     reported: false,
     last: None,
     commits: Vec::new(),
 };
+
+impl Past {
+    fn reset(&mut self) {
+        (self.counted, self.spend) = (0, Spend::default());
+    }
+}
 
 impl History {
     /// The past of a task; a blank one if it has none.
@@ -169,6 +192,7 @@ impl History {
                     started_at: Some(record.timestamp),
                     begun: begun.clone(),
                     iterations: begun.before,
+                    spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
                     ..Run::default()
                 };
             }
@@ -194,13 +218,13 @@ impl History {
                 child: child.clone(),
             })),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            Event::Reset {} => self.with(id, |past| past.counted = 0),
             // A person who puts a parked task back by hand means what `task-reset` says.
-            Event::StatusChanged {
+            Event::Reset {}
+            | Event::StatusChanged {
                 new: Some(Status::Pending),
                 cause: Cause::Edited | Cause::Command,
                 ..
-            } => self.with(id, |past| past.counted = 0),
+            } => self.with(id, Past::reset),
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
             Event::ResumeRequested { now } => {
@@ -248,6 +272,9 @@ impl History {
         self.run.last_completed = ended.verdict == Verdict::Complete;
         self.run.starts_failed =
             if failed_to_start(ended) { self.run.starts_failed + 1 } else { 0 };
+        self.run.spend.add(ended);
+        self.recent.retain(|(at, _)| record.timestamp - *at < DAY);
+        self.recent.extend(ended.usage.cost_usd.map(|cost| (record.timestamp, cost)));
         let complete = ended.verdict == Verdict::Complete;
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         if ended.verdict == Verdict::BaselineBroken {
@@ -277,6 +304,7 @@ impl History {
             past.open_since = None;
             past.reported = false;
             past.attempts = past.attempts.max(ended.attempt);
+            past.spend.add(ended);
             if ended.verdict == Verdict::Complete {
                 past.counted = 0;
                 past.commits.clone_from(&ended.evidence.commits);

@@ -17,6 +17,7 @@ pub mod redact;
 pub mod task;
 pub mod verdict;
 pub mod event;
+pub mod spend;
 pub mod record;
 pub mod history;
 pub mod ledger;

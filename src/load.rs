@@ -54,6 +54,7 @@ const FIELDS: &[&str] = &[
     "timeout",
     "stale_after",
     "max_attempts",
+    "max_cost",
     "path",
     "notes",
     "claimed_at",

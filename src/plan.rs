@@ -18,6 +18,7 @@ use crate::{
     filter::Filter,
     graph::TaskGraph,
     history::History,
+    spend::Budget,
     task::{Priority, Status, Task},
 };
 
@@ -56,6 +57,8 @@ pub struct Policy {
     pub agents: Vec<Call>,
     /// Whether they stand above what tasks name.
     pub agents_given: bool,
+    /// What a run may use.
+    pub budget: Budget,
     /// How long a provider may be waited for.
     pub max_wait: Duration,
     /// Stop after the first attempt.
@@ -80,6 +83,7 @@ impl Default for Policy {
             start_limit: START_LIMIT,
             agents: Vec::new(),
             agents_given: false,
+            budget: Budget::default(),
             max_wait: MAX_WAIT,
             once: false,
             wait: false,
@@ -168,6 +172,8 @@ pub enum State {
     Denied,
     /// Out of attempts.
     Parked(u32),
+    /// Its attempts have used the money that it has.
+    Spent,
     /// Waits for an answer.
     NeedsInput,
     /// Held back by a person.
@@ -214,6 +220,9 @@ impl View<'_> {
                 let past = past();
                 if past.counted >= self.max_attempts(number) {
                     return State::Parked(past.counted);
+                }
+                if task.max_cost.is_some_and(|limit| past.spend.cost_usd >= limit) {
+                    return State::Spent;
                 }
                 if let Some(last) = past.last.as_ref().filter(|_| past.counted > 0) {
                     let until = last.at + backoff(past.counted);
@@ -319,6 +328,7 @@ impl View<'_> {
                 State::Claimed => elsewhere = true,
                 State::Running
                 | State::Parked(_)
+                | State::Spent
                 | State::NeedsInput
                 | State::Held
                 | State::Waiting => {}
@@ -332,7 +342,7 @@ impl View<'_> {
         if !unfinished {
             return Decision::Stop(StopReason::Complete);
         }
-        if let Some(stop) = self.limit().or_else(|| self.requested()) {
+        if let Some(stop) = self.limit(now).or_else(|| self.requested()) {
             return if idle { Decision::Stop(stop) } else { Decision::Wait(Wait::default()) };
         }
         match (best, wake) {
@@ -366,7 +376,7 @@ impl View<'_> {
     }
 
     /// The limit of the run that has been reached, if one has.
-    fn limit(&self) -> Option<StopReason> {
+    fn limit(&self, now: DateTime<Utc>) -> Option<StopReason> {
         let run = &self.history.run;
         if self.policy.once && run.iterations > 0 {
             return Some(StopReason::Once { completed: run.last_completed });
@@ -379,6 +389,10 @@ impl View<'_> {
         }
         if (1..=run.starts_failed).contains(&self.policy.start_limit) {
             return Some(StopReason::StartLimit(run.starts_failed));
+        }
+        let recent = &self.history.recent;
+        if let Some(reached) = self.policy.budget.reached(&run.spend, run.started_at, recent, now) {
+            return Some(StopReason::Limit(reached.to_string()));
         }
         if run.iterations >= self.policy.max_iterations {
             let max = self.policy.max_iterations;

@@ -293,6 +293,8 @@ pub struct Task {
     pub stale_after: Option<Duration>,
     /// Attempts before it is parked.
     pub max_attempts: Option<u32>,
+    /// What all its attempts together may cost, in US dollars.
+    pub max_cost: Option<f64>,
     /// When it was claimed (RFC 3339), as the file has it.
     pub claimed_at: Option<String>,
     /// By whom it was claimed.

@@ -165,6 +165,22 @@ pub fn columns(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
+/// Rows of cells in columns, two blanks between them. The cells must be safe to print.
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line = cells.fold(String::new(), |line, (cell, width)| {
+            format!("{line}{cell}{}", " ".repeat(width - columns(cell) + 2))
+        });
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -87,7 +87,9 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    fn plus(self, other: Tokens) -> Tokens {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Tokens) -> Tokens {
         Tokens {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),

@@ -25,6 +25,7 @@ use crate::{
     ledger::Ledger,
     plan::{Policy, View},
     repo::Repo,
+    spend::Budget,
     state::{Lock, State},
     task::{Task, TaskId},
 };
@@ -196,6 +197,12 @@ impl Workspace {
             agents: match &self.config.agent {
                 Some(agents) => agents.0.clone(),
                 None => Call::preset(AGENT).into_iter().collect(),
+            },
+            budget: Budget {
+                cost: self.config.max_cost,
+                tokens: self.config.max_tokens,
+                duration: self.config.max_duration,
+                cost_per_day: self.config.max_cost_per_day,
             },
             max_wait: self.config.max_wait.unwrap_or(blank.max_wait),
             start_limit: self.config.start_limit.unwrap_or(blank.start_limit),

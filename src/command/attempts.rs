@@ -20,7 +20,7 @@ use crate::{
     record::Record,
     report::words::counted,
     task::TaskId,
-    terminal::{self, columns, visible},
+    terminal::{self, visible},
     verdict::Autocommit,
     workspace::Workspace,
 };
@@ -47,7 +47,7 @@ pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
     let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(ledger.of(id.as_ref()).map(row));
-    let text = if rows.len() == 1 { "no attempt yet\n".to_owned() } else { table(&rows) };
+    let text = if rows.len() == 1 { "no attempt yet\n".to_owned() } else { terminal::table(&rows) };
     terminal::print(&text)?;
     Ok(Exit::Success)
 }
@@ -70,20 +70,6 @@ fn row(entry: &Entry) -> [String; 6] {
     let took = duration::short(ended.duration());
     let kept = ended.pinned.clone().unwrap_or_default();
     [name, when, took, ended.verdict.to_string(), left.join(", "), kept]
-}
-
-fn table(rows: &[[String; 6]]) -> String {
-    let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let line = cells.fold(String::new(), |line, (cell, width)| {
-            format!("{line}{cell}{}", " ".repeat(width - columns(cell) + 2))
-        });
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
 }
 
 /// Shows one attempt.

@@ -86,7 +86,7 @@ impl Parts {
                     let stale = !live && age.is_none_or(|age| age > limit);
                     parts.in_progress.push(Claimed { number, live, age, stale });
                 }
-                State::Parked(_) => parts.parked.push(number),
+                State::Parked(_) | State::Spent => parts.parked.push(number),
                 State::NeedsInput => parts.needs_input.push(number),
                 State::Held => parts.held.push(number),
                 // A run that begins tries its agent again.

@@ -104,6 +104,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
             format!("is in progress{by}")
         }
         State::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
+        State::Spent => "has used its `max_cost`".to_owned(),
         State::NeedsInput => "needs input".to_owned(),
         State::Held => "is blocked by hand".to_owned(),
         State::Waiting => {

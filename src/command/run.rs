@@ -20,6 +20,7 @@ use crate::{
         Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
     },
     runner::{Options, Runner},
+    spend::Budget,
     terminal,
     workspace::{HEARTBEAT, Workspace, find, view},
 };
@@ -47,6 +48,12 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
     let policy = Policy {
         max_iterations: options.max_iterations.unwrap_or(settings.max_iterations),
         max_wait: options.max_wait.unwrap_or(settings.max_wait),
+        budget: Budget {
+            cost: options.max_cost.or(settings.budget.cost),
+            tokens: options.max_tokens.or(settings.budget.tokens),
+            duration: options.max_duration.or(settings.budget.duration),
+            ..settings.budget
+        },
         once: options.once,
         wait: options.wait,
         filter: filter(options.which),

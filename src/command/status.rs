@@ -156,6 +156,9 @@ fn text(
     line("Failures in a row", &run.failures_in_a_row.to_string());
     line("Failures in this run", &run.failures.to_string());
     line("Completed", &run.completed.to_string());
+    if run.spend.attempts > 0 {
+        line("Spent", &run.spend.cost());
+    }
     let limit = |seconds: Option<f64>| {
         let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
@@ -204,6 +207,7 @@ fn as_value(
         "failures_in_a_row": run.failures_in_a_row,
         "failures": run.failures,
         "completed": run.completed,
+        "spend": run.spend,
         "limits": {
             "timeout_seconds": run.begun.timeout_seconds,
             "idle_seconds": run.begun.idle_seconds,

@@ -151,6 +151,7 @@ impl Reader<'_> {
                 .get("verify")
                 .filter(|value| !value.is_null())
                 .map(|value| self.list(value, number, "verify")),
+            max_cost: self.money(fields.extra.get("max_cost"), place("max_cost"), "max_cost"),
             verify_baseline: self.flag(
                 fields.extra.get("verify_baseline"),
                 place("verify_baseline"),
@@ -317,6 +318,15 @@ impl Reader<'_> {
                 Vec::new()
             }
         }
+    }
+
+    fn money(&mut self, value: Option<&Value>, place: Place, name: &str) -> Option<f64> {
+        let value = value.filter(|value| !value.is_null())?;
+        let sum = value.as_f64().filter(|sum| *sum > 0.0);
+        if sum.is_none() {
+            self.wrong(name, value, place, "a sum of US dollars above 0, such as `2.50`");
+        }
+        sum
     }
 
     fn flag(&mut self, value: Option<&Value>, place: Place, name: &str) -> Option<bool> {

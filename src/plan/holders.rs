@@ -40,6 +40,10 @@ impl View<'_> {
                 let first = question.and_then(|text| text.lines().next());
                 Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
             }
+            State::Spent => {
+                let spent = self.history.of(&self.graph.task(number).id).spend.cost();
+                Some(format!("out of money: {spent} spent"))
+            }
             State::Held => Some("blocked by hand".to_owned()),
             State::Cancelled => self
                 .graph

@@ -56,12 +56,15 @@ impl Tally {
         let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
         let total = view.admitted().count();
         let time = length(*duration_seconds);
+        let spend = &view.history.run.spend;
+        let known = spend.unknown_cost < spend.attempts;
+        let cost = if known { format!("; {}", spend.cost()) } else { String::new() };
         let mut lines = vec![
             line(style, format!("{why} (exit code {exit_code})")),
             line(
                 None,
                 format!(
-                    "{completed} completed in {}, {time}; {} of {total} done",
+                    "{completed} completed in {}, {time}{cost}; {} of {total} done",
                     counted(*iterations as usize, "attempt"),
                     total - remaining,
                 ),
@@ -122,6 +125,7 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
     match view.state(number, Utc::now()) {
         State::Parked(_) => format!("{look} `ralph task-reset {id}`"),
         State::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
+        State::Spent => format!("give `{id}` a higher `max_cost`, or `ralph task-reset {id}`"),
         State::NeedsInput => answer(id.as_str()),
         State::Held => {
             format!("once `{id}` may go on, set its `status` back to `pending` in the graph file")

@@ -124,3 +124,49 @@ fn an_agent_is_named_by_flag() {
     trial.run(["run", "--agent", "codex"]).code(69).stderr_has("`codex` is not on PATH; name");
     trial.run(["run", "--agent", "codex x"]).code(64).stderr_has("`agent: [codex, x]`");
 }
+
+#[test]
+fn a_budget_stops_the_run_when_the_attempt_is_over() {
+    let streams = "claude-success:0 claude-success:0 claude-success:0";
+    let trial = speaking(streams).graph("tasks: [{id: a, story: s}, {id: b}, {id: c}, {id: d}]\n");
+    let cost = |trial: &Workspace| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
+    trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("the limit of 1 tokens for a run (");
+    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("for a run reached");
+    let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
+    let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");
+    trial.run(["run"]).code(2).stderr_has("the limit of $0.0100 for 24 hours (");
+    trial
+        .run(["run", "--max-cost", "nothing"])
+        .code(64)
+        .stderr_has("a sum above 0, such as `2.50`");
+
+    // The shortest run may be over before its first attempt.
+    let attempts = trial.lines("completed").len();
+    assert!((2..4).contains(&attempts));
+    let sums = trial.run(["costs", "--by", "story", "--json"]).json();
+    assert_eq!(sums["total"]["cost_usd"].as_f64(), Some(cost(&trial) * attempts as f64));
+    assert_eq!(sums["sums"][1]["name"], "s");
+    trial.run(["costs", "--by", "agent"]).stdout_has(&format!("streams  {attempts}"));
+    trial.run(["status"]).stdout_has("Iteration: 0 of 50");
+}
+
+#[test]
+fn a_task_may_have_a_budget_of_its_own() {
+    let trial = speaking("claude-quotes-limits:0 claude-success:0")
+        .graph("tasks: [{id: a, max_cost: 0.0001}, {id: b, depends_on: [a]}]\n");
+    trial.run(["run"]).code(3).stderr_has("a: out of money: $");
+    trial.run(["task-reset", "a"]).whatever();
+    trial.run(["run", "--task", "a", "-q"]).whatever();
+    assert_eq!(trial.status("a"), "complete");
+    trial.run(["costs"]).stdout_has("a  2         ");
+}
+
+#[test]
+fn what_an_agent_does_not_say_is_unknown() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.run(["run", "-q"]).whatever();
+    trial.run(["costs"]).stdout_has("unknown  unknown  unknown  unknown");
+    assert!(trial.run(["costs", "--json"]).json()["total"]["cost_usd"].is_null());
+}
