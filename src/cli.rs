@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     duration,
     exit::{Exit, Failure},
+    promise::Pattern,
     task::TaskId,
 };
 
@@ -34,7 +35,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Work off the graph: choose, prompt, run the agent, judge, repeat
-    Run(Run),
+    Run(Box<Run>),
     /// Show the next prompt, without touching anything
     Prompt(Prompt),
     /// Show what is done, in progress, ready and blocked
@@ -125,6 +126,9 @@ pub struct Run {
     /// Start nothing after this long
     #[arg(long, value_name = "TIME", env = "RALPH_MAX_DURATION", hide_env_values = true, value_parser = duration::parse)]
     pub max_duration: Option<Duration>,
+    /// Also take a final result that this regular expression matches for a promise that all is done
+    #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
+    pub done_pattern: Option<Pattern>,
     /// Wait this long for a provider that gives no service for now [default: 6h]
     #[arg(long, value_name = "TIME", env = "RALPH_MAX_WAIT", hide_env_values = true, value_parser = duration::parse)]
     pub max_wait: Option<Duration>,

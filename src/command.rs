@@ -33,7 +33,7 @@ use crate::{
 pub fn execute(cli: Cli) -> Result<Exit> {
     let here = Here { directory: cli.directory, graph: cli.graph };
     match cli.command {
-        Command::Run(options) => run::run(&here, options),
+        Command::Run(options) => run::run(&here, *options),
         Command::Prompt(options) => prompt::run(&here, &options),
         Command::DagStatus(options) => dag_status::run(&here, options),
         Command::TaskReset(options) => task::reset(&here, &options.ids),

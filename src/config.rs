@@ -16,6 +16,7 @@ use crate::{
     edit::Document,
     event::Orphans,
     load,
+    promise::{Pattern, Worth},
 };
 
 /// Where it is, relative to the repository.
@@ -26,6 +27,7 @@ const KEYS: &[&str] = &[
     "autocommit",
     "child_wait_timeout",
     "commit_timeout",
+    "done_pattern",
     "exit_grace",
     "fsync",
     "grace",
@@ -39,6 +41,8 @@ const KEYS: &[&str] = &[
     "max_tokens",
     "max_wait",
     "on_orphans",
+    "promise",
+    "promise_text",
     "select",
     "stale_after",
     "start_limit",
@@ -95,6 +99,13 @@ pub struct Config {
     pub max_wait: Option<Duration>,
     /// What becomes of what is still there then.
     pub on_orphans: Option<Orphans>,
+    /// What an agent's word that all is done is worth.
+    pub promise: Option<Worth>,
+    /// The text that gives it; empty for none.
+    pub promise_text: Option<String>,
+    /// The pattern that gives it.
+    #[serde(deserialize_with = "pattern")]
+    pub done_pattern: Option<Pattern>,
     /// Whether a task inherits the priority of what waits for it.
     pub select: Option<Select>,
     /// After how long `in-progress` is stale.
@@ -162,6 +173,11 @@ pub enum Select {
 fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     duration::parse(&text).map(Some).map_err(D::Error::custom)
+}
+
+fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Pattern>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Pattern::new(&text).map(Some).map_err(D::Error::custom)
 }
 
 impl Config {

@@ -134,6 +134,13 @@ pub enum Event {
     RateLimited(Ended),
     /// Its agent is refused, or refuses, whatever the task; the attempt does not count.
     Denied(Ended),
+    /// The final result of an attempt said that all of it is done.
+    Promised {
+        /// The attempt.
+        attempt: u32,
+        /// Whether that ends the run: the graph agrees, or it is taken at its word.
+        kept: bool,
+    },
     /// The task is out of attempts and waits for a person.
     Parked {
         /// How many attempts were made since the last reset.
@@ -251,6 +258,7 @@ impl Event {
         "needs_input",
         "rate_limited",
         "denied",
+        "promised",
         "parked",
         "recovered",
         "status_changed",
@@ -342,6 +350,9 @@ pub struct Begun {
     /// Whether it waits for tasks that are in progress elsewhere.
     #[serde(default, skip_serializing_if = "is_off")]
     pub wait: bool,
+    /// The pattern that makes a promise of a final result, where a flag named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_pattern: Option<String>,
     /// What the run was restricted to, as the flags said it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,

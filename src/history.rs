@@ -74,6 +74,8 @@ pub struct Run {
     pub waits: u32,
     /// Whether its newest attempt completed its task.
     pub last_completed: bool,
+    /// Whether its agent said that all is done, and is to be believed.
+    pub promised: bool,
     /// What was red before an attempt of it, if anything was.
     pub baseline_broken: Option<String>,
     /// Whether Ctrl-Z made it stand still.
@@ -184,18 +186,7 @@ impl History {
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
-            Event::LoopStarted(begun) => {
-                // Whoever starts again may have logged in meanwhile.
-                self.resting.retain(|_, rest| rest.met.until.is_some());
-                self.run = Run {
-                    id: record.run_id.clone(),
-                    started_at: Some(record.timestamp),
-                    begun: begun.clone(),
-                    iterations: begun.before,
-                    spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
-                    ..Run::default()
-                };
-            }
+            Event::LoopStarted(begun) => self.begin(record, begun),
             Event::Started { attempt, .. } => {
                 self.run.iterations += 1;
                 self.run.waits = 0;
@@ -238,6 +229,7 @@ impl History {
                 let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
                 self.run.stop = Some(Stop { now, ..stop.clone() });
             }
+            Event::Promised { kept, .. } => self.run.promised |= kept,
             Event::Suspended {} => self.run.suspended = true,
             Event::Continued { .. } => self.run.suspended = false,
             Event::Finished { why, exit_code, .. } => {
@@ -260,6 +252,19 @@ impl History {
             | Event::Blocked { .. }
             | Event::ClockSet { .. } => {}
         }
+    }
+
+    fn begin(&mut self, record: &Record, begun: &Begun) {
+        // Whoever starts again may have logged in meanwhile.
+        self.resting.retain(|_, rest| rest.met.until.is_some());
+        self.run = Run {
+            id: record.run_id.clone(),
+            started_at: Some(record.timestamp),
+            begun: begun.clone(),
+            iterations: begun.before,
+            spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
+            ..Run::default()
+        };
     }
 
     fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut Past)) {

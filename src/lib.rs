@@ -11,6 +11,7 @@ pub mod diagnostic;
 pub mod outcome;
 pub mod transcript;
 pub mod obstacle;
+pub mod promise;
 pub mod preset;
 pub mod call;
 pub mod redact;

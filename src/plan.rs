@@ -381,6 +381,9 @@ impl View<'_> {
         if self.policy.once && run.iterations > 0 {
             return Some(StopReason::Once { completed: run.last_completed });
         }
+        if run.promised {
+            return Some(StopReason::Promised);
+        }
         if let Some(why) = &run.baseline_broken {
             return Some(StopReason::BaselineBroken(why.clone()));
         }

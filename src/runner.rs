@@ -27,6 +27,7 @@ use crate::{
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
     plan::{Decision, Policy, View, Wait},
+    promise::Promise,
     record::Record,
     report::Reporter,
     signal,
@@ -54,6 +55,8 @@ pub struct Options {
     pub child_wait: Duration,
     /// What becomes of what is still there then.
     pub on_orphans: Orphans,
+    /// What in a final result says that all is done.
+    pub promise: Promise,
     /// Between asking an agent to end and killing it.
     pub grace: Duration,
     /// How long an attempt may go on after SIGTERM.

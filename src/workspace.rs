@@ -24,6 +24,7 @@ use crate::{
     journal::{Journal, Mark},
     ledger::Ledger,
     plan::{Policy, View},
+    promise::Promise,
     repo::Repo,
     spend::Budget,
     state::{Lock, State},
@@ -220,6 +221,16 @@ impl Workspace {
     /// Whether they are tried before an attempt at it too.
     pub fn verifies_baseline(&self, task: &Task) -> bool {
         task.verify_baseline.or(self.config.verify_baseline).unwrap_or(false)
+    }
+
+    /// What an agent's word that all is done looks like, and its worth.
+    pub fn promise(&self) -> Promise {
+        let blank = Promise::default();
+        Promise {
+            worth: self.config.promise.unwrap_or(blank.worth),
+            text: self.config.promise_text.clone().unwrap_or(blank.text),
+            pattern: self.config.done_pattern.clone(),
+        }
     }
 
     /// The folder of a task, relative to the repository.

@@ -16,6 +16,7 @@ use crate::{
     filter::Filter,
     graphfile::GraphFile,
     plan::{MAX_ITERATIONS, Policy},
+    promise::{Pattern, Promise},
     report::{
         Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
     },
@@ -78,6 +79,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         policy,
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
+        promise: promise(&workspace, options.done_pattern),
         exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
         child_wait: workspace.config.child_wait_timeout.unwrap_or(CHILD_WAIT),
         on_orphans: workspace.config.on_orphans.unwrap_or_default(),
@@ -106,6 +108,10 @@ pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
         policy: with_agents(policy, (!begun.agents.is_empty()).then(|| begun.agents.clone())),
         timeout: length(begun.timeout_seconds).unwrap_or(TIMEOUT),
         idle: idle(length(begun.idle_seconds).unwrap_or(IDLE)),
+        promise: promise(
+            &workspace,
+            begun.done_pattern.as_deref().and_then(|text| Pattern::new(text).ok()),
+        ),
         exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
         child_wait: workspace.config.child_wait_timeout.unwrap_or(CHILD_WAIT),
         on_orphans: workspace.config.on_orphans.unwrap_or_default(),
@@ -151,6 +157,12 @@ fn with_agents(policy: Policy, given: Option<Vec<Call>>) -> Policy {
         Some(agents) => Policy { agents, agents_given: true, ..policy },
         None => policy,
     }
+}
+
+/// What says that all is done, by the settings and a pattern that stands above theirs.
+fn promise(workspace: &Workspace, pattern: Option<Pattern>) -> Promise {
+    let own = workspace.promise();
+    Promise { pattern: pattern.or(own.pattern), ..own }
 }
 
 /// `0s` is no limit.

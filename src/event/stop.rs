@@ -22,6 +22,8 @@ pub enum StopReason {
     StartLimit(u32),
     /// Every agent is refused: why, and the code to exit with.
     Denied(String, Exit),
+    /// The agent said that all of it is done, and is taken at its word.
+    Promised,
     /// This verify command did not succeed before an attempt.
     BaselineBroken(String),
     /// The one attempt that was asked for was made.
@@ -44,7 +46,9 @@ impl StopReason {
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
             StopReason::NeedsInput(_) | StopReason::Paused | StopReason::Stopped => Exit::Waiting,
-            StopReason::Complete | StopReason::Once { completed: true } => Exit::Success,
+            StopReason::Complete | StopReason::Promised | StopReason::Once { completed: true } => {
+                Exit::Success
+            }
             StopReason::Once { completed: false }
             | StopReason::Failures(_)
             | StopReason::StartLimit(_) => Exit::Error,
@@ -69,6 +73,7 @@ impl fmt::Display for StopReason {
                 f,
                 "{count} attempts in a row failed within 5s; does the agent start at all?"
             ),
+            StopReason::Promised => f.write_str("done by the word of the agent (`promise: trust`)"),
             StopReason::Denied(why, _) => f.write_str(why),
             StopReason::BaselineBroken(why) => write!(
                 f,

@@ -143,6 +143,10 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
             Style::Warn,
             format!("the verify commands of {id} are left to the next run; its work is kept"),
         )],
+        Event::Promised { kept: false, .. } => vec![line(
+            Style::Warn,
+            "  it promised that all is done; the graph does not agree, so the run goes on",
+        )],
         Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
         Event::Failed(ended)

@@ -13,6 +13,7 @@ use crate::{
     graphfile::{Write, rfc3339},
     obstacle::Met,
     output,
+    promise::Worth,
     task::{CommitRule, Status},
     transcript::Told,
     verdict::{Evidence, Outcome, Verdict},
@@ -101,6 +102,10 @@ impl Runner {
         crash::point("close.written");
         let why = verdict.explain(&outcome, &evidence);
         let word = told.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
+        let promised = word
+            .as_deref()
+            .or(told.last_line.as_deref())
+            .is_some_and(|result| self.options.promise.is_made(result));
         let last_line =
             word.or(told.message).as_deref().and_then(output::last_of).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
@@ -130,6 +135,11 @@ impl Runner {
         };
         self.emit(Some(about), event)?;
         crash::point("close.told");
+        if promised {
+            let trusted = self.options.promise.worth == Worth::Trust;
+            let kept = trusted || self.remaining() == 0;
+            self.emit(Some(about), Event::Promised { attempt: record.attempt, kept })?;
+        }
         if parks {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }

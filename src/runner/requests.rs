@@ -39,6 +39,7 @@ impl Options {
             idle_seconds: Some(self.idle.unwrap_or_default().as_secs_f64()),
             once: self.policy.once,
             wait: self.policy.wait,
+            done_pattern: self.promise.pattern.as_ref().map(ToString::to_string),
             filter: self.policy.filter.words(),
         }
     }

@@ -170,3 +170,27 @@ fn what_an_agent_does_not_say_is_unknown() {
     trial.run(["costs"]).stdout_has("unknown  unknown  unknown  unknown");
     assert!(trial.run(["costs", "--json"]).json()["total"]["cost_usd"].is_null());
 }
+
+#[test]
+fn a_promise_counts_only_if_the_graph_agrees() {
+    let script = "\"$0\"; echo '<promise>COMPLETE</promise>'";
+    let commit = agent("commit");
+    let two = "tasks: [{id: a}, {id: b}]\n";
+    let trial = Workspace::new().graph(two).command(["sh", "-c", script, &commit]);
+    trial.run(["run"]).stderr_has("it promised that all is done; the graph does not agree");
+    let kept: Vec<_> = trial.lines("promised").iter().map(|line| line["kept"].clone()).collect();
+    assert_eq!(kept, [json!(false), json!(true)]);
+
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
+        .graph(two)
+        .command(["sh", "-c", script, &commit]);
+    trial.run(["run"]).stderr_has("done by the word of the agent (`promise: trust`) (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+
+    let trial =
+        Workspace::new().graph(two).command(["sh", "-c", "\"$0\"; echo ALL  GREEN", &commit]);
+    trial.run(["run", "-q", "--done-pattern", "^ALL +GREEN$"]).whatever();
+    assert_eq!(trial.lines("promised").len(), 2);
+    trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is no pattern");
+}

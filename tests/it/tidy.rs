@@ -26,6 +26,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("indicatif", &["report/fancy"]),
     ("minijinja", &["prompt"]),
     ("petgraph", &["graph"]),
+    ("regex_lite", &["promise"]),
     ("rustix", &["agent", "clock", "crash"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),

@@ -1,0 +1,89 @@
+//! An agent's word that all of it is done: a text or a pattern in its final result.
+//!
+//! Not worth much: agents say it too soon, and a prompt that asks for it is echoed. So only the
+//! final result counts, and only if the graph agrees, unless somebody wants it taken at its word.
+
+use std::fmt;
+
+use regex_lite::Regex;
+use serde::Deserialize;
+
+/// The text, where nothing else is said.
+pub const TEXT: &str = "<promise>COMPLETE</promise>";
+
+/// What a promise is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Worth {
+    /// Nothing, unless the graph agrees.
+    #[default]
+    Check,
+    /// It ends the run.
+    Trust,
+    /// It is not even looked for.
+    Off,
+}
+
+/// A pattern for the final result.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        Regex::new(text).map(Pattern).map_err(|error| format!("`{text}` is no pattern: {error}"))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// What counts as a promise, and for how much.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// What it is worth.
+    pub worth: Worth,
+    /// The text that makes it; empty for none.
+    pub text: String,
+    /// The pattern that makes it.
+    pub pattern: Option<Pattern>,
+}
+
+impl Default for Promise {
+    fn default() -> Promise {
+        Promise { worth: Worth::default(), text: TEXT.to_owned(), pattern: None }
+    }
+}
+
+impl Promise {
+    /// Whether a final result makes it.
+    pub fn is_made(&self, result: &str) -> bool {
+        let by_text = !self.text.is_empty() && result.contains(&self.text);
+        let by_pattern = self.pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(result));
+        self.worth != Worth::Off && (by_text || by_pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_a_text_or_a_pattern() {
+        let plain = Promise::default();
+        assert!(plain.is_made("All done.\n<promise>COMPLETE</promise>\n"));
+        assert!(!plain.is_made("I cannot say COMPLETE yet."));
+        let pattern = Pattern::new("(?m)^ALL GREEN$").unwrap();
+        let both = Promise { text: String::new(), pattern: Some(pattern), ..Promise::default() };
+        assert!(both.is_made("tests ran\nALL GREEN\n"));
+        assert!(!both.is_made("not ALL GREEN\n<promise>COMPLETE</promise>"));
+        assert!(!Promise { worth: Worth::Off, ..both }.is_made("ALL GREEN"));
+        assert!(Pattern::new("(").unwrap_err().starts_with("`(` is no pattern: "));
+    }
+}
