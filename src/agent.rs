@@ -23,7 +23,7 @@ use std::{
     io::{self, BufRead, BufReader, PipeWriter, Write},
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{self, Path, PathBuf},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -31,10 +31,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use crate::event::Identity;
-use crate::{crash, verdict::Outcome};
+use crate::{crash, redact::Redactor, verdict::Outcome};
 pub use child::Foreground;
 use guard::{Brief, Notice, Order};
 use process::Process;
+use stream::Streams;
 pub use tree::{Member, is_alive, kill_marked, sweep, works_in};
 
 /// What Claude Code takes as the sign that it runs inside another Claude Code.
@@ -74,6 +75,8 @@ pub struct Post<'a> {
     pub lock: &'a File,
     /// After how long without output and processor time it says so.
     pub idle: Option<Duration>,
+    /// Whether it takes secrets out of the agent's output.
+    pub redact: bool,
 }
 
 /// What the runner hears of its agent.
@@ -149,6 +152,7 @@ impl Agent {
             record: post.record.clone(),
             exit: post.exit.clone(),
             idle: post.idle,
+            redact: post.redact,
         };
         // A guardian that is gone before it has read its brief says no more than one that is gone
         // after it.
@@ -250,22 +254,34 @@ pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result
 }
 
 /// Runs a command that is no agent to its end or to the limit, in a group of its own, of which
-/// nothing is left then. What it starts outside of its group is the caller's to end. Its output is appended to
-/// the files of `spec`.
+/// nothing is left then. `end_rest` ends what it started outside of its group. Its output is
+/// appended to the files of `spec`, with `redact` without the secrets in it.
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(spec: &Spec, limit: Duration) -> io::Result<Outcome> {
-    let open = |path: &Path| File::options().create(true).append(true).open(path);
+pub fn run(
+    spec: &Spec,
+    limit: Duration,
+    redact: bool,
+    end_rest: impl FnOnce(),
+) -> io::Result<Outcome> {
+    let secrets = redact.then(|| secrets(spec));
+    let (streams, stdout, stderr) = Streams::open(spec, secrets.as_ref(), &Arc::default())?;
     let (tell, ended) = mpsc::channel();
-    let process = Process::spawn(spec, open(&spec.stdout)?, open(&spec.stderr)?, move |outcome| {
-        drop(tell.send(outcome));
-    })?;
+    let process = Process::spawn(spec, stdout, stderr, move |outcome| drop(tell.send(outcome)))?;
     let outcome = ended.recv_timeout(limit);
     // What is left of the group, or all of it.
     process.kill();
     process.reap();
+    // The rest may hold the pipes open.
+    end_rest();
+    streams.drain();
     Ok(outcome.unwrap_or(Outcome::TimedOut { limit_seconds: limit.as_secs() }))
+}
+
+/// Finds the secrets in what a process of this specification prints.
+fn secrets(spec: &Spec) -> Redactor {
+    Redactor::of_variables(process::environment(spec))
 }
 
 /// This process.
@@ -363,7 +379,8 @@ mod tests {
             };
             let lock = File::open(dir).unwrap();
             let (record, exit) = (dir.join("record"), dir.join("exit"));
-            let post = Post { program, record, exit: Some(exit), lock: &lock, idle: None };
+            let post =
+                Post { program, record, exit: Some(exit), lock: &lock, idle: None, redact: true };
             Agent::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);

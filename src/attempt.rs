@@ -99,6 +99,16 @@ impl Open {
         format!("{}.{}", self.task_id, self.attempt)
     }
 
+    /// As it is put on disk: without the secrets with which its agent is called.
+    #[must_use]
+    pub fn redacted(&self, workspace: &Workspace) -> Open {
+        let mut record = self.clone();
+        if let Some(secrets) = workspace.secrets() {
+            record.call = record.call.map(|call| call.redacted(&secrets));
+        }
+        record
+    }
+
     /// What every process of the attempt has in its environment as `RALPH_ATTEMPT_ID`.
     pub fn mark(&self) -> String {
         format!("{}.{}", self.run_id, self.name())
@@ -231,8 +241,8 @@ pub fn context(
     Ok(prompt::context(graph, history, number, &facts))
 }
 
-/// Makes the attempt's folders, writes its prompt, and puts the record on disk: from here on a
-/// crash is found.
+/// Makes the attempt's folders, writes its prompt without the values of secrets, and puts the record
+/// on disk: from here on a crash is found.
 ///
 /// # Errors
 /// As git or the disk gives them.
@@ -248,9 +258,12 @@ pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
     let folder = workspace.root().join(&record.log);
     fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
     let path = folder.join("prompt.md");
+    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
+    let prompt = clean.as_deref().unwrap_or(prompt);
     fs::write(&path, prompt).with_context(|| format!("write `{}`", path.display()))?;
     crash::point("start.prepared");
-    workspace.state.write_attempt(&record.name(), &record).context("record the attempt")?;
+    let kept = record.redacted(workspace);
+    workspace.state.write_attempt(&record.name(), &kept).context("record the attempt")?;
     Ok(record)
 }
 

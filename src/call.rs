@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     diagnostic::nearest,
     preset::{self, Preset},
+    redact::{Redactor, is_secret_name},
     transcript::Format,
 };
 
@@ -89,6 +90,18 @@ impl Call {
                 }
             }
             _ => Err(WANTED.to_owned()),
+        }
+    }
+
+    /// Without the secrets in its words, and without the variables that hold one.
+    #[must_use]
+    pub fn redacted(self, secrets: &Redactor) -> Call {
+        let clean = |text: String| secrets.clone().text(&text);
+        let env = self.env.into_iter().filter(|(name, _)| !is_secret_name(name));
+        Call {
+            argv: self.argv.into_iter().map(clean).collect(),
+            env: env.map(|(name, value)| (name, clean(value))).collect(),
+            ..self
         }
     }
 

@@ -20,6 +20,7 @@ use crate::{
     history::History,
     journal::{Journal, Mark, Skipped},
     record::Record,
+    redact::Redactor,
     state::State,
     task::TaskId,
 };
@@ -37,6 +38,8 @@ pub struct Chronicle {
     saved: u64,
     run_id: String,
     skipped: Skipped,
+    /// What must not get into the journal.
+    secrets: Option<Redactor>,
 }
 
 /// The past up to a place in the journal.
@@ -48,15 +51,20 @@ struct Snapshot {
 }
 
 impl Chronicle {
-    /// Reads the past. Facts that this process adds carry `run_id`.
+    /// Reads the past. Facts that this process adds carry `run_id` and have none of the `secrets`.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn open(journal: Journal, state: State, run_id: String) -> Result<Chronicle> {
+    pub fn open(
+        journal: Journal,
+        state: State,
+        run_id: String,
+        secrets: Option<Redactor>,
+    ) -> Result<Chronicle> {
         let past: Snapshot = state.snapshot().unwrap_or_default();
         let saved = past.mark.offset();
         let mut chronicle =
-            Chronicle { journal, state, past, saved, run_id, skipped: Skipped::default() };
+            Chronicle { journal, state, past, saved, run_id, skipped: Skipped::default(), secrets };
         // A cold start reads all there is, and shows it to nobody.
         chronicle.take_in(drop)?;
         Ok(chronicle)
@@ -90,13 +98,19 @@ impl Chronicle {
         let sync = is_an_end(&event);
         let record = self
             .journal
-            .append(sync, |seq| Record {
-                timestamp: Utc::now().trunc_subsecs(3),
-                run_id: self.run_id.clone(),
-                seq,
-                iteration,
-                task_id: task_id.cloned(),
-                event,
+            .append(sync, |seq| {
+                let record = Record {
+                    timestamp: Utc::now().trunc_subsecs(3),
+                    run_id: self.run_id.clone(),
+                    seq,
+                    iteration,
+                    task_id: task_id.cloned(),
+                    event,
+                };
+                match &self.secrets {
+                    Some(secrets) => record.redacted(secrets),
+                    None => record,
+                }
             })
             .map_err(|error| unusable("write", self.journal.path(), error))?;
         let mut records = self.catch_up()?;
@@ -200,7 +214,7 @@ mod tests {
 
     fn open(dir: &Path, run: &str) -> Chronicle {
         let state = State::open(dir, false);
-        Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned())
+        Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned(), None)
             .unwrap()
     }
 

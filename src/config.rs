@@ -43,6 +43,7 @@ const KEYS: &[&str] = &[
     "on_orphans",
     "promise",
     "promise_text",
+    "redact",
     "select",
     "stale_after",
     "start_limit",
@@ -106,6 +107,8 @@ pub struct Config {
     /// The pattern that gives it.
     #[serde(deserialize_with = "pattern")]
     pub done_pattern: Option<Pattern>,
+    /// Whether secrets are kept out of `logs/` (default true).
+    pub redact: Option<bool>,
     /// Whether a task inherits the priority of what waits for it.
     pub select: Option<Select>,
     /// After how long `in-progress` is stale.

@@ -12,7 +12,7 @@ use serde::{
     de::{self, MapAccess, value::MapAccessDeserializer},
 };
 
-use crate::{event::Event, task::TaskId};
+use crate::{event::Event, redact::Redactor, task::TaskId};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,21 @@ impl Record {
             body[1..body.len() - 1].split_once(':').expect("an event is one key and its fields");
         let comma = if fields == "{}" { "" } else { "," };
         format!("{},\"action\":{action}{comma}{}\n", &head[..head.len() - 1], &fields[1..])
+    }
+
+    /// Without the secrets in what happened. When, to what and in which run is no agent's word and
+    /// stays.
+    #[must_use]
+    pub fn redacted(self, secrets: &Redactor) -> Record {
+        let event = serde_json::to_string(&self.event)
+            .expect("an event has only string keys and finite numbers");
+        let clean = secrets.clone().text(&event);
+        if clean == event {
+            return self;
+        }
+        // A value that is a word of the journal's own is in every line of it.
+        let event = serde_json::from_str(&clean).unwrap_or(self.event);
+        Record { event, ..self }
     }
 
     /// Reads a line that [`Record::to_line`] wrote, by this version or another.

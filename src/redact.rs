@@ -12,7 +12,7 @@
 mod needles;
 mod shapes;
 
-use std::fmt;
+use std::{ffi::OsString, fmt};
 
 use needles::Needles;
 use shapes::Shapes;
@@ -22,6 +22,11 @@ pub const MARK: &str = "[redacted]";
 
 /// The shortest value that is looked for. Shorter ones occur by chance.
 const SHORTEST: usize = 8;
+
+/// What people set where a secret is asked for and there is none. Programs print these for other
+/// reasons.
+const NO_SECRETS: &[&str] =
+    &["anonymous", "disabled", "inherited", "optional", "password", "required", "undefined"];
 
 /// Whether a variable of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
@@ -35,7 +40,8 @@ pub fn is_secret_name(name: &str) -> bool {
 #[derive(Clone)]
 pub struct Redactor {
     needles: Needles,
-    shapes: Shapes,
+    /// None where only values are looked for.
+    shapes: Option<Shapes>,
     between: Vec<u8>,
 }
 
@@ -47,23 +53,44 @@ impl Redactor {
         let values = values.iter().map(|value| value.as_ref().trim_ascii());
         Redactor {
             needles: Needles::new(values.filter(|value| value.len() >= SHORTEST)),
-            shapes: Shapes::new(),
+            shapes: Some(Shapes::new()),
             between: Vec::new(),
         }
     }
 
+    /// Looks for the values of those variables of an environment whose names say that they hold a
+    /// secret, and for shapes of keys.
+    pub fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Redactor {
+        let is_secret = |(name, value): &(OsString, OsString)| {
+            name.to_str().is_some_and(is_secret_name) && !NO_SECRETS.iter().any(|it| value == it)
+        };
+        let secrets = variables.into_iter().filter(is_secret);
+        Redactor::new(secrets.map(|(_, value)| value.into_encoded_bytes()))
+    }
+
+    /// Looks for the values alone: what has the shape of a key may be there for a reason.
+    #[must_use]
+    pub fn without_shapes(self) -> Redactor {
+        Redactor { shapes: None, ..self }
+    }
+
     /// Takes the next bytes, and appends to `out` all that is known to be no secret.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        self.between.clear();
-        self.needles.push(bytes, false, &mut self.between);
-        self.shapes.push(&self.between, false, out);
+        self.pass(bytes, false, out);
     }
 
     /// The stream is at its end: appends the rest.
     pub fn finish(mut self, out: &mut Vec<u8>) {
+        self.pass(&[], true, out);
+    }
+
+    fn pass(&mut self, bytes: &[u8], is_end: bool, out: &mut Vec<u8>) {
+        let Some(shapes) = &mut self.shapes else {
+            return self.needles.push(bytes, is_end, out);
+        };
         self.between.clear();
-        self.needles.push(&[], true, &mut self.between);
-        self.shapes.push(&self.between, true, out);
+        self.needles.push(bytes, is_end, &mut self.between);
+        shapes.push(&self.between, is_end, out);
     }
 
     /// A whole text at once.
@@ -324,6 +351,22 @@ mod tests {
         assert!(out.ends_with(b"this: "));
         redactor.finish(&mut out);
         assert!(out.ends_with(b"s3cr"));
+    }
+
+    #[test]
+    fn of_an_environment_the_secrets_are_looked_for() {
+        let variables = [
+            ("API_KEY", "s3cr3t-value"),
+            ("GIT_PASSWORD", "disabled"),
+            ("SOME_TOKEN", "true"),
+            ("EDITOR", "my-favourite-one"),
+        ];
+        let redactor = Redactor::of_variables(variables.map(|(n, v)| (n.into(), v.into())));
+        let shape = format!("ghp_aB3{}", "x9".repeat(20));
+        let text = format!("s3cr3t-value disabled true my-favourite-one {shape}");
+        let left = "[redacted] disabled true my-favourite-one";
+        assert_eq!(redactor.clone().text(&text), format!("{left} [redacted]"));
+        assert_eq!(redactor.without_shapes().text(&text), format!("{left} {shape}"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::{
     ledger::Ledger,
     plan::{Policy, View},
     promise::Promise,
+    redact::Redactor,
     repo::Repo,
     spend::Budget,
     state::{Lock, State},
@@ -97,6 +98,20 @@ impl Workspace {
         self.config.fsync.unwrap_or(true)
     }
 
+    /// Whether secrets are kept out of what is written.
+    pub fn redacts(&self) -> bool {
+        self.config.redact.unwrap_or(true)
+    }
+
+    /// Finds the secrets of this process's environment and of those that the settings give to
+    /// agents; none where they are not looked for.
+    pub fn secrets(&self) -> Option<Redactor> {
+        let agents = self.config.agent.iter().flat_map(|agents| &agents.0);
+        let given =
+            agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
+        self.redacts().then(|| Redactor::of_variables(env::vars_os().chain(given)))
+    }
+
     /// The graph file.
     pub fn graph_path(&self) -> &Path {
         &self.graph
@@ -130,7 +145,7 @@ impl Workspace {
     /// As the disk gives them.
     pub fn chronicle(&self) -> Result<Chronicle> {
         let journal = Journal::new(self.root().join(JOURNAL), self.durable());
-        Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()))
+        Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
     /// Reads every attempt there was, as far back as the journal goes.

@@ -9,7 +9,7 @@ use std::{
     io::{self, BufRead},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, Sender},
     },
@@ -20,7 +20,7 @@ use std::{
 use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, Member, Spec, process::Process, send, stream::Kept, tree};
+use super::{Identity, Member, Spec, process::Process, secrets, send, stream::Streams, tree};
 use crate::{crash, verdict::Outcome};
 
 /// What the guardian is to do; the first line on its standard input.
@@ -34,6 +34,8 @@ pub struct Brief {
     pub exit: Option<PathBuf>,
     /// After how long without output and processor time the runner is told.
     pub idle: Option<Duration>,
+    /// Whether secrets are taken out of its output. Their values are in the agent's environment.
+    pub redact: bool,
 }
 
 /// A further line on its standard input.
@@ -144,9 +146,6 @@ const TICK: Duration = Duration::from_secs(5);
 /// Between two looks at what an agent that is over has left running.
 const POLL: Duration = Duration::from_secs(1);
 
-/// How long the end of the output is waited for once its writers are gone.
-const DRAIN: Duration = Duration::from_secs(5);
-
 /// Guards one agent, from its brief on standard input to its end.
 ///
 /// # Errors
@@ -161,9 +160,8 @@ pub fn run() -> io::Result<()> {
     let brief: Brief = serde_json::from_str(&brief)?;
     crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
-    let (done, drained) = mpsc::channel();
     let pulse = Pulse::new();
-    let (agent, streams) = match start(&brief, outbox.clone(), &done, &pulse.printed) {
+    let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
         Ok(started) => started,
         Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
     };
@@ -183,14 +181,10 @@ pub fn run() -> io::Result<()> {
     guard.agent.reap();
     let (swept, immortal) = if spared { (Vec::new(), 0) } else { tree::sweep() };
     crash::point("guard.swept");
-    for stream in streams {
-        if spared {
-            // Its writers live on, and what they print from now on is nobody's.
-            let _ = stream.lock().unwrap_or_else(PoisonError::into_inner).close();
-        } else {
-            // All writers are gone, or cannot be ended: then their streams are left to the system.
-            let _ = drained.recv_timeout(DRAIN);
-        }
+    if spared {
+        streams.cut();
+    } else {
+        streams.drain();
     }
     if let Some(path) = &brief.exit {
         leave(path, &Exit { outcome: outcome.clone(), alone })?;
@@ -300,43 +294,21 @@ impl Guard {
     }
 }
 
-/// A stream of the agent's and where it is kept.
-type Stream = Arc<Mutex<Kept>>;
-
 fn start(
     brief: &Brief,
     outbox: Sender<Message>,
-    done: &Sender<()>,
     printed: &Arc<AtomicU64>,
-) -> io::Result<(Process, Vec<Stream>)> {
-    let spec = &brief.spec;
-    let (out_reader, out_writer) = io::pipe()?;
-    let mut streams = vec![(Kept::create(&spec.stdout)?, out_reader)];
-    let err_writer = if spec.stderr == spec.stdout {
-        out_writer.try_clone()?
-    } else {
-        let (err_reader, err_writer) = io::pipe()?;
-        streams.push((Kept::create(&spec.stderr)?, err_reader));
-        err_writer
-    };
+) -> io::Result<(Process, Streams)> {
+    let secrets = brief.redact.then(|| secrets(&brief.spec));
+    let (streams, stdout, stderr) = Streams::open(&brief.spec, secrets.as_ref(), printed)?;
     // Inherited by the agent and by whatever it starts: std closes what it opens on exec, a plain
     // duplicate stays.
     let sign = rustix::io::dup(File::open(&brief.record)?)?;
-    let agent = Process::spawn(&brief.spec, out_writer, err_writer, move |outcome| {
+    let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
         let _ = outbox.send(Message::Ended(outcome));
     })?;
     drop(sign);
-    let mut kept = Vec::new();
-    for (stream, reader) in streams {
-        let (done, printed, stream) =
-            (done.clone(), Arc::clone(printed), Arc::new(Mutex::new(stream)));
-        kept.push(Arc::clone(&stream));
-        thread::spawn(move || {
-            Kept::take_all(&stream, reader, &printed);
-            let _ = done.send(());
-        });
-    }
-    Ok((agent, kept))
+    Ok((agent, streams))
 }
 
 fn listen(outbox: &Sender<Message>) {

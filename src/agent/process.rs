@@ -102,13 +102,7 @@ fn command(spec: &Spec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Ex
         .split_first()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
     let dir = path::absolute(&spec.dir)?;
-    let mut environment: HashMap<OsString, OsString> = env::vars_os().collect();
-    for name in &spec.env_remove {
-        environment.remove(OsStr::new(name));
-    }
-    for (name, value) in &spec.env {
-        environment.insert(name.into(), value.into());
-    }
+    let mut environment = environment(spec);
     environment.insert("PWD".into(), dir.clone().into());
     let search = environment.get(OsStr::new("PATH"));
     let program = find(program, &dir, search.map(OsString::as_os_str))
@@ -129,6 +123,18 @@ fn command(spec: &Spec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Ex
             Ok(())
         })
         .unchecked())
+}
+
+/// The environment that a process of this specification gets, apart from `PWD`.
+pub(super) fn environment(spec: &Spec) -> HashMap<OsString, OsString> {
+    let mut environment: HashMap<OsString, OsString> = env::vars_os().collect();
+    for name in &spec.env_remove {
+        environment.remove(OsStr::new(name));
+    }
+    for (name, value) in &spec.env {
+        environment.insert(name.into(), value.into());
+    }
+    environment
 }
 
 fn named<T>(file: &Path, result: io::Result<T>) -> io::Result<T> {

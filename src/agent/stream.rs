@@ -1,25 +1,152 @@
-//! A stream of the agent's, kept in bounded space: the first part, the last part, and a mark for
-//! what was dropped between them.
+//! The streams of a process, without the secrets in them, kept in bounded space: the first part,
+//! the last part, and a mark for what was dropped between them.
 //!
 //! Always drained, however much comes: an agent must not block on its own output. The last part
 //! is kept in two files that take turns, so that neither memory nor disk grows with the flood.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, PipeReader, Read, Write},
+    io::{self, PipeWriter, Read, Write},
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver},
     },
+    thread,
+    time::Duration,
 };
+
+use super::Spec;
+use crate::redact::Redactor;
 
 /// How much of the beginning, and at least how much of the end, is kept.
 const PART: u64 = 32 << 20;
 
+/// How long the end of a stream is waited for once its writers are gone.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The streams of one process, on their way into its files.
+#[derive(Debug)]
+pub(super) struct Streams {
+    streams: Vec<Shared>,
+    drained: Receiver<()>,
+}
+
+/// A stream that is read by one thread and may be closed by another; none once it is closed.
+type Shared = Arc<Mutex<Option<Stream>>>;
+
+impl Streams {
+    /// Opens the files of `spec` and drains into them what is written to the two pipes, its
+    /// standard output and standard error. Bytes are counted into `taken` as they come; what
+    /// `secrets` finds is not written.
+    ///
+    /// # Errors
+    /// As the system gives them.
+    pub(super) fn open(
+        spec: &Spec,
+        secrets: Option<&Redactor>,
+        taken: &Arc<AtomicU64>,
+    ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
+        let (done, drained) = mpsc::channel();
+        let mut streams = Vec::new();
+        let mut open = |path: &Path| -> io::Result<PipeWriter> {
+            let (reader, writer) = io::pipe()?;
+            let kept = Kept::create(path)?;
+            let stream = Stream { kept, secrets: secrets.cloned(), clean: Vec::new() };
+            let shared = Arc::new(Mutex::new(Some(stream)));
+            streams.push(Arc::clone(&shared));
+            let (done, taken) = (done.clone(), Arc::clone(taken));
+            thread::Builder::new().name("stream".to_owned()).spawn(move || {
+                take_all(&shared, reader, &taken);
+                let _ = done.send(());
+            })?;
+            Ok(writer)
+        };
+        let stdout = open(&spec.stdout)?;
+        let stderr =
+            if spec.stderr == spec.stdout { stdout.try_clone()? } else { open(&spec.stderr)? };
+        Ok((Streams { streams, drained }, stdout, stderr))
+    }
+
+    /// Waits until all is in the files, and closes them. The stream of a writer that cannot be
+    /// ended is cut off.
+    pub(super) fn drain(self) {
+        for _ in &self.streams {
+            let _ = self.drained.recv_timeout(DRAIN);
+        }
+        self.cut();
+    }
+
+    /// Closes the files. Writers may live on; what they print from now on is nobody's.
+    pub(super) fn cut(self) {
+        self.streams.iter().for_each(close);
+    }
+}
+
+/// Drains a stream to its end. What cannot be written is dropped.
+fn take_all(shared: &Shared, mut reader: impl Read, taken: &AtomicU64) {
+    let mut block = vec![0; 64 * 1024];
+    loop {
+        match reader.read(&mut block) {
+            Ok(0) => break,
+            Ok(length) => {
+                taken.fetch_add(length as u64, Ordering::Relaxed);
+                if let Some(stream) = lock(shared).as_mut() {
+                    let _ = stream.take(&block[..length]);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    close(shared);
+}
+
+fn close(shared: &Shared) {
+    if let Some(stream) = lock(shared).take() {
+        let _ = stream.close();
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Option<Stream>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What becomes of the bytes of a stream.
+#[derive(Debug)]
+struct Stream {
+    kept: Kept,
+    /// Holds back what may be the beginning of a secret until that is known, however long the
+    /// stream is silent.
+    secrets: Option<Redactor>,
+    /// Kept for its room.
+    clean: Vec<u8>,
+}
+
+impl Stream {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(secrets) = &mut self.secrets else {
+            return self.kept.take(bytes);
+        };
+        self.clean.clear();
+        secrets.push(bytes, &mut self.clean);
+        self.kept.take(&self.clean)
+    }
+
+    fn close(mut self) -> io::Result<()> {
+        self.clean.clear();
+        if let Some(secrets) = self.secrets {
+            secrets.finish(&mut self.clean);
+        }
+        self.kept.take(&self.clean)?;
+        self.kept.close()
+    }
+}
+
 /// Where a stream is kept.
 #[derive(Debug)]
-pub(super) struct Kept {
+struct Kept {
     path: PathBuf,
     head: File,
     written: u64,
@@ -38,29 +165,11 @@ struct Tail {
 
 impl Kept {
     /// Appends to the file at `path`, created if missing.
-    pub(super) fn create(path: &Path) -> io::Result<Kept> {
+    fn create(path: &Path) -> io::Result<Kept> {
         let head = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
             io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
         })?;
         Ok(Kept { path: path.to_owned(), head, written: 0, part: PART, tail: None, dropped: 0 })
-    }
-
-    /// Drains the stream to its end, counting into `taken`. What cannot be written is dropped.
-    pub(super) fn take_all(kept: &Mutex<Kept>, mut stream: PipeReader, taken: &AtomicU64) {
-        let kept = || kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut block = vec![0; 64 * 1024];
-        loop {
-            match stream.read(&mut block) {
-                Ok(0) => break,
-                Ok(length) => {
-                    taken.fetch_add(length as u64, Ordering::Relaxed);
-                    let _ = kept().take(&block[..length]);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
-        }
-        let _ = kept().close();
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -95,7 +204,7 @@ impl Kept {
     }
 
     /// Puts the parts together.
-    pub(super) fn close(&mut self) -> io::Result<()> {
+    fn close(mut self) -> io::Result<()> {
         let Some(tail) = self.tail.take() else {
             return Ok(());
         };

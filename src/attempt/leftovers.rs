@@ -130,10 +130,10 @@ fn run(workspace: &Workspace, record: &Open, draft: &Draft, limit: Duration) -> 
         stdout: log.clone(),
         stderr: log.clone(),
     };
-    let outcome = agent::run(&spec, limit);
-    let _ = fs::remove_file(&paths);
     // What a hook started and left running, also outside of the group.
-    record.end_all(workspace);
+    let end_rest = || drop(record.end_all(workspace));
+    let outcome = agent::run(&spec, limit, workspace.redacts(), end_rest);
+    let _ = fs::remove_file(&paths);
     record.unlock(workspace);
     Ok(match outcome {
         Ok(Outcome::TimedOut { .. }) => {

@@ -17,6 +17,7 @@ use crate::{
     graphfile::GraphFile,
     plan::{MAX_ITERATIONS, Policy},
     promise::{Pattern, Promise},
+    redact::MARK,
     report::{
         Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
     },
@@ -95,6 +96,12 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
 /// # Errors
 /// As [`run`].
 pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
+    let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
+    if words.into_iter().any(|word| word.contains(MARK)) {
+        let message = "the command of the run that was paused had a secret in it, which is not on \
+                       record; go on with `ralph run -- AGENT`";
+        return Err(Failure::new(Exit::Agent, message).into());
+    }
     let file = attempt::graph(&workspace)?;
     let length = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let policy = Policy {

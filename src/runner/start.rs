@@ -81,6 +81,7 @@ impl Runner {
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
             idle: self.options.idle.filter(|_| is_agent),
+            redact: self.workspace.redacts(),
         };
         let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
         match Agent::spawn(&spec, &post, tell) {
@@ -90,7 +91,7 @@ impl Runner {
                 record.guardian = Some(agent.guardian().clone());
                 self.workspace
                     .state
-                    .update_attempt(&record.name(), &record)
+                    .update_attempt(&record.name(), &record.redacted(&self.workspace))
                     .context("record the agent's process")?;
                 crash::point("start.identified");
                 let format = if is_agent { call.output } else { Format::Text };

@@ -26,6 +26,7 @@ mod prompt;
 mod real;
 mod requests;
 mod run;
+mod secrets;
 mod settings;
 mod signals;
 mod spawn;
