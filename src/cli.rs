@@ -72,6 +72,8 @@ pub enum Command {
     Spawn(Spawn),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
     Demo(Demo),
+    /// Be an agent that does again what was recorded of one, such as `logs/attempts/ID/N`
+    Replay(Replay),
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
@@ -335,6 +337,35 @@ pub struct Demo {
     /// Make the repository here instead of in the temporary folder; must not exist yet
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+}
+
+/// `ralph replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// A folder with `stdout`, and `stderr`, `timed.jsonl` (`[seconds, "out" or "err", line]`) and
+    /// `meta.json` (`{"rc": CODE}`) where it has them; or a file of standard output
+    pub transcript: PathBuf,
+    /// So many times as fast as it was, or `max` [default: as it was, but no wait over 1 s]
+    #[arg(long, value_name = "N", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Commit a file `replayed/ID.txt`
+    #[arg(long)]
+    pub commit: bool,
+    /// Report the task done, with `ralph task-complete`
+    #[arg(long)]
+    pub report: bool,
+    /// End with this code [default: the recorded one, or 0]
+    #[arg(long, value_name = "CODE")]
+    pub exit_code: Option<u8>,
+}
+
+/// 0 stands for `max`.
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        _ if text == "max" => Ok(0.0),
+        Ok(factor) if factor >= 0.0 && f64::is_finite(factor) => Ok(factor),
+        _ => Err("write a factor such as 10, or `max`".to_owned()),
+    }
 }
 
 fn money(text: &str) -> Result<f64, String> {

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod demo_agent;
 pub mod heartbeat;
 pub mod prompt;
+pub mod replay;
 pub mod requests;
 pub mod run;
 pub mod spawn;
@@ -52,6 +53,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Restore(options) => attempts::restore(&here, &options),
         Command::Spawn(options) => spawn::run(&here, &options.argv),
         Command::Demo(options) => demo::run(options.to.as_deref()),
+        Command::Replay(options) => replay::run(&here, &options),
         Command::DemoAgent => demo_agent::run(),
         Command::Guard => {
             crate::agent::guard::run().context("guard the agent")?;

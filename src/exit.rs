@@ -29,7 +29,7 @@ pub enum Exit {
     Denied,
     /// Stopped by this signal.
     Signal(i32),
-    /// What `ralph spawn` ran ended with this code.
+    /// What `ralph spawn` ran or `ralph replay` plays ended with this code.
     Child(u8),
 }
 

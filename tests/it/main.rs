@@ -24,6 +24,7 @@ mod oracle;
 mod points;
 mod prompt;
 mod real;
+mod replay;
 mod requests;
 mod run;
 mod secrets;
