@@ -3,9 +3,9 @@
 use crate::{
     diagnostic::Diagnostic,
     excerpt,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     prompt::Unrenderable,
-    terminal::Paint,
+    terminal::{self, Paint},
 };
 
 /// An invalid file, drawn, with the exit code for it.
@@ -18,4 +18,31 @@ pub fn invalid(path: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
 pub fn unrenderable(fault: &Unrenderable) -> anyhow::Error {
     let path = format!("prompts/{}", fault.name);
     invalid(&path, &fault.source, std::slice::from_ref(&fault.diagnostic))
+}
+
+/// An error in one line and without colour; of a drawn one the first fault, behind its place.
+pub fn summary(error: &anyhow::Error) -> String {
+    let words = exit::words(error);
+    let text = terminal::plain(&words);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    match lines.next().and_then(|line| line.trim_start().strip_prefix("--> ")) {
+        Some(place) => format!("{place}: {first}"),
+        None => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawn_error_is_one_line_with_its_place() {
+        let fault = Diagnostic::error("no such thing", 3..4);
+        let drawn = excerpt::render("a.yaml", "a: b\n", &[fault], true);
+        let drawn = anyhow::Error::new(Failure::drawn(Exit::Invalid, drawn));
+        assert_eq!(summary(&drawn), "a.yaml:1:4: no such thing");
+        assert_eq!(summary(&anyhow::anyhow!("x").context("y")), "y: x");
+    }
 }

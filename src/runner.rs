@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     agent::{self, News},
     chronicle::Chronicle,
-    clock, crash, duration,
+    clock, complaint, crash, duration,
     event::{Cause, Event, Orphans, StopReason},
     exit::{Exit, Failure},
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -172,10 +172,7 @@ impl Runner {
         let (why, exit) = match &result {
             Ok(reason) => (reason.to_string(), reason.exit()),
             Err(error) => {
-                let text = crate::exit::words(error);
-                let first = text.lines().next().unwrap_or_default();
-                let first = first.strip_prefix("error: ").unwrap_or(first);
-                (first.to_owned(), crate::exit::of_error(error))
+                (complaint::summary(error), crate::exit::of_error(error))
             }
         };
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {

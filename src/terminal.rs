@@ -160,6 +160,11 @@ fn append(lines: &mut [String], c: char) {
     lines.last_mut().expect("there is a first line").push(c);
 }
 
+/// The text without colour.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    console::strip_ansi_codes(text)
+}
+
 /// How many columns text takes.
 pub fn columns(text: &str) -> usize {
     console::measure_text_width(text)
@@ -198,6 +203,12 @@ mod tests {
         assert_eq!(wrap("a bcdefghij k", 6), ["a", "  bcde", "  fghi", "  j k"]);
         assert_eq!(wrap("日本語です", 6), ["日本語", "  です"]);
         assert_eq!(wrap("", 6), [""]);
+    }
+
+    #[test]
+    fn colour_is_taken_off() {
+        let painted = Paint { color: true }.text(Style::Bad, "no");
+        assert_eq!((painted.len() > 2, &*plain(&painted)), (true, "no"));
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
     exit code 65
     --- stderr ---
     [time]  4 tasks, 0 complete
-    [time]  `task.titel` is not defined (exit code 65)
+    [time]  prompts/task.md:3:7: `task.titel` is not defined (exit code 65)
     [time]  0 completed in 0 attempts, [took]; 0 of 4 done
     [time]  left:
     [time]    1 ready: start
@@ -108,6 +108,10 @@ fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
     assert_eq!(trial.graph_text(), DIAMOND);
     assert!(trial.lines("started").is_empty());
     assert!(!trial.root().join("logs/attempts").exists());
+    let trial = trial.env("CLICOLOR_FORCE", "1");
+    trial.run(["run"]).code(65).stderr_has("\u{1b}[");
+    let why = "prompts/task.md:3:7: `task.titel` is not defined";
+    assert_eq!(trial.lines("finished")[1]["why"], why, "in colour on the terminal only");
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_template_that_is_not_there_is_named() {
     exit code 65
     --- stderr ---
     [time]  1 task, 0 complete
-    [time]  template "reveiw.md" does not exist (exit code 65)
+    [time]  prompts/reveiw.md: template "reveiw.md" does not exist (exit code 65)
     [time]  0 completed in 0 attempts, [took]; 0 of 1 done
     [time]  left:
     [time]    1 ready: a
