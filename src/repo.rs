@@ -30,9 +30,11 @@ mod commit;
 mod control;
 mod pin;
 mod program;
+mod trial;
 
 pub use commit::Draft;
 pub use pin::{Left, Pin};
+pub use trial::Trial;
 
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;

@@ -3,9 +3,9 @@
 //! Only prepared here: hooks are programs that may hang, and who runs programs with a limit is
 //! another module.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 
-use super::{Repo, program};
+use super::{Repo, lossy, program};
 
 /// A commit that has only to be run.
 #[derive(Clone, Debug)]
@@ -39,15 +39,7 @@ impl Repo {
         if changed.is_empty() {
             return Ok(None);
         }
-        for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
-            // Else git makes an address up from the name of the machine.
-            if program::run(&self.root, &["-c", "user.useConfigOnly=true", "var", who]).is_err() {
-                bail!(
-                    "git does not know who commits; set `git config user.name` and `git config \
-                     user.email`"
-                );
-            }
-        }
+        self.committer()?;
         let new = changed.iter().filter(|(_, code)| *code == "??");
         let new: Vec<Vec<u8>> = new.map(|(path, _)| path.clone()).collect();
         if !new.is_empty() {
@@ -56,26 +48,33 @@ impl Repo {
             program::feed(&self.root, &add, &[], &literal(new.iter()))
                 .context("make the new files known to git")?;
         }
-        let settings = [
-            "user.useConfigOnly=true",
-            "core.fsmonitor=false",
-            "gc.auto=0",
-            "maintenance.auto=false",
-            "protocol.ext.allow=never",
-        ];
-        let mut argv = vec!["git".to_owned(), "--no-pager".to_owned()];
-        argv.extend(settings.iter().flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]));
+        let mut argv = git(&[]);
         argv.extend(["commit", "--quiet", "--only", "--cleanup=whitespace"].map(str::to_owned));
         argv.extend(["--pathspec-from-file=-", "--pathspec-file-nul"].map(str::to_owned));
         argv.push(format!("--message={message}"));
-        let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C.UTF-8")];
-        Ok(Some(Draft {
-            argv,
-            input: literal(changed.keys()),
-            env: quiet.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-            env_remove: program::FOREIGN.iter().map(|name| (*name).to_owned()).collect(),
-            new,
-        }))
+        let (env, env_remove) = environment();
+        Ok(Some(Draft { argv, input: literal(changed.keys()), env, env_remove, new }))
+    }
+
+    /// Who commits here, as `name <address>`.
+    ///
+    /// # Errors
+    /// When git has no name and address and would make them up.
+    pub fn committer(&self) -> Result<String> {
+        let mut ident = Vec::new();
+        for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
+            // Else git makes an address up from the name of the machine.
+            ident = program::run(&self.root, &["-c", "user.useConfigOnly=true", "var", who])
+                .map_err(|_| {
+                    anyhow!(
+                        "git does not know who commits; set `git config user.name` and `git \
+                         config user.email`"
+                    )
+                })?;
+        }
+        // Time and zone follow.
+        let ident = lossy(&ident);
+        Ok(ident.split_inclusive('>').next().unwrap_or_default().to_owned())
     }
 
     /// Takes back what preparing a commit did that was not made.
@@ -86,6 +85,30 @@ impl Repo {
         let forget = ["update-index", "--force-remove", "-z", "--stdin"];
         program::feed(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
     }
+}
+
+/// The beginning of a command line that commits, with more settings.
+pub(super) fn git(more: &[&str]) -> Vec<String> {
+    let settings = [
+        "user.useConfigOnly=true",
+        "core.fsmonitor=false",
+        "gc.auto=0",
+        "maintenance.auto=false",
+        "protocol.ext.allow=never",
+    ];
+    let settings = settings.iter().chain(more);
+    let mut argv = vec!["git".to_owned(), "--no-pager".to_owned()];
+    argv.extend(settings.flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]));
+    argv
+}
+
+/// What is set and what is taken out of the environment of a commit: nobody is there to be asked.
+pub(super) fn environment() -> (Vec<(String, String)>, Vec<String>) {
+    let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C.UTF-8")];
+    (
+        quiet.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        program::FOREIGN.iter().map(|name| (*name).to_owned()).collect(),
+    )
 }
 
 /// Paths as a list of pathspecs that mean these very paths from the top on.

@@ -1,11 +1,16 @@
 //! What steers git beside what is committed: hooks and configuration; and what a commit holds.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
-use super::{Repo, program};
+use super::{Repo, lossy, program};
 
 /// The setting that says where the hooks are.
 const HOOKS: &str = "core.hooksPath";
@@ -15,13 +20,8 @@ impl Repo {
     /// relative to the top where it lies below, or the name of the setting.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
-        let named = self.hooks_path();
-        let hooks = match &named {
-            // Hooks run at the top of the work tree.
-            Some(path) => self.root.join(path),
-            None => self.common_dir.join("hooks"),
-        };
-        found.extend(named.map(|path| (HOOKS.to_owned(), path)));
+        let hooks = self.hooks_dir();
+        found.extend(self.hooks_path().map(|path| (HOOKS.to_owned(), path)));
         let samples = |path: &Path| path.extension().is_some_and(|end| end == "sample");
         let entries = fs::read_dir(hooks).into_iter().flatten().flatten();
         let files = entries.map(|entry| entry.path()).filter(|path| !samples(path));
@@ -43,16 +43,25 @@ impl Repo {
         found
     }
 
-    fn hooks_path(&self) -> Option<String> {
-        match &self.library {
-            Some(library) => {
-                let config = library.config().and_then(|mut config| config.snapshot()).ok()?;
-                let path = config.get_path(HOOKS).ok()?;
-                Some(path.display().to_string())
-            }
-            None => program::answer(&self.root, &["config", "--type=path", "--get", HOOKS])
-                .unwrap_or_default(),
+    /// Where the hooks are.
+    pub(super) fn hooks_dir(&self) -> PathBuf {
+        match self.hooks_path() {
+            // Hooks run at the top of the work tree.
+            Some(path) => self.root.join(path),
+            None => self.common_dir.join("hooks"),
         }
+    }
+
+    fn hooks_path(&self) -> Option<String> {
+        if let Some(library) = &self.library {
+            let config = library.config().and_then(|mut config| config.snapshot()).ok()?;
+            return config.get_path(HOOKS).ok().map(|path| path.display().to_string());
+        }
+        let all = ["config", "--type=path", "-z", "--get-all", HOOKS];
+        let all = lossy(&program::run(&self.root, &all).ok()?);
+        // The last one is given by whoever runs git here, so that no hook runs meanwhile.
+        let (others, _) = all.strip_suffix('\0')?.rsplit_once('\0')?;
+        others.rsplit('\0').next().map(str::to_owned)
     }
 
     /// The paths that differ between two commits, or from nothing, in no order that means anything.
