@@ -284,6 +284,12 @@ fn secrets(spec: &Spec) -> Redactor {
     Redactor::of_variables(process::environment(spec))
 }
 
+/// This very program, also after a new version of it was put in its place.
+pub fn own_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_default() }
+}
+
 /// This process.
 pub fn own_identity() -> Identity {
     Identity::of(std::process::id())

@@ -52,6 +52,8 @@ pub enum Command {
     Costs(Costs),
     /// Check the graph file
     Check(Check),
+    /// Find what would keep a run from working, and say what to do about it
+    Doctor(Doctor),
     /// Show how the run stands: running, paused, finished or crashed
     Status(Status),
     /// Let the running attempt finish and start no other until `ralph resume`
@@ -257,6 +259,23 @@ pub struct Check {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `ralph doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Show only what is not all right
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Look at this agent, whatever tasks and settings say
+    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
+    pub agent_name: Option<String>,
+    /// The agent, as for `ralph run`
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
 }
 
 /// `ralph status`.

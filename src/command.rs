@@ -6,6 +6,7 @@ pub mod costs;
 pub mod dag_status;
 pub mod demo;
 pub mod demo_agent;
+pub mod doctor;
 pub mod heartbeat;
 pub mod prompt;
 pub mod replay;
@@ -43,6 +44,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Verify(options) => verify::run(&here, &options.id),
         Command::Costs(options) => costs::run(&here, &options),
         Command::Check(options) => check::run(&here, &options),
+        Command::Doctor(options) => doctor::run(&here, options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),
         Command::Resume(options) => requests::resume(&here, options.now),

@@ -41,6 +41,7 @@ pub mod signal;
 pub mod excerpt;
 pub mod load;
 pub mod state;
+pub mod disk;
 pub mod journal;
 pub mod repo;
 pub mod agent;

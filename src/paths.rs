@@ -7,6 +7,14 @@ use serde_json::Value;
 /// What ends a word of a command line, quotes included: a path in quotes is still one.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
 
+/// What a POSIX shell does itself or reads as its grammar.
+const SHELLS_OWN: &[&str] = &[
+    ".", "alias", "bg", "break", "case", "cd", "command", "continue", "echo", "eval", "exec",
+    "exit", "export", "false", "fc", "fg", "for", "getopts", "hash", "if", "jobs", "kill", "local",
+    "printf", "pwd", "read", "readonly", "return", "set", "shift", "test", "time", "times", "trap",
+    "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
+];
+
 /// The paths of an `output` field: a list, or a text with commas. What has blanks in it describes
 /// something, and what has wildcards in it matches something: neither is a path to look for.
 pub fn of_output(output: &Value) -> Vec<String> {
@@ -37,6 +45,15 @@ pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
     changed.iter().filter(is_named).cloned().collect()
 }
 
+/// The program with which a command of a shell begins, where that is a plain word: none for what
+/// the shell does itself and for what only a shell can read.
+pub fn program_of(command: &str) -> Option<&str> {
+    let word = command.split([' ', '\t', '\n', ';', '&', '|', '<', '>']).next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let is_plain = !word.is_empty() && word.chars().all(plain);
+    (is_plain && !SHELLS_OWN.contains(&word)).then_some(word)
+}
+
 /// `./tests/` is `tests`.
 fn plain(path: &str) -> String {
     let mut path = path.trim_end_matches('/');
@@ -58,6 +75,25 @@ mod tests {
         assert_eq!(of_output(&json!(["a,b", "a report", "src/*.rs", ""])), ["a,b"]);
         assert_eq!(of_output(&json!("a summary of it all")), [""; 0]);
         assert_eq!(of_output(&Value::Null), [""; 0]);
+    }
+
+    #[test]
+    fn the_program_of_a_command_is_its_first_plain_word() {
+        for (command, program) in [
+            ("cargo test --all", Some("cargo")),
+            ("./check.sh&& make", Some("./check.sh")),
+            ("/usr/bin/g++-12", Some("/usr/bin/g++-12")),
+            ("cd app && npm test", None),
+            ("test -f x", None),
+            ("[ -f x ]", None),
+            ("! grep TBD src", None),
+            ("A=b make", None),
+            ("\"$HOME/x\" y", None),
+            ("(make)", None),
+            ("", None),
+        ] {
+            assert_eq!(program_of(command), program, "{command}");
+        }
     }
 
     #[test]

@@ -24,6 +24,20 @@ pub struct Preset {
     pub as_root: &'static [(&'static str, &'static str)],
     /// Prints its version and ends, without a key and without the network.
     pub version: &'static [&'static str],
+    /// Where a login shows; none where that cannot be told.
+    pub login: Option<Login>,
+}
+
+/// Where a login shows without asking anybody. From the documentation of the agents and not
+/// complete: a keychain or a helper program may have what is not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// One of these is set. What its value is, is nobody's business.
+    pub variables: &'static [&'static str],
+    /// One of these is there. `~` is the home folder, `$NAME` a variable's value.
+    pub files: &'static [&'static str],
+    /// How one logs in for work without a person.
+    pub how: &'static str,
 }
 
 /// All of them.
@@ -43,6 +57,7 @@ const PLAIN: Preset = Preset {
     env_remove: &[],
     as_root: &[],
     version: &[],
+    login: None,
 };
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
@@ -62,6 +77,18 @@ const CLAUDE: Preset = Preset {
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
     version: &["claude", "--version"],
+    login: Some(Login {
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+        ],
+        files: &["$CLAUDE_CONFIG_DIR/.credentials.json", "~/.claude/.credentials.json"],
+        how: "start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` \
+              makes one) or `ANTHROPIC_API_KEY`",
+    }),
     ..PLAIN
 };
 
@@ -79,6 +106,11 @@ const CODEX: Preset = Preset {
     ],
     format: Format::CodexJson,
     version: &["codex", "--version"],
+    login: Some(Login {
+        variables: &["CODEX_API_KEY"],
+        files: &["$CODEX_HOME/auth.json", "~/.codex/auth.json"],
+        how: "run `codex login`, or set `CODEX_API_KEY`",
+    }),
     ..PLAIN
 };
 
@@ -89,6 +121,11 @@ const GEMINI: Preset = Preset {
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
     format: Format::GeminiJson,
     version: &["gemini", "--version"],
+    login: Some(Login {
+        variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
+        files: &["~/.gemini/oauth_creds.json"],
+        how: "start `gemini` and log in, or set `GEMINI_API_KEY`",
+    }),
     ..PLAIN
 };
 
@@ -108,6 +145,11 @@ const AMP: Preset = Preset {
     argv: &["amp", "-x", "--stream-json"],
     format: Format::ClaudeJson,
     version: &["amp", "--version"],
+    login: Some(Login {
+        variables: &["AMP_API_KEY"],
+        files: &["~/.local/share/amp/secrets.json"],
+        how: "run `amp login`, or set `AMP_API_KEY`",
+    }),
     ..PLAIN
 };
 
@@ -117,6 +159,11 @@ const COPILOT: Preset = Preset {
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
     format: Format::CopilotJson,
     version: &["copilot", "--version"],
+    login: Some(Login {
+        variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
+        files: &["~/.config/gh/hosts.yml"],
+        how: "start `copilot` and `/login`, or set `COPILOT_GITHUB_TOKEN`",
+    }),
     ..PLAIN
 };
 

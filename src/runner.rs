@@ -36,6 +36,7 @@ use crate::{
     workspace::{self, Holder, Workspace},
 };
 
+pub use start::{agents, check_agent};
 use watch::Running;
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
@@ -171,9 +172,7 @@ impl Runner {
         }
         let (why, exit) = match &result {
             Ok(reason) => (reason.to_string(), reason.exit()),
-            Err(error) => {
-                (complaint::summary(error), crate::exit::of_error(error))
-            }
+            Err(error) => (complaint::summary(error), crate::exit::of_error(error)),
         };
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.emit(None, Event::Blocked { holders: holders.clone() })?;
@@ -391,7 +390,7 @@ impl Runner {
 }
 
 /// Who runs here already.
-fn held(workspace: &Workspace) -> String {
+pub fn held(workspace: &Workspace) -> String {
     let Some(holder) = workspace.holder() else {
         return "another ralph runs in this repository".to_owned();
     };

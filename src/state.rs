@@ -86,6 +86,23 @@ impl State {
         Ok(self.dir.exists() && self.try_lock()?.is_none())
     }
 
+    /// Whether the disk's locks keep a second one out, tried beside the lock and without it.
+    ///
+    /// # Errors
+    /// As the disk gives them: locks that it does not know are an error.
+    pub fn locks_hold(&self) -> io::Result<bool> {
+        let beside = self.dir.parent().unwrap_or(&self.dir);
+        let (first, second) = (File::open(beside)?, File::open(beside)?);
+        for folder in [&first, &second] {
+            match folder.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(true),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// Says who holds the lock. Never synced: it is only read while the holder lives. Written in
     /// place, padded to one size: this happens twice an attempt, and a new file for each would make
     /// the disk's search for a free one longer and longer.
@@ -345,6 +362,7 @@ mod tests {
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
         assert!(State::open(dir.path(), false).is_locked().unwrap());
+        assert!(state.locks_hold().unwrap());
         assert!(lock.is_on(state.dir()));
         fs::rename(state.dir(), dir.path().join("aside")).unwrap();
         assert!(!lock.is_on(state.dir()));

@@ -264,16 +264,28 @@ impl Workspace {
     /// # Errors
     /// As git or the disk gives them.
     pub fn ignore_own_files(&self) -> Result<()> {
-        let own = [JOURNAL, HEARTBEAT, "logs/attempts/x", ".ralph/tasks/x"];
-        let lines =
-            ["/logs/ralph.jsonl", "/logs/ralph.heartbeat", "/logs/attempts/", "/.ralph/tasks/"];
-        let mut missing = Vec::new();
-        for (path, line) in own.iter().zip(lines) {
-            if !self.repo.is_ignored(path)? {
-                missing.push(line);
+        let lines: Vec<&str> = self.unignored()?.into_iter().map(|(_, line)| line).collect();
+        if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
+    }
+
+    /// Those of `ralph`'s own files and folders that no rule ignores, with the line that would.
+    ///
+    /// # Errors
+    /// As git gives them.
+    pub fn unignored(&self) -> Result<Vec<(&'static str, &'static str)>> {
+        let own = [
+            (JOURNAL, JOURNAL, "/logs/ralph.jsonl"),
+            (HEARTBEAT, HEARTBEAT, "/logs/ralph.heartbeat"),
+            (ATTEMPTS, "logs/attempts/x", "/logs/attempts/"),
+            (TASKS, ".ralph/tasks/x", "/.ralph/tasks/"),
+        ];
+        let mut found = Vec::new();
+        for (path, probe, line) in own {
+            if !self.repo.is_ignored(probe)? {
+                found.push((path, line));
             }
         }
-        if missing.is_empty() { Ok(()) } else { self.repo.exclude(&missing) }
+        Ok(found)
     }
 
     /// Refuses logs that would be written elsewhere: a link may have come with the repository.

@@ -150,7 +150,10 @@ pub fn work(
 }
 
 /// The agent that the flags name, if they do.
-fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call>>> {
+///
+/// # Errors
+/// A name that is none.
+pub(super) fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call>>> {
     if !words.is_empty() {
         return Ok(Some(vec![Call::command(words)]));
     }
@@ -159,7 +162,7 @@ fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call
 }
 
 /// The policy with agents that stand above those of settings and tasks, if there are such.
-fn with_agents(policy: Policy, given: Option<Vec<Call>>) -> Policy {
+pub(super) fn with_agents(policy: Policy, given: Option<Vec<Call>>) -> Policy {
     match given {
         Some(agents) => Policy { agents, agents_given: true, ..policy },
         None => policy,

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::Here;
 use crate::{
-    agent, duration,
+    agent,
+    chronicle::Chronicle,
+    duration,
     exit::Exit,
     history::{History, OpenChild},
     prompt::pretty,
@@ -25,20 +27,10 @@ use crate::{
 /// No repository; as the disk gives them.
 pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let mut chronicle = workspace.chronicle()?;
-    // The lock before the journal: a run that ended in between has its end there.
-    let live = loop {
-        let run_id = chronicle.history().run.id.clone();
-        let live = workspace.is_live(chronicle.history())?;
-        chronicle.catch_up()?;
-        if chronicle.history().run.id == run_id {
-            break live;
-        }
-    };
+    let (chronicle, live) = look(&workspace)?;
     let history = chronicle.history();
     let standing = Standing::of(history, live);
-    let beat = heartbeat::read(&workspace.root().join(HEARTBEAT)).ok().map(|(at, _)| since(at));
-    let beat = beat.filter(|_| live);
+    let beat = last_beat(&workspace).filter(|_| live);
     let max_attempts = max_attempts(history, &workspace);
     terminal::print(&if as_json {
         pretty(&as_value(history, standing, beat, max_attempts)) + "\n"
@@ -48,9 +40,31 @@ pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// The past, and whether its newest run goes on.
+///
+/// # Errors
+/// As the disk gives them.
+pub(super) fn look(workspace: &Workspace) -> Result<(Chronicle, bool)> {
+    let mut chronicle = workspace.chronicle()?;
+    // The lock before the journal: a run that ended in between has its end there.
+    loop {
+        let run_id = chronicle.history().run.id.clone();
+        let live = workspace.is_live(chronicle.history())?;
+        chronicle.catch_up()?;
+        if chronicle.history().run.id == run_id {
+            return Ok((chronicle, live));
+        }
+    }
+}
+
+/// How long ago a run beat last, if one ever did.
+pub(super) fn last_beat(workspace: &Workspace) -> Option<Duration> {
+    heartbeat::read(&workspace.root().join(HEARTBEAT)).ok().map(|(at, _)| since(at))
+}
+
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     None,
     Running,
     Suspended,
@@ -62,7 +76,7 @@ enum Standing {
 }
 
 impl Standing {
-    fn of(history: &History, live: bool) -> Standing {
+    pub(super) fn of(history: &History, live: bool) -> Standing {
         let run = &history.run;
         match (live, &run.finished) {
             (true, None) if run.suspended => Standing::Suspended,
@@ -89,7 +103,7 @@ impl Standing {
         }
     }
 
-    fn sentence(self, history: &History) -> String {
+    pub(super) fn sentence(self, history: &History) -> String {
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",
             Standing::Running => return "running".to_owned(),

@@ -1,10 +1,6 @@
 //! The beginning of an attempt: intent on disk and in the graph, then the agent.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{env, time::Instant};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -76,7 +72,7 @@ impl Runner {
         let began = Instant::now();
         let is_agent = matches!(stage, Stage::Agent);
         let post = Post {
-            program: own_program(),
+            program: agent::own_program(),
             record: self.workspace.state.attempt(&record.name()),
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
@@ -158,12 +154,6 @@ impl Runner {
     }
 }
 
-/// This very program, also after a new version of it was put in its place.
-fn own_program() -> PathBuf {
-    let running = Path::new("/proc/self/exe");
-    if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_default() }
-}
-
 /// Git's background maintenance calls `setsid` and outlives the attempt that caused it.
 fn without_gc() -> Vec<(String, String)> {
     let count: usize =
@@ -183,28 +173,32 @@ pub(super) fn check_agents(
     graph: &TaskGraph,
     workspace: &Workspace,
 ) -> Result<()> {
+    let agents = agents(policy, graph.tasks());
+    agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
+}
+
+/// The agents that the open ones of these tasks need, each with how to name another.
+pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a Call, String)> {
     let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
-    let (own, others): (Vec<&Task>, Vec<&Task>) = graph
-        .tasks()
-        .iter()
-        .filter(open)
-        .partition(|task| !policy.agents_given && !task.agents.is_empty());
+    let (own, others): (Vec<&Task>, Vec<&Task>) =
+        tasks.iter().filter(open).partition(|task| !policy.agents_given && !task.agents.is_empty());
+    let mut found = Vec::new();
     if own.is_empty() || !others.is_empty() {
         let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
-        for call in &policy.agents {
-            check_agent(call, workspace, hint)?;
-        }
+        found.extend(policy.agents.iter().map(|call| (call, hint.to_owned())));
     }
     for task in own {
         let hint = format!("change `agent` of `{}`, or name one for all after `--`", task.id);
-        for call in &task.agents {
-            check_agent(call, workspace, &hint)?;
-        }
+        found.extend(task.agents.iter().map(|call| (call, hint.clone())));
     }
-    Ok(())
+    found
 }
 
-fn check_agent(call: &Call, workspace: &Workspace, hint: &str) -> Result<()> {
+/// Finds out whether an agent can be started; `hint` is what else can be done.
+///
+/// # Errors
+/// When it cannot.
+pub fn check_agent(call: &Call, workspace: &Workspace, hint: &str) -> Result<()> {
     let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
     let Some(program) = call.argv.first() else {
         return refuse(format!("no agent command; {hint}"));

@@ -12,6 +12,7 @@ mod children;
 mod containment;
 mod crash;
 mod demo;
+mod doctor;
 mod edits;
 mod evidence;
 mod faults;

@@ -27,12 +27,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["prompt"]),
     ("petgraph", &["graph"]),
     ("regex_lite", &["promise"]),
-    ("rustix", &["agent", "clock", "crash"]),
+    ("rustix", &["agent", "clock", "crash", "disk"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),
     ("strsim", &["diagnostic"]),
-    // The demo makes a folder that is to stay; state makes files that are renamed.
-    ("tempfile", &["state", "command/demo"]),
+    // The demo makes a folder that is to stay, the doctor one that goes; state makes files that are
+    // renamed.
+    ("tempfile", &["state", "command/demo", "command/doctor"]),
 ];
 
 /// A file of the project.

@@ -1,0 +1,137 @@
+//! Where things are tried: a folder that goes, and programs that are asked with a limit.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::{
+    agent::{self, Agent, Closed, News, NotStarted, Post, Spec},
+    config::Config,
+    output,
+    verdict::Outcome,
+};
+
+/// How long a program may take to say its version.
+pub(super) const VERSION: Duration = Duration::from_secs(10);
+/// How long a commit may take, and less where a run would give it less.
+const COMMIT: Duration = Duration::from_secs(20);
+/// How many lines of an answer are kept.
+const LINES: usize = 3;
+
+/// The folder and the limit.
+pub(super) struct Bench {
+    folder: TempDir,
+    /// How long a tried commit may take.
+    pub(super) commit: Duration,
+}
+
+/// What a program said to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It succeeded, with these last lines.
+    Yes(Vec<String>),
+    /// It did not, for this reason.
+    No(String),
+    /// It was ended after this long.
+    Late(Duration),
+}
+
+/// A question to a program.
+#[derive(Default)]
+pub(super) struct Question {
+    /// The command line.
+    pub(super) argv: Vec<String>,
+    /// Where it is asked; without one, in a folder with nothing in it.
+    pub(super) dir: Option<PathBuf>,
+    /// Set in its environment.
+    pub(super) env: Vec<(String, String)>,
+    /// Taken out of it.
+    pub(super) env_remove: Vec<String>,
+}
+
+impl Bench {
+    /// A folder for one examination.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub(super) fn new(config: &Config) -> Result<Bench> {
+        let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
+        let folder = folder.context("make a temporary folder")?;
+        let commit = config.commit_timeout.map_or(COMMIT, |limit| limit.min(COMMIT));
+        Ok(Bench { folder, commit })
+    }
+
+    /// An empty folder.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(&path).context("make a temporary folder")?;
+        Ok(path)
+    }
+
+    /// Asks with nothing on standard input and no terminal, behind a guardian as agents are: whatever
+    /// the program starts is ended with it, at the limit, or when this process dies.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub(super) fn ask(&self, question: Question, limit: Duration) -> Result<Answer> {
+        let dir = match question.dir {
+            Some(dir) => dir,
+            None => self.folder("empty")?,
+        };
+        let said = self.folder.path().join("said");
+        fs::write(&said, "").context("write into a temporary folder")?;
+        let record = self.folder.path().join("record");
+        fs::write(&record, "").context("write into a temporary folder")?;
+        let spec = Spec {
+            argv: question.argv,
+            dir,
+            env: question.env,
+            env_remove: question.env_remove,
+            stdin: Path::new("/dev/null").to_owned(),
+            stdout: said.clone(),
+            stderr: said.clone(),
+        };
+        let lock = File::open(self.folder.path()).context("open a temporary folder")?;
+        let post = Post {
+            program: agent::own_program(),
+            record,
+            exit: None,
+            lock: &lock,
+            idle: None,
+            redact: false,
+        };
+        let (tell, told) = mpsc::channel();
+        let agent = match Agent::spawn(&spec, &post, move |news| drop(tell.send(news))) {
+            Ok(agent) => agent,
+            Err(NotStarted::Refused(why)) => return Ok(Answer::No(why)),
+            Err(NotStarted::Unguarded) => return Ok(Answer::No("its guardian died".to_owned())),
+        };
+        let mut late = false;
+        let news = told.recv_timeout(limit).or_else(|_| {
+            late = true;
+            agent.kill();
+            told.recv()
+        });
+        if late {
+            return Ok(Answer::Late(limit));
+        }
+        let lines = output::last_lines(&said, LINES).unwrap_or_default();
+        let Ok(News::Closed(Closed { outcome: Some(outcome), .. })) = news else {
+            return Ok(Answer::No("its guardian died".to_owned()));
+        };
+        Ok(match outcome {
+            Outcome::Exited { exit_code: 0 } => Answer::Yes(lines),
+            outcome if lines.is_empty() => Answer::No(outcome.to_string()),
+            _ => Answer::No(lines.join(" / ")),
+        })
+    }
+}

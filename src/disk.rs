@@ -1,0 +1,37 @@
+//! How much room a disk has left. Judges nothing.
+
+use std::{io, path::Path};
+
+/// The room on the disk of a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that this user may still fill.
+    pub bytes: u64,
+    /// Files that this user may still make; none where the file system has no such bound.
+    pub files: Option<u64>,
+}
+
+/// The room where `path` lies.
+///
+/// # Errors
+/// As the system gives them.
+pub fn room(path: &Path) -> io::Result<Room> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(Room {
+        bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        files: (found.f_files > 0).then_some(found.f_favail),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_in_use_has_some_room_and_a_missing_folder_none() {
+        let here = room(Path::new(".")).unwrap();
+        assert!(here.bytes > 0 && here.files != Some(0));
+        assert_eq!(room(Path::new("/proc")).unwrap().bytes, 0);
+        assert!(room(Path::new("/no/such/folder")).is_err());
+    }
+}

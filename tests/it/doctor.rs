@@ -1,0 +1,443 @@
+//! `ralph doctor`: every line it can say, in repositories of which it is true, and that looking
+//! leaves no trace.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, wait_for};
+
+/// Puts an executable script somewhere. By another process: what this one has open for writing, a
+/// thread that forks hands on, and then it cannot be executed.
+fn script(trial: &Workspace, path: &Path, text: &str) {
+    let plain = trial.sign("script");
+    fs::write(&plain, format!("#!/bin/sh\n{text}\n")).unwrap();
+    let mut install = trial.process("install");
+    assert!(install.args(["-D", "-m", "755"]).args([&plain, path]).status().unwrap().success());
+}
+
+/// A repository in which all is well, with an agent that is called `claude`.
+fn healthy() -> Workspace {
+    let trial = Workspace::new().graph(DIAMOND).file(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}agent: [claude, -p]\nverify: git --version\n"),
+    );
+    let bin = trial.sign("bin");
+    script(&trial, &bin.join("claude"), "[ \"$*\" = --version ] && echo '2.1.329 (Claude Code)'");
+    symlink(RALPH, bin.join("ralph")).unwrap();
+    fs::create_dir(trial.sign("tmp")).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let tmp = trial.sign("tmp").display().to_string();
+    trial.env("PATH", &path).env("TMPDIR", &tmp).env("CLAUDE_CODE_OAUTH_TOKEN", "very secret")
+}
+
+fn hook(trial: &Workspace, name: &str, text: &str) {
+    script(trial, &trial.root().join(".git/hooks").join(name), text);
+}
+
+/// What it says of one thing: the mark, and the finding with the cure.
+#[track_caller]
+fn line(trial: &Workspace, about: &str) -> (String, String) {
+    let before = trial.everything();
+    let code = trial.run(["doctor", "-q"]).whole();
+    let code = code.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    let report = trial.run(["doctor", "--json"]).code(code).json();
+    assert!(trial.everything() == before, "looking changed something");
+    let left: Vec<PathBuf> =
+        fs::read_dir(trial.sign("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [""; 0].map(PathBuf::from), "is left behind");
+    assert_eq!(report["exit_code"], code);
+    assert_eq!(report["would_start"], code == 0);
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["about"] == about).expect(about);
+    let text = |key: &str| found[key].as_str().unwrap_or_default();
+    let mark = match &found["exit_code"] {
+        Value::Null => text("mark").to_owned(),
+        code => format!("{} {code}", text("mark")),
+    };
+    (mark, trial.redact(format!("{}; {}", text("found"), text("cure")).trim_end_matches("; ")))
+}
+
+#[track_caller]
+fn warns(trial: &Workspace, about: &str, part: &str) {
+    let (mark, text) = line(trial, about);
+    assert!(mark == "warning" && text.contains(part), "{mark} {about} {text}");
+}
+
+/// It says that a run would end with this code, and a run does.
+#[track_caller]
+fn faults(trial: &Workspace, code: i32, about: &str, part: &str) {
+    let (mark, text) = line(trial, about);
+    assert!(mark == format!("fault {code}") && text.contains(part), "{mark} {about} {text}");
+    trial.run(["doctor"]).code(code).stdout_has("a run would end with exit code");
+    trial.run(["run"]).code(code).whatever();
+}
+
+#[test]
+fn a_healthy_repository_is_all_right() {
+    let trial = healthy();
+    let text = trial.run(["doctor"]).whole();
+    let text: String = text
+        .split_inclusive('\n')
+        .map(|line| if line.starts_with("ok       disk") { "ok       disk [room]\n" } else { line })
+        .collect();
+    insta::assert_snapshot!(text, @r"
+    exit code 0
+    --- stdout ---
+    ok       repository  [repo]
+    ok       graph       4 tasks, 4 unfinished
+    ok       agent       claude -p
+    ok       version     2.1.329 (Claude Code)
+    ok       login       `CLAUDE_CODE_OAUTH_TOKEN` is set
+    ok       logs        in the repository
+    ok       runs        none: no run yet; `ralph run` starts one
+    ok       prompts     4 rendered
+    ok       verify      1 command, programs found
+    ok       identity    Tess <tess@example.invalid>
+    ok       branch      main
+    ok       work tree   clean
+    ok       own files   git shows none
+    ok       signing     commits are not signed
+    ok       hooks       none runs at a commit
+    ok       ralph       ralph 0.1.0
+    ok       disk [room]
+    ok       locks       a second one is kept out
+    a run would start
+    ");
+    assert_eq!(line(&trial, "login").1, "`CLAUDE_CODE_OAUTH_TOKEN` is set");
+    trial.run(["doctor", "-q"]).code(0).stdout("");
+}
+
+#[test]
+fn a_sick_repository_is_told_all_of_it() {
+    let trial = healthy()
+        .env("CLAUDE_CODE_OAUTH_TOKEN", "")
+        .file("prompts/task.md", "# {{ task.titel }}\n")
+        .file("logs/ralph.jsonl", "");
+    trial.write(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}agent: [claude, -p]\nverify: [cargo-nonesuch x, cd y]\n"),
+    );
+    trial.write("task-graph.yaml", "tasks: [{id: a, titel: Begin}, {id: b}]\n");
+    trial.git(&["config", "--unset", "user.email"]);
+    trial.git(&["checkout", "--quiet", "--detach"]);
+    hook(&trial, "commit-msg", "exit 1");
+    script(&trial, &trial.sign("bin/claude"), "echo 'no node' >&2; exit 1");
+    fs::remove_file(trial.sign("bin/ralph")).unwrap();
+    script(&trial, &trial.sign("bin/ralph"), "echo 'ralph 9.9.9'");
+    let before = trial.everything();
+    let text = trial.run(["doctor", "-q"]).whole();
+    assert!(trial.everything() == before, "looking changed something");
+    insta::assert_snapshot!(text, @r"
+    exit code 65
+    --- stdout ---
+    warning  graph       2 tasks, 2 unfinished, 1 warning
+                         -> `ralph check` shows them
+    warning  version     `claude --version` failed: no node
+                         -> run `claude --version` by hand
+    warning  login       no sign that `claude` is logged in; a keychain or a helper program is not looked into
+                         -> start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` makes one) or `ANTHROPIC_API_KEY`
+    fault    prompts     prompts/task.md:1:6: `task.titel` is not defined (for `b`)
+                         -> correct the template; `ralph prompt b` shows the place
+    warning  verify      `cargo-nonesuch` is not on PATH (for `a`)
+                         -> install it, or correct `verify`; no task is complete without
+    warning  identity    git does not know who commits
+                         -> set `git config user.name` and `git config user.email`
+    warning  branch      HEAD is detached, so that commits are on no branch
+                         -> `git switch` to a branch
+    warning  work tree   1 path not committed: .ralph/config.yaml
+                         -> commit or stash; the `git add -A` of an agent takes them along
+    warning  own files   committed: logs/ralph.jsonl
+                         -> `git rm -r --cached logs/ralph.jsonl`, and commit
+    warning  hooks       not tried: git does not know who commits
+                         -> set `git config user.name` and `git config user.email`
+    warning  ralph       `[trial]/bin/ralph` on PATH is another program, which calls itself `ralph 9.9.9`; this is ralph 0.1.0
+                         -> put the folder of this one first on PATH, or remove `[trial]/bin/ralph`
+    a run would end with exit code 65
+    ");
+}
+
+#[test]
+fn outside_of_a_repository_the_first_line_says_so() {
+    let trial = Workspace::bare();
+    insta::assert_snapshot!(trial.run(["doctor"]).whole(), @r"
+    exit code 1
+    --- stdout ---
+    fault    repository  `[repo]` is not in a git repository
+                         -> make one with `git init`
+    a run would end with exit code 1
+    ");
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_told_with_their_place() {
+    let trial = healthy();
+    trial.write(".ralph/config.yaml", "timeuot: 5m\n");
+    let place = ".ralph/config.yaml:1:1: unknown setting `timeuot`";
+    faults(&trial, 65, "settings", place);
+}
+
+#[test]
+fn the_graph_must_be_one() {
+    let trial = healthy();
+    trial.write("task-graph.yaml", "tasks: [{id: a, depends_on: [b]}]\n");
+    faults(&trial, 65, "graph", "task-graph.yaml:1:30: ");
+    fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
+    faults(&trial, 65, "graph", "write it, or name another file");
+    trial.write("task-graph.yaml", "tasks: [{id: a, status: blocked}]\n");
+    warns(&trial, "graph", "1 task, 1 unfinished, none ready");
+    trial.write("task-graph.yaml", "tasks: [{id: a, titel: x}]\n");
+    warns(&trial, "graph", "1 task, 1 unfinished, 1 warning; `ralph check` shows them");
+}
+
+#[test]
+fn every_prompt_that_is_to_come_is_rendered() {
+    let trial = healthy().graph(
+        "tasks: [{id: over, prompt: gone.md, status: complete}, {id: a, prompt: gone.md}, {id: b, \
+         prompt: gone.md}]\n",
+    );
+    let found = "prompts/gone.md: template \"gone.md\" does not exist (for `a` and 1 more)";
+    faults(&trial, 65, "prompts", found);
+    trial.write("prompts/gone.md", "# {{ task.id }}\n");
+    assert_eq!(line(&trial, "prompts"), ("ok".to_owned(), "2 rendered".to_owned()));
+}
+
+#[test]
+fn the_agent_must_be_there_and_say_its_version() {
+    let trial = healthy();
+    let bin = trial.sign("bin");
+    assert_eq!(line(&trial, "version").1, "2.1.329 (Claude Code)");
+    script(&trial, &bin.join("claude"), "exit 3");
+    warns(&trial, "version", "`claude --version` failed: exited with code 3");
+    let trial = trial.env("PATH", "/usr/bin:/bin");
+    fs::remove_file(bin.join("claude")).unwrap();
+    faults(&trial, 69, "agent", "`claude` is not on PATH; name another");
+    let other = trial.run(["doctor", "--json", "--", "sh", "-c", "cat"]).json();
+    assert_eq!(other["findings"][2]["found"], "sh -c cat");
+    assert_eq!(other["findings"][4]["found"], "cannot tell for this agent");
+    trial.run(["doctor", "--agent", "a b"]).code(64).stderr_has("list of words");
+}
+
+#[test]
+fn every_agent_of_the_graph_is_looked_at_once() {
+    let trial = healthy().graph(
+        "tasks:\n  - {id: a}\n  - {id: b, agent: {command: [sh, -c, cat], version_check: [sh, -c, \
+         'echo 7']}}\n  - {id: c, agent: {command: [sh, -c, cat], version_check: [sh, -c, 'echo \
+         7']}}\n  - {id: d, agent: [./gone]}\n",
+    );
+    let report = trial.run(["doctor", "--json"]).code(69).json();
+    let of = |about: &str| -> Vec<String> {
+        let findings = report["findings"].as_array().unwrap();
+        let found = findings.iter().filter(|finding| finding["about"] == about);
+        found.map(|finding| finding["found"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("version"), ["2.1.329 (Claude Code)", "7"]);
+    assert_eq!(of("agent")[..2], ["claude -p", "sh -c cat"]);
+    assert!(of("agent")[2].contains("`./gone` does not exist"), "{:?}", of("agent"));
+    trial.run(["run"]).code(69).whatever();
+}
+
+#[test]
+fn root_needs_a_sandbox_where_the_agent_wants_one() {
+    let settings = format!("{SETTINGS}agent: claude\n");
+    let trial = healthy().file(".ralph/config.yaml", &settings);
+    if rustix::process::geteuid().is_root() {
+        faults(&trial, 69, "agent", "as root; run as another user, or set `IS_SANDBOX=1`");
+    }
+    let trial = trial.env("IS_SANDBOX", "1");
+    assert_eq!(line(&trial, "agent").0, "ok");
+}
+
+#[test]
+fn a_login_is_a_variable_or_a_file_and_otherwise_a_doubt() {
+    let trial = healthy().env("CLAUDE_CODE_OAUTH_TOKEN", "");
+    warns(&trial, "login", "no sign that `claude` is logged in");
+    let file = trial.sign(".claude/.credentials.json");
+    fs::create_dir(trial.sign(".claude")).unwrap();
+    fs::write(&file, "{}").unwrap();
+    assert_eq!(line(&trial, "login").1, "`~/.claude/.credentials.json` is there");
+    let trial = trial.env("ANTHROPIC_API_KEY", "sk-ant-do-not-show");
+    let text = trial.run(["doctor"]).out();
+    assert!(text.contains("`ANTHROPIC_API_KEY` is set") && !text.contains("sk-ant"), "{text}");
+}
+
+#[test]
+fn git_must_know_who_commits() {
+    let trial = healthy();
+    assert_eq!(line(&trial, "identity").1, "Tess <tess@example.invalid>");
+    trial.git(&["config", "--unset", "user.name"]);
+    trial.git(&["config", "--unset", "user.email"]);
+    hook(&trial, "pre-commit", "exit 0");
+    warns(&trial, "identity", "git does not know who commits; set `git config user.name`");
+    warns(&trial, "hooks", "not tried: git does not know who commits; set");
+}
+
+#[test]
+fn head_should_be_on_a_branch_with_a_commit() {
+    let trial = healthy();
+    trial.git(&["checkout", "--quiet", "--detach"]);
+    warns(&trial, "branch", "HEAD is detached");
+    trial.git(&["checkout", "--quiet", "--orphan", "fresh"]);
+    hook(&trial, "pre-commit", "exit 0");
+    warns(&trial, "branch", "`fresh` has no commit yet");
+    assert_eq!(line(&trial, "hooks").0, "ok");
+}
+
+#[test]
+fn what_is_not_committed_is_named() {
+    let trial = healthy();
+    trial.write("new.txt", "x");
+    trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
+    warns(&trial, "work tree", "1 path not committed: new.txt;");
+}
+
+#[test]
+fn own_files_should_not_be_in_git() {
+    let trial = healthy();
+    trial.write("logs/attempts/a/1/stdout", "x");
+    warns(&trial, "own files", "git shows what no rule ignores: /logs/attempts/;");
+    let trial = trial.file(".gitignore", "/logs/\n");
+    assert_eq!(line(&trial, "own files").0, "ok");
+    let trial = trial.file("logs/ralph.jsonl", "");
+    warns(
+        &trial,
+        "own files",
+        "committed: logs/ralph.jsonl; `git rm -r --cached logs/ralph.jsonl`",
+    );
+}
+
+#[test]
+fn logs_must_not_lead_out_of_the_repository() {
+    let trial = healthy();
+    symlink(trial.dir(), trial.root().join("logs")).unwrap();
+    faults(&trial, 74, "logs", "is not in the repository; remove the link");
+}
+
+#[test]
+fn the_programs_of_verify_commands_must_be_there() {
+    let trial = healthy()
+        .graph("tasks: [{id: a, verify: ['./none --x', cd .]}, {id: b, verify: nonesuch}]\n");
+    let (mark, text) = line(&trial, "verify");
+    assert_eq!(mark, "warning");
+    for part in ["`./none` does not exist in `[repo]`", "`nonesuch` is not on PATH (for `b`)"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn a_hook_is_tried_as_it_would_run() {
+    let trial = healthy().file("listed.txt", "x\n");
+    // Sees files and branch, may do what it likes, and no word of it reaches the repository.
+    let does = "test -f listed.txt && test \"$(git branch --show-current)\" = main && \
+                git log --format=%s | grep -q Set && echo y > listed.txt && git add -A && \
+                git stash list && git tag tried";
+    hook(&trial, "pre-commit", does);
+    hook(&trial, "post-commit", "true");
+    let text = "tried: an empty commit in a fresh checkout, with pre-commit, post-commit";
+    assert_eq!(line(&trial, "hooks"), ("ok".to_owned(), text.to_owned()));
+    hook(&trial, "pre-commit", "echo formatting; echo 'line 3 is too long' >&2; exit 1");
+    warns(&trial, "hooks", "and it failed: formatting / line 3 is too long; make the hooks pass");
+}
+
+#[test]
+fn hooks_are_found_where_the_settings_say() {
+    let trial = healthy();
+    script(&trial, &trial.root().join(".hooks/commit-msg"), "echo no >&2; exit 1");
+    trial.git(&["config", "core.hooksPath", ".hooks"]);
+    warns(&trial, "hooks", "with commit-msg, and it failed: no;");
+}
+
+#[test]
+fn hooks_are_found_also_where_only_the_git_program_can_look() {
+    let trial = healthy();
+    fs::remove_dir_all(trial.root().join(".git")).unwrap();
+    trial.git(&["init", "--quiet", "--object-format=sha256"]);
+    trial.git(&["config", "user.name", "Tess"]);
+    trial.git(&["config", "user.email", "tess@example.invalid"]);
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Anew"]);
+    hook(&trial, "pre-commit", "test -f task-graph.yaml");
+    assert_eq!(line(&trial, "hooks").0, "ok");
+    script(&trial, &trial.root().join(".hooks/pre-commit"), "echo no; exit 1");
+    trial.git(&["config", "core.hooksPath", ".hooks"]);
+    warns(&trial, "hooks", "with pre-commit, and it failed: no;");
+}
+
+#[test]
+fn a_hook_that_hangs_is_ended_with_what_it_started() {
+    let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
+    let trial = healthy().file(".ralph/config.yaml", &settings);
+    hook(&trial, "pre-commit", "setsid sleep 600 & exec sleep 600");
+    warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_signature_is_tried_with_the_key_there_is() {
+    let trial = healthy();
+    let gpg = trial.sign("bin/gpg-of-tess");
+    let good = "cat > /dev/null; printf '\\n[GNUPG:] SIG_CREATED D\\n' >&2; echo signature";
+    script(&trial, &gpg, good);
+    // Settings that hold because of where the repository lies.
+    let personal = trial.sign("personal");
+    fs::write(&personal, "[commit]\ngpgSign = true\n[gpg]\nprogram = gpg-of-tess\n").unwrap();
+    let global = trial.sign("gitconfig");
+    let here = trial.root().display();
+    let text = format!("[includeIf \"gitdir:{here}/\"]\npath = {}\n", personal.display());
+    fs::write(&global, text).unwrap();
+    let trial = trial.env("GIT_CONFIG_GLOBAL", global.to_str().unwrap());
+    let tried = "tried: a signed commit in a throw-away repository";
+    assert_eq!(line(&trial, "signing"), ("ok".to_owned(), tried.to_owned()));
+    script(&trial, &gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
+    warns(&trial, "signing", "gpg: signing failed: No pinentry");
+    let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
+    trial.write(".ralph/config.yaml", &settings);
+    script(&trial, &gpg, "exec sleep 600");
+    warns(&trial, "signing", "and it did not end within [took]");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn another_ralph_that_is_found_first_is_named() {
+    let trial = healthy();
+    let other = trial.sign("bin/ralph");
+    fs::remove_file(&other).unwrap();
+    script(&trial, &other, concat!("echo ralph ", env!("CARGO_PKG_VERSION")));
+    warns(&trial, "ralph", "`[trial]/bin/ralph` on PATH is another file of the same version");
+    script(&trial, &other, "echo 'error: which?' >&2; exit 2");
+    warns(&trial, "ralph", "another program, which does not say its version");
+    let trial = trial.env("PATH", "/usr/bin:/bin");
+    let (_, text) = line(&trial, "ralph");
+    assert!(text.contains("not on PATH, agents are told its path"), "{text}");
+}
+
+#[test]
+fn a_live_run_is_named_and_not_disturbed() {
+    let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let text = trial.run(["doctor"]).code(5).out();
+    let live = "another ralph runs in this repository: process [pid], run [run], working on `a`";
+    assert!(text.contains(live), "{text}");
+    assert!(text.contains("`ralph stop` ends it"), "{text}");
+    trial.leave("open");
+    run.end(&trial).code(0).whatever();
+    assert_eq!(trial.tasks("completed"), ["a"]);
+}
+
+#[test]
+fn a_paused_and_a_crashed_repository_say_what_follows() {
+    let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    run.kill();
+    // The guardian still writes down how the attempt ended.
+    trial.nobody_is_left();
+    warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
+    trial.run(["pause"]).whatever();
+    faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
+}
