@@ -8,7 +8,7 @@ pub mod leftovers;
 pub mod scrutiny;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Read,
     os::unix::fs::MetadataExt,
@@ -75,6 +75,9 @@ pub struct Open {
     pub branch: Option<String>,
     /// What was changed and not committed before it began: path -> fingerprint.
     pub dirty: BTreeMap<String, String>,
+    /// Those of `dirty` that an earlier attempt at the task left: not a person's, but its own.
+    #[serde(default)]
+    pub inherited: BTreeSet<String>,
     /// Its folder under `logs/attempts`, relative to the repository.
     pub log: String,
     /// How its agent is called.
@@ -279,6 +282,8 @@ pub fn begin(
     attempt: u32,
 ) -> Result<Open> {
     let head = workspace.repo.head()?;
+    let dirty = changed(workspace)?;
+    let inherited = leftovers::inherited(workspace, id, attempt, &dirty)?;
     Ok(Open {
         run_id: run_id.to_owned(),
         task_id: id.clone(),
@@ -287,7 +292,8 @@ pub fn begin(
         started_at: Utc::now(),
         base: head.commit,
         branch: head.branch,
-        dirty: changed(workspace)?,
+        dirty,
+        inherited,
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
         call: None,
         agent: None,

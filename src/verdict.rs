@@ -100,6 +100,8 @@ pub enum Autocommit {
     Committed(String),
     /// Git or a hook refused; the reason.
     Refused(String),
+    /// It is not for `ralph` to commit them, and they were left beside the agent's own commits.
+    Off,
 }
 
 /// What the repository and the graph show after an attempt.
@@ -237,7 +239,7 @@ impl Verdict {
             Some(Check { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
             Some(_) => return Verdict::VerifyFailed,
         }
-        if matches!(evidence.autocommit, Some(Autocommit::Refused(_))) {
+        if matches!(evidence.autocommit, Some(Autocommit::Refused(_) | Autocommit::Off)) {
             return Verdict::Uncommitted;
         }
         match (!evidence.proves(), rule, evidence.leftovers.is_empty()) {

@@ -1,7 +1,13 @@
 //! What becomes of the work that an attempt leaves: committed where it was reported done, kept
 //! under a ref where the attempt did not complete its task.
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs,
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 
@@ -22,18 +28,26 @@ const LINES: usize = 3;
 
 /// The ref under which what an attempt left is kept.
 pub fn pin_name(id: &TaskId, attempt: u32) -> String {
+    format!("{}/{attempt}", pin_folder(id))
+}
+
+/// What the refs of all attempts at a task begin with.
+fn pin_folder(id: &TaskId) -> String {
     // Git keeps names that end so for itself; no id has a `+` in it.
     let escape =
         if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
-    format!("refs/ralph/{id}{escape}/{attempt}")
+    format!("refs/ralph/{id}{escape}")
 }
 
-/// The paths that are changed now and were not so before, all of them.
+/// The paths that are changed now and were not so before, or are what an earlier attempt at the
+/// task left; all of them.
 ///
 /// # Errors
 /// As git gives them.
 pub fn left(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
-    Ok(since(changed(workspace)?, &record.dirty))
+    let mut before = record.dirty.clone();
+    before.retain(|path, _| !record.inherited.contains(path));
+    Ok(since(changed(workspace)?, &before))
 }
 
 /// The paths whose contents are not those of `before`; that one was merely staged is no change.
@@ -43,6 +57,30 @@ fn since(now: BTreeMap<String, String>, before: &BTreeMap<String, String>) -> Ve
         before.get(path).is_none_or(|before| contents(before) != contents(print))
     };
     now.into_iter().filter(is_new).map(|(path, _)| path).collect()
+}
+
+/// Those of the changed paths that the attempts before this one at the same task left, and that
+/// nobody has touched since.
+///
+/// # Errors
+/// As git gives them.
+pub fn inherited(
+    workspace: &Workspace,
+    id: &TaskId,
+    attempt: u32,
+    dirty: &BTreeMap<String, String>,
+) -> Result<BTreeSet<String>> {
+    // Before the first attempt every change is a person's, or another task's.
+    if attempt == 1 || dirty.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let Some(pin) = workspace.repo.newest_pin(&pin_folder(id))? else {
+        return Ok(BTreeSet::new());
+    };
+    let changed: Vec<String> = dirty.keys().cloned().collect();
+    let name = format!("{id}.{attempt}");
+    let scratch = workspace.state.scratch(&name).context("make room for an index")?;
+    Ok(workspace.repo.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
 /// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and

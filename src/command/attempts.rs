@@ -152,6 +152,7 @@ impl Page {
                 self.line("Committed by ralph", id.get(..7).unwrap_or(id));
             }
             Some(Autocommit::Refused(why)) => self.line("Not committed", why),
+            Some(Autocommit::Off) => self.line("Not committed", "`autocommit` is off"),
             None => {}
         }
         self.list("Left uncommitted", evidence.leftovers.iter().cloned());

@@ -4,6 +4,7 @@
 //! tree, HEAD or any branch is touched, and it works in every kind of repository.
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs::{self, File},
     path::Path,
@@ -80,6 +81,47 @@ impl Repo {
         let commit = lossy(&commit).trim().to_owned();
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
         Ok(Pin { commit: Some(commit), left_out })
+    }
+
+    /// The newest of the pins whose refs lie under `folder`; none without one.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn newest_pin(&self, folder: &str) -> Result<Option<String>> {
+        // Where logs were removed, attempts are numbered anew beside the old pins; so time goes
+        // first.
+        let newest = ["--sort=-version:refname", "--sort=-committerdate", "--count=1"];
+        let list = ["for-each-ref", "--format=%(objectname)"];
+        let text = program::run(&self.root, &[&list, &newest[..], &[folder]].concat())
+            .with_context(|| format!("cannot list what is kept under `{folder}`"))?;
+        let text = lossy(&text);
+        Ok(text.lines().next().map(str::to_owned))
+    }
+
+    /// Those of the changed paths that are as the commit `pin` keeps them: left then, and not
+    /// touched since. `scratch` is a file that may be overwritten.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn still_as_pinned(
+        &self,
+        pin: &str,
+        changed: &[String],
+        scratch: &Path,
+    ) -> Result<Vec<String>> {
+        // Its first parent is what HEAD was; before the first commit it has none.
+        let head = program::commit(&self.root, &format!("{pin}^"))?;
+        let left: HashSet<String> = self.differing(head.as_deref(), pin)?.into_iter().collect();
+        let names: Vec<String> =
+            changed.iter().filter(|name| left.contains(*name)).cloned().collect();
+        let (paths, _) = self.to_keep(&names)?;
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.tree(Some(pin), &paths, scratch)?;
+        let touched = self.differing(Some(pin), &now)?;
+        let paths = paths.iter().map(|path| lossy(path));
+        Ok(paths.filter(|path| !touched.contains(path)).collect())
     }
 
     /// The commit that a ref means; none without such a ref.
@@ -297,6 +339,43 @@ mod tests {
         );
         place.commit("a", "2\n", "Second");
         assert!(pin(&place, Some(&base)).commit.is_some(), "a commit is something");
+    }
+
+    #[test]
+    fn what_was_left_and_not_touched_since_is_found_again() {
+        let place = Place::new();
+        place.write("a person's", "1\n");
+        let repo = Repo::discover(&place.top).unwrap();
+        let scratch = place.top.join(".git/scratch");
+        let same = |pin: &str| {
+            let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
+            repo.still_as_pinned(pin, &changed, &scratch).unwrap()
+        };
+        let keep = |name: &str, base: Option<&str>, left: &[&str]| {
+            let changed: Vec<String> = left.iter().map(|&path| path.to_owned()).collect();
+            let left = Left { base, branch: Some("main"), began: 0, changed: &changed };
+            repo.pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
+        };
+        let unborn = keep("refs/ralph/a/9", None, &["a person's"]);
+        assert_eq!(same(&unborn), ["a person's"], "before the first commit");
+
+        let base = place.commit("gone", "1\n", "First");
+        place.write("same", "1\n");
+        place.write("touched", "1\n");
+        place.write("staged", "1\n");
+        fs::remove_file(place.top.join("gone")).unwrap();
+        let left = ["gone", "same", "staged", "touched"];
+        let pin = keep("refs/ralph/a/10", Some(&base), &left);
+        place.write("touched", "2\n");
+        place.write("new", "1\n");
+        place.git(&["add", "staged"]);
+        assert_eq!(same(&pin), ["gone", "same", "staged"]);
+        place.write("gone", "1\n");
+        place.git(&["add", "same"]);
+        place.git(&["commit", "-q", "-m", "Second", "--", "same"]);
+        assert_eq!(same(&pin), ["staged"]);
+        assert_eq!(repo.newest_pin("refs/ralph/a").unwrap(), Some(pin));
+        assert_eq!(repo.newest_pin("refs/ralph/b").unwrap(), None);
     }
 
     #[test]

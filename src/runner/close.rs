@@ -16,7 +16,7 @@ use crate::{
     promise::Worth,
     task::{CommitRule, Status},
     transcript::Told,
-    verdict::{Evidence, Outcome, Verdict},
+    verdict::{Autocommit, Evidence, Outcome, Verdict},
 };
 
 /// How long the commit of an attempt's leftovers may take, where nothing else is said.
@@ -165,6 +165,11 @@ impl Runner {
             now.leftovers.retain(|path| left.binary_search(path).is_ok());
             let verify = mem::take(&mut evidence.verify);
             *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
+        } else if verdict == Verdict::Complete
+            && task.commit == CommitRule::Required
+            && !evidence.leftovers.is_empty()
+        {
+            evidence.autocommit = Some(Autocommit::Off);
         }
         scrutiny::look_closer(workspace, record, task, evidence)?;
         Ok(Verdict::of(outcome, evidence, task.commit))

@@ -205,6 +205,56 @@ fn autocommit_may_be_switched_off() {
     assert_eq!(trial.git(&["show", "refs/ralph/a/1:left.txt"]), "half\n");
 }
 
+/// A repository in which the first attempt leaves files and fails, and the second commits another
+/// and reports.
+fn leaves_then_commits(settings: &str) -> Workspace {
+    let script = "cat >/dev/null
+        if [ $RALPH_ATTEMPT = 1 ]; then echo 1 > left; echo 1 > edited; rm gone; exit 3; fi
+        echo 2 > other; git add other; git commit -qm Other; \"$RALPH\" task-complete a >/dev/null";
+    let trial = Workspace::new()
+        .graph("tasks: [{id: a, title: Do it, verify: test -e left -o -e gone}]\n")
+        .file("gone", "1")
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .command(["sh", "-c", script]);
+    trial.write("mine", "a person's\n");
+    assert_eq!(ended(&trial)["verdict"], "failed");
+    // What somebody has edited since is no longer what the attempt left.
+    trial.write("edited", "by a person\n");
+    trial
+}
+
+#[test]
+fn what_an_earlier_attempt_left_is_committed_with_the_one_that_completes_its_task() {
+    let trial = leaves_then_commits("verify_baseline: true\n");
+    let ended = ended(&trial);
+    assert_eq!(ended["verdict"], "complete");
+    assert_eq!(trial.subjects(), ["Other", "Do it"]);
+    assert_eq!(trial.git(&["show", "--name-only", "--format="]), "gone\nleft\n");
+    assert_eq!(status(&trial), "?? edited\n?? mine\n", "a person's files stay theirs");
+}
+
+#[test]
+fn without_autocommit_nothing_is_complete_that_was_verified_with_uncommitted_files() {
+    let trial = leaves_then_commits("autocommit: false\n");
+    let ended = ended(&trial);
+    assert_eq!(ended["why"], "reported done, but left 2 changed files uncommitted");
+    assert_eq!(ended["leftovers"], json!(["gone", "left"]));
+    assert_eq!(ended["autocommit"], "off");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/2:left"]), "1\n", "kept once more");
+    trial.run(["show", "a.2"]).stdout_has("Not committed: `autocommit` is off\n");
+}
+
+#[test]
+fn what_another_task_left_is_not_committed_with_this_one() {
+    let script = "cat >/dev/null; echo $RALPH_TASK_ID > $RALPH_TASK_ID
+        [ $RALPH_TASK_ID = a ] || \"$RALPH\" task-complete b >/dev/null";
+    let graph = "tasks: [{id: a, max_attempts: 1}, {id: b}]\n";
+    let trial = Workspace::new().graph(graph).command(["sh", "-c", script]);
+    trial.run(["run", "-q"]).code(3).whatever();
+    assert_eq!(trial.git(&["show", "--name-only", "--format="]), "b\n");
+    assert_eq!(status(&trial), "?? a\n");
+}
+
 #[test]
 fn an_output_that_is_missing_or_blank_is_no_completion() {
     let graph = |output: &str| format!("tasks: [{{id: a, max_attempts: 1, output: {output}}}]\n");
