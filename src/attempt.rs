@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Local, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,7 @@ use crate::{
     obstacle::{self, Obstacle, Remains},
     output,
     prompt::{self, Facts},
+    state,
     task::{Status, TaskId},
     transcript::Told,
     verdict::{Evidence, Outcome, Report},
@@ -370,6 +371,26 @@ pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) ->
         question: question(&record.said(workspace, WAIT)),
         ..Evidence::default()
     })
+}
+
+/// Puts a question to a person into the task's folder, behind those that are there.
+///
+/// # Errors
+/// More questions than can be shown; as the disk gives them.
+pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
+    let folder = workspace.root().join(Workspace::task_dir(id));
+    let path = folder.join(WAIT);
+    let asked = question(&path).filter(|asked| !asked.is_empty());
+    let whole = asked.map_or_else(|| text.to_owned(), |asked| format!("{asked}\n\n{text}"));
+    let length = whole.chars().count();
+    ensure!(
+        length <= QUESTION,
+        "what an attempt asks may have {QUESTION} characters in all, and this makes {length}; put \
+         the rest into a file and name it"
+    );
+    fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+    state::replace(&path, (whole + "\n").as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{}`", path.display()))
 }
 
 /// What the file in which an agent says that it waits for a person has in it; none without one.

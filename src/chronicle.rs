@@ -192,6 +192,7 @@ fn is_an_end(event: &Event) -> bool {
     let other = matches!(
         event,
         Event::Reported { .. }
+            | Event::Answered(_)
             | Event::Reset {}
             | Event::PauseRequested {}
             | Event::ResumeRequested { .. }

@@ -46,6 +46,10 @@ pub enum Command {
     TaskComplete(TaskComplete),
     /// Hold a task back
     TaskBlock(TaskBlock),
+    /// Ask a person, as the agent of an attempt: its task waits for the answer
+    Ask(Ask),
+    /// Answer what a task asks, and give it back
+    Answer(Answer),
     /// Run the verify commands of a task, as a run does before it counts as complete
     Verify(Verify),
     /// Show what attempts cost
@@ -140,7 +144,7 @@ pub struct Run {
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,
-    /// When everything left is in progress elsewhere, wait instead of stopping
+    /// When everything left is in progress elsewhere or needs input, wait instead of stopping
     #[arg(long)]
     pub wait: bool,
     /// Show the order it would take and why, and touch nothing
@@ -218,6 +222,22 @@ pub struct TaskBlock {
     /// Why, for whoever reads the journal
     #[arg(long)]
     pub reason: String,
+}
+
+/// `ralph ask`.
+#[derive(Debug, Args)]
+pub struct Ask {
+    /// The question; `-` reads it from standard input
+    pub text: String,
+}
+
+/// `ralph answer`.
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// The task
+    pub id: String,
+    /// The answer; `-` reads it from standard input; without it, the question is shown
+    pub text: Option<String>,
 }
 
 /// `ralph verify`.

@@ -8,12 +8,14 @@ pub mod demo;
 pub mod demo_agent;
 pub mod doctor;
 pub mod heartbeat;
+mod inside;
 pub mod prompt;
 pub mod replay;
 pub mod requests;
 pub mod run;
 pub mod spawn;
 pub mod status;
+pub mod talk;
 pub mod task;
 pub mod verify;
 
@@ -41,6 +43,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::TaskReset(options) => task::reset(&here, &options.ids),
         Command::TaskComplete(options) => task::complete(&here, &options.id),
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
+        Command::Ask(options) => talk::ask(&options.text),
+        Command::Answer(options) => talk::answer(&here, &options.id, options.text.as_deref()),
         Command::Verify(options) => verify::run(&here, &options.id),
         Command::Costs(options) => costs::run(&here, &options),
         Command::Check(options) => check::run(&here, &options),

@@ -73,6 +73,15 @@ pub enum Event {
         /// The attempt.
         attempt: u32,
     },
+    /// An agent asked a person something, with `ralph ask`.
+    Asked {
+        /// The attempt.
+        attempt: u32,
+        /// The question.
+        question: String,
+    },
+    /// A person answered what a task waits for, with `ralph answer`.
+    Answered(Answer),
     /// A verify command began.
     Verifying {
         /// The attempt.
@@ -242,6 +251,8 @@ impl Event {
         "graph_guarded",
         "started",
         "reported",
+        "asked",
+        "answered",
         "verifying",
         "verified",
         "verify_failed",
@@ -275,6 +286,15 @@ impl Event {
     ];
 }
 
+/// A question and a person's answer to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What was asked; empty where the task waited without a question.
+    pub question: String,
+    /// What was answered.
+    pub answer: String,
+}
+
 /// Who changed a status, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -287,7 +307,7 @@ pub enum Cause {
     Released,
     /// The attempt waits for a person's answer.
     Asked,
-    /// A person's command: `task-reset`, `task-complete`, `task-block`.
+    /// A person's command: `task-reset`, `task-complete`, `task-block`, `answer`.
     Command,
     /// Somebody edited the file between attempts.
     Edited,

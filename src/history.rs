@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Begun, Cause, Child, Ended, Event, Stop},
+    event::{Answer, Begun, Cause, Child, Ended, Event, Stop},
     obstacle::Met,
     record::Record,
     spend::{DAY, Spend},
@@ -115,6 +115,9 @@ pub struct Past {
     pub last: Option<Box<Last>>,
     /// The commits of the attempt that completed it.
     pub commits: Vec<Commit>,
+    /// What its agents asked and a person answered, until it is complete; oldest first.
+    #[serde(default)]
+    pub answers: Vec<Answer>,
 }
 
 /// The end of the newest attempt.
@@ -158,11 +161,22 @@ static NOTHING: Past = Past {
     reported: false,
     last: None,
     commits: Vec::new(),
+    answers: Vec::new(),
 };
 
 impl Past {
     fn reset(&mut self) {
         (self.counted, self.spend) = (0, Spend::default());
+    }
+
+    /// Takes in a person's word on the status. An agent that writes so is not believed yet.
+    fn set_by_hand(&mut self, status: Status) {
+        match status {
+            // To put a parked task back by hand means what `task-reset` says.
+            Status::Pending => self.reset(),
+            Status::Complete => self.answers.clear(),
+            _ => {}
+        }
     }
 }
 
@@ -197,6 +211,7 @@ impl History {
                 });
             }
             Event::Reported { .. } => self.with(id, |past| past.reported = true),
+            Event::Answered(answer) => self.with(id, |past| past.answers.push(answer.clone())),
             Event::Completed(ended)
             | Event::RateLimited(ended)
             | Event::Denied(ended)
@@ -209,21 +224,15 @@ impl History {
                 child: child.clone(),
             })),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            // A person who puts a parked task back by hand means what `task-reset` says.
-            Event::Reset {}
-            | Event::StatusChanged {
-                new: Some(Status::Pending),
-                cause: Cause::Edited | Cause::Command,
-                ..
-            } => self.with(id, Past::reset),
+            Event::Reset {} => self.with(id, Past::reset),
+            Event::StatusChanged {
+                new: Some(new), cause: Cause::Edited | Cause::Command, ..
+            } => {
+                self.with(id, |past| past.set_by_hand(*new));
+            }
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
-            Event::ResumeRequested { now } => {
-                self.paused = false;
-                if *now {
-                    self.resting.clear();
-                }
-            }
+            Event::ResumeRequested { now } => self.resume(*now),
             Event::StopRequested(stop) => {
                 // A later and milder request does not take back a harder one.
                 let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
@@ -238,6 +247,7 @@ impl History {
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::GraphGuarded { .. }
+            | Event::Asked { .. }
             | Event::Verifying { .. }
             | Event::Verified(_)
             | Event::VerifyFailed(_)
@@ -265,6 +275,13 @@ impl History {
             spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
             ..Run::default()
         };
+    }
+
+    fn resume(&mut self, now: bool) {
+        self.paused = false;
+        if now {
+            self.resting.clear();
+        }
     }
 
     fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut Past)) {
@@ -313,6 +330,7 @@ impl History {
             if ended.verdict == Verdict::Complete {
                 past.counted = 0;
                 past.commits.clone_from(&ended.evidence.commits);
+                past.answers.clear();
             } else if ended.verdict.counts() {
                 past.counted += 1;
             }
@@ -390,6 +408,35 @@ pub(crate) mod tests {
 
         history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
         assert_eq!((history.run.completed, history.run.failures_in_a_row), (1, 0));
+    }
+
+    #[test]
+    fn answers_hold_until_the_task_is_complete() {
+        let mut history = History::default();
+        let answers = |history: &History| -> Vec<String> {
+            let past = history.of(&TaskId::new("a").unwrap());
+            past.answers.iter().map(|one| one.answer.clone()).collect()
+        };
+        let answered = |answer: &str| {
+            Event::Answered(Answer { question: "?".to_owned(), answer: answer.to_owned() })
+        };
+        let complete = |cause| Event::StatusChanged {
+            old: Some(Status::InProgress),
+            new: Some(Status::Complete),
+            cause,
+            reason: None,
+        };
+        history.apply(&record("a", 1, answered("one")));
+        history.apply(&record("a", 2, Event::Failed(end(1, Verdict::Failed))));
+        history.apply(&record("a", 3, Event::Reset {}));
+        history.apply(&record("a", 4, answered("two")));
+        history.apply(&record("a", 5, complete(Cause::EditedDuringAttempt)));
+        assert_eq!(answers(&history), ["one", "two"]);
+        for end in [complete(Cause::Command), Event::Completed(end(2, Verdict::Complete))] {
+            let mut history = history.clone();
+            history.apply(&record("a", 6, end));
+            assert!(answers(&history).is_empty());
+        }
     }
 
     #[test]

@@ -75,7 +75,10 @@ impl Ledger {
                     changes: Vec::new(),
                 });
             }
-            Event::StatusChanged { .. } | Event::GraphGuarded { .. } | Event::Reported { .. } => {
+            Event::StatusChanged { .. }
+            | Event::GraphGuarded { .. }
+            | Event::Reported { .. }
+            | Event::Asked { .. } => {
                 // Another task's status may be this attempt's doing as well.
                 for at in self.open.values() {
                     self.entries[*at].changes.push(record.clone());

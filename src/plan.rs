@@ -63,7 +63,7 @@ pub struct Policy {
     pub max_wait: Duration,
     /// Stop after the first attempt.
     pub once: bool,
-    /// When nothing can start, wait for tasks that are in progress elsewhere.
+    /// When nothing can start, wait for tasks that are in progress elsewhere, and for answers.
     pub wait: bool,
     /// After how long a task that is in progress counts as stale; a task may say otherwise.
     pub stale_after: Duration,
@@ -325,13 +325,9 @@ impl View<'_> {
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
                 State::Denied => denied = Some(number),
-                State::Claimed => elsewhere = true,
-                State::Running
-                | State::Parked(_)
-                | State::Spent
-                | State::NeedsInput
-                | State::Held
-                | State::Waiting => {}
+                State::Claimed | State::NeedsInput => elsewhere = true,
+                State::Running | State::Parked(_) | State::Spent | State::Held | State::Waiting => {
+                }
             }
             unfinished = true;
         }
@@ -357,7 +353,7 @@ impl View<'_> {
                 let doubled = WAIT.0.saturating_mul(1 << self.history.run.waits.min(8));
                 Decision::Wait(Wait {
                     until: Some(now + doubled.min(WAIT.1)),
-                    why: "everything left is in progress elsewhere or waits for that".to_owned(),
+                    why: "everything left is in progress elsewhere, or waits for that or for an answer".to_owned(),
                 })
             }
             (None, None) => Decision::Stop(self.stuck(now)),

@@ -103,6 +103,7 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
             "max": facts.max_attempts,
             "last": last,
         },
+        "answers": past.answers,
         "verify": facts.verify,
         "repository": { "branch": facts.branch, "commits": facts.commits },
         "learnings": facts.learnings,

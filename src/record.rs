@@ -341,6 +341,8 @@ mod tests {
                 why: "w".to_owned(),
             },
             Event::Reported { attempt: 1 },
+            Event::Asked { attempt: 1, question: "which?".to_owned() },
+            Event::Answered(Answer { question: "which?".to_owned(), answer: "this".to_owned() }),
             Event::Verifying {
                 attempt: 1,
                 command: "make test".to_owned(),

@@ -182,6 +182,7 @@ fn change(record: &Record) -> Option<String> {
             Some(format!("{at} {id}: {} -> {} ({cause})", word(old), word(new)))
         }
         Event::Reported { .. } => Some(format!("{at} {id} was reported done")),
+        Event::Asked { question, .. } => Some(format!("{at} {id} asked: {question}")),
         Event::GraphGuarded { what, tasks, undone, .. } => {
             let names: Vec<&str> = tasks.iter().map(TaskId::as_str).collect();
             let what = serde_json::to_value(what).ok()?;

@@ -222,7 +222,7 @@ impl Page {
             view,
         );
         self.part(
-            "Needs input",
+            "Needs input; `ralph answer ID \"…\"`",
             Style::Warn,
             &parts.needs_input,
             |number| {

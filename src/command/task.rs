@@ -16,21 +16,21 @@ use crate::{
 };
 
 /// What a command on one task needs.
-struct Desk {
-    workspace: Workspace,
-    file: GraphFile,
-    chronicle: Chronicle,
+pub(super) struct Desk {
+    pub(super) workspace: Workspace,
+    pub(super) file: GraphFile,
+    pub(super) chronicle: Chronicle,
 }
 
 impl Desk {
-    fn open(here: &Here) -> Result<Desk> {
+    pub(super) fn open(here: &Here) -> Result<Desk> {
         let workspace = here.workspace()?;
         let file = workspace.graph()?;
         let chronicle = workspace.chronicle()?;
         Ok(Desk { workspace, file, chronicle })
     }
 
-    fn status(&self, number: usize) -> Status {
+    pub(super) fn status(&self, number: usize) -> Status {
         self.file.graph().task(number).status
     }
 
@@ -46,7 +46,12 @@ impl Desk {
         Err(Failure::new(Exit::Running, message).into())
     }
 
-    fn write(&mut self, id: &TaskId, write: Write<'_>, reason: Option<&str>) -> Result<Status> {
+    pub(super) fn write(
+        &mut self,
+        id: &TaskId,
+        write: Write<'_>,
+        reason: Option<&str>,
+    ) -> Result<Status> {
         let old = self.file.graph().number(id).map(|number| self.status(number));
         self.file.write(&self.workspace.state, id, write)?;
         let changed = Event::StatusChanged {
@@ -61,7 +66,11 @@ impl Desk {
 }
 
 /// The number of the attempt that works on the task right now, if one does.
-fn live_attempt(workspace: &Workspace, chronicle: &Chronicle, id: &TaskId) -> Result<Option<u32>> {
+pub(super) fn live_attempt(
+    workspace: &Workspace,
+    chronicle: &Chronicle,
+    id: &TaskId,
+) -> Result<Option<u32>> {
     let past = chronicle.history().of(id);
     let open = past.open_since.is_some() && workspace.is_live(chronicle.history())?;
     Ok(open.then_some(past.attempts))

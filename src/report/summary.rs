@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 
-use super::words::{COMMITS, Line, answer, counted, length, line, standing};
+use super::words::{COMMITS, Line, counted, how_to_answer, length, line, standing};
 use crate::{
     event::{Event, Holder},
     plan::{State, View},
@@ -126,7 +126,7 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
         State::Parked(_) => format!("{look} `ralph task-reset {id}`"),
         State::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
         State::Spent => format!("give `{id}` a higher `max_cost`, or `ralph task-reset {id}`"),
-        State::NeedsInput => answer(id.as_str()),
+        State::NeedsInput => how_to_answer(id.as_str()),
         State::Held => {
             format!("once `{id}` may go on, set its `status` back to `pending` in the graph file")
         }

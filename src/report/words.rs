@@ -1,6 +1,7 @@
 //! What is said about each fact: the same words for the plain and the fancy reporter.
 
 mod children;
+mod talk;
 
 use std::time::Duration;
 
@@ -18,11 +19,10 @@ use crate::{
 };
 
 pub use children::waiting;
+pub(super) use talk::how_to_answer;
 
 /// How many names of a list are given.
 const NAMES: usize = 4;
-/// How many lines of a question are shown.
-const ASKED: usize = 12;
 /// How many commits of one task the summary names.
 pub(super) const COMMITS: usize = 3;
 
@@ -153,7 +153,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::Interrupted(ended)
         | Event::RateLimited(ended)
         | Event::Denied(ended) => failed(id, ended, view),
-        Event::NeedsInput(ended) => asked(id, ended),
+        Event::NeedsInput(ended) => talk::asked(id, ended),
         Event::Parked { attempts } => vec![line(
             Style::Bad,
             format!(
@@ -172,7 +172,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
         | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
-        other => of_run(other),
+        other => talk::lines(id, other).unwrap_or_else(|| of_run(other)),
     }
 }
 
@@ -325,23 +325,7 @@ fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     lines
 }
 
-fn asked(id: &str, ended: &Ended) -> Vec<Line> {
-    let time = duration::short(ended.duration());
-    let mut lines = vec![line(Style::Warn, format!("{id} needs input after {time}"))];
-    let question = ended.question().unwrap_or("it left no question");
-    lines.extend(question.lines().take(ASKED).map(|text| line(None, format!("  {text}"))));
-    lines.extend(proof(ended));
-    let hint = format!("  {}; output in {}", answer(id), ended.log);
-    lines.push(line(Style::Faint, hint));
-    lines
-}
-
-/// How a question is answered.
-pub(super) fn answer(id: &str) -> String {
-    format!("answer in the description of `{id}`, then `ralph task-reset {id}`")
-}
-
-fn proof(ended: &Ended) -> Vec<Line> {
+pub(super) fn proof(ended: &Ended) -> Vec<Line> {
     let commits = &ended.evidence.commits;
     let mut lines: Vec<Line> = commits
         .iter()

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Workspace;
+use crate::support::{RALPH, Workspace, until, wait_for};
 
 const GRAPH: &str = "\
 tasks:
@@ -21,7 +21,7 @@ fn trial(way: &str) -> Workspace {
 #[test]
 fn a_question_sets_its_task_aside_until_it_is_answered() {
     let trial = trial("file");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r##"
     exit code 4
     --- stderr ---
     [time]  3 tasks, 0 complete
@@ -30,7 +30,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  ask needs input after [took]
     [time]    Which colour?
     [time]    Red or blue?
-    [time]    answer in the description of `ask`, then `ralph task-reset ask`; output in logs/attempts/ask/1
+    [time]    answer it with `ralph answer ask "…"`; output in logs/attempts/ask/1
     [time]  Iteration 2 of 50 · other · P2 · attempt 1
     [time]    other
     [time]  other complete in [took]: reported done, and committed
@@ -42,8 +42,8 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]    + other: [commit] Work on other
     [time]  left:
     [time]    - ask: needs input: Which colour?; 1 other waits for it
-    [time]    next: answer in the description of `ask`, then `ralph task-reset ask`
-    ");
+    [time]    next: answer it with `ralph answer ask "…"`
+    "##);
     assert_eq!(trial.status("ask"), "needs-input");
     let ended = trial.lines("needs_input").remove(0);
     assert_eq!(ended["question"], "Which colour?\nRed or blue?");
@@ -53,7 +53,9 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
 
     let standing = trial.run(["dag-status", "--json"]).json();
     assert_eq!(standing["needs_input"][0]["question"], "Which colour?\nRed or blue?");
-    trial.run(["dag-status"]).stdout_has("Needs input\n  ask  Paint it  Which colour?\n");
+    trial
+        .run(["dag-status"])
+        .stdout_has("Needs input; `ralph answer ID \"…\"`\n  ask  Paint it  Which colour?\n");
 
     // Asked again only when somebody has answered.
     trial.run(["run", "-q"]).code(4).whatever();
@@ -90,4 +92,135 @@ fn beside_other_reasons_it_is_one_of_them() {
     let graph = format!("{GRAPH}  - {{id: held, status: blocked}}\n");
     let trial = trial("file").graph(&graph);
     trial.run(["run"]).code(3).stderr_has("    - ask: needs input: Which colour?; 1 other waits");
+}
+
+#[test]
+fn an_agent_asks_by_command_and_is_told_the_answer() {
+    let trial = trial("command");
+    let said = trial.run(["run"]).code(4).whole();
+    let told = "asked; commit what is good and end: `ask` waits for the answer, and its next \
+                attempt is told it\n";
+    assert_eq!(std::fs::read_to_string(trial.sign("told")).unwrap(), told);
+    assert!(said.contains("ask asks: Which colour?\n"), "{said}");
+    let asked = trial.lines("asked");
+    assert_eq!((&asked[0]["attempt"], &asked[0]["question"]), (&json!(1), &json!("Which colour?")));
+    let question = "Which colour?\n\nRed\nor blue?";
+    assert_eq!(trial.lines("needs_input")[0]["question"], question);
+    trial.run(["show", "ask"]).stdout_has(" ask asked: Which colour?\n");
+
+    trial.run(["answer", "ask"]).stdout(&format!("{question}\n"));
+    trial
+        .run(["answer", "other", "x"])
+        .code(1)
+        .stderr("ralph: error: `other` is complete; only a task that needs input is answered\n");
+    trial
+        .run(["answer", "ask", " "])
+        .code(1)
+        .stderr("ralph: error: an answer has to say something\n");
+    trial
+        .run(["answer", "ask", "not red"])
+        .stdout("ask: needs-input -> pending; its next attempt is told the answer\n");
+    trial
+        .run(["answer", "ask", "x"])
+        .code(1)
+        .stderr("ralph: error: `ask` is pending; only a task that needs input is answered\n");
+    // It asks once more, and the answers add up.
+    trial.run(["run", "-q"]).code(4).whatever();
+    trial.run(["answer", "ask", "the answer is blue"]).whatever();
+    trial.run(["run", "-q"]).stderr_has("the graph is complete");
+    let prompt = trial.read("logs/attempts/ask/3/prompt.md");
+    let part = prompt.split("## What a person answered").nth(1).expect(&prompt);
+    let part = part.split("## Where you stand").next().unwrap();
+    insta::assert_snapshot!(part.trim(), @r"
+    Agents at this task asked this before you, and the answers hold.
+
+    Asked:
+
+    ```text
+    Which colour?
+
+    Red
+    or blue?
+    ```
+
+    Answered:
+
+    ```text
+    not red
+    ```
+
+    Asked:
+
+    ```text
+    Which colour?
+
+    Red
+    or blue?
+    ```
+
+    Answered:
+
+    ```text
+    the answer is blue
+    ```
+    ");
+    assert!(!prompt.contains("the answer should be in the task above"), "{prompt}");
+    let answered = trial.lines("answered");
+    assert_eq!(answered[1]["question"], question);
+    assert_eq!(answered[1]["answer"], "the answer is blue");
+    // What it was told holds until it is complete.
+    trial.run(["task-reset", "ask"]).whatever();
+    assert_eq!(trial.run(["prompt", "ask", "--json"]).json()["answers"], json!([]));
+}
+
+#[test]
+fn a_run_that_waits_goes_on_with_the_answer() {
+    let trial = trial("command");
+    let run = trial.start(["run", "--wait"]);
+    until("it waits", || run.said().contains("or for an answer"));
+    assert_eq!(trial.tasks("started"), ["ask", "other"]);
+    let mut answer = trial
+        .process("sh")
+        .args(["-c", "echo the answer is blue | \"$RALPH\" answer ask - > /dev/null"])
+        .spawn()
+        .unwrap();
+    assert!(answer.wait().unwrap().success());
+    run.end(&trial).stderr_has("ask was answered: the answer is blue");
+    assert_eq!(trial.tasks("completed"), ["other", "ask", "after"]);
+}
+
+#[test]
+fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command([
+        "sh",
+        "-c",
+        "cat >/dev/null; \"$RALPH\" ask \"$(printf '%02001d' 1)\"; touch \"$TRIAL_DIR/asked\"
+        \"$RALPH\" answer a x; exec sleep 600",
+    ]);
+    trial.run(["ask", "x"]).code(64).stderr(
+        "ralph: error: `ralph ask` is for agents, inside an attempt of `ralph run`, and here \
+         `RALPH_RUN_ID` is not set as it is there\n",
+    );
+    let late = |attempt: &str| {
+        let mut process = trial.process(RALPH);
+        process.args(["ask", "x"]).env("RALPH_RUN_ID", "r").env("RALPH_TASK_ID", "a");
+        process.env("RALPH_ATTEMPT", attempt).env("RALPH_TASK_DIR", trial.root());
+        let output = process.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` is over\n"));
+    assert_eq!(late("1"), over(1));
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("asked"));
+    assert_eq!(late("7"), over(7));
+    let stderr = trial.root().join("logs/attempts/a/1/stderr");
+    until("it is refused", || {
+        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 still works on `a`")
+    });
+    run.signal(rustix::process::Signal::INT);
+    run.end(&trial).code(130).whatever();
+    let said = trial.read("logs/attempts/a/1/stderr");
+    assert!(said.contains("may have 2000 characters in all, and this makes 2001"), "{said}");
+    assert_eq!(trial.tasks("asked"), [""; 0]);
+    assert_eq!(late("1"), over(1));
 }

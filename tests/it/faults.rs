@@ -41,7 +41,7 @@ fn the_advice_fits_what_holds() {
     for (task, code, advice) in [
         ("status: blocked", 3, "once `a` may go on, set its `status` back to `pending`"),
         ("status: cancelled", 3, "take `a` out of the `depends_on` of what waits for it"),
-        ("status: needs-input", 4, "answer in the description of `a`, then `ralph task-reset a`"),
+        ("status: needs-input", 4, "answer it with `ralph answer a \"…\"`"),
         ("status: in-progress", 3, "if nobody works on it, `ralph task-reset a`"),
         ("tags: [x]", 3, "run again with `--task a`, or without the restriction"),
     ] {

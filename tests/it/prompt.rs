@@ -7,7 +7,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     let trial = Workspace::new().graph(DIAMOND);
     let before = trial.everything();
     let out = trial.run(["prompt"]).out();
-    insta::assert_snapshot!(out, @r"
+    insta::assert_snapshot!(out, @r##"
     # Task start
 
     You are a coding agent, started by `ralph` to do exactly one task in this repository. Nobody is
@@ -56,9 +56,10 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     attempt counts as failed, whatever your last message says. If you cannot complete the task, do
     neither, commit what is good, and say in your last message what is in the way.
 
-    If only a person can decide how to go on, commit what is good, write your question into the file
-    `.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the answer, and other tasks go on.
-    ");
+    If only a person can decide how to go on, commit what is good, run `[ralph] ask "…"`, or
+    write your question into the file `.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the
+    answer, and other tasks go on.
+    "##);
     trial.run(["prompt", "end"]).stdout_has("# Task end\n");
     trial
         .run(["prompt", "--why"])

@@ -25,7 +25,7 @@ fn every_state_has_its_part() {
     // The age of a claim grows.
     let (head, tail) = text.split_once("for ").unwrap();
     let tail = tail.split_once(',').unwrap().1;
-    insta::assert_snapshot!(format!("{head}for [age],{tail}"), @r"
+    insta::assert_snapshot!(format!("{head}for [age],{tail}"), @r##"
     exit code 0
     --- stdout ---
     task-graph.yaml: 1 of 9 complete, 1 in progress, 1 need input, 1 held, 2 ready, 2 blocked, 1 cancelled
@@ -33,7 +33,7 @@ fn every_state_has_its_part() {
     In progress
       theirs  Somebody is at it  for [age], by tess, STALE; `ralph task-reset theirs` gives it back
 
-    Needs input
+    Needs input; `ralph answer ID "…"`
       asked  Which one?
 
     Held back by hand
@@ -46,7 +46,7 @@ fn every_state_has_its_part() {
     Blocked
       later   Has to wait  waits for next, theirs (in-progress)
       orphan  Wants what is given up  waits for never (cancelled: it will never be done)
-    ");
+    "##);
     let after = trial.everything();
     assert!(before == after, "looking changed something");
 }
