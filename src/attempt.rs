@@ -42,6 +42,8 @@ use crate::{
 const DONE: &str = "DONE";
 /// The file in a task's folder that says: waits for a person; what it asks is in it.
 const WAIT: &str = "WAIT_WITHOUT_RESTART";
+/// The file in a task's folder for the tasks that depend on it.
+pub const NOTES: &str = "notes.md";
 /// How many of the newest commits a prompt names.
 const RECENT: usize = 10;
 /// How much of the learnings file goes into a prompt, in bytes.
@@ -220,7 +222,7 @@ pub fn context(
         .dependencies(number)
         .map(|d| graph.task(d).id.to_string())
         .map(|id| {
-            let path = root.join(TASKS).join(&id).join("notes.md");
+            let path = root.join(TASKS).join(&id).join(NOTES);
             (id, tail(&path, NOTES_TAIL))
         })
         .filter(|(_, notes)| !notes.is_empty())

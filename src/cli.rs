@@ -50,6 +50,8 @@ pub enum Command {
     Ask(Ask),
     /// Answer what a task asks, and give it back
     Answer(Answer),
+    /// Leave a note for agents that come later, as the agent of an attempt
+    Note(Note),
     /// Run the verify commands of a task, as a run does before it counts as complete
     Verify(Verify),
     /// Show what attempts cost
@@ -240,6 +242,19 @@ pub struct Answer {
     pub text: Option<String>,
 }
 
+/// `ralph note`.
+#[derive(Debug, Args)]
+pub struct Note {
+    /// The note; `-` reads it from standard input
+    pub text: String,
+    /// For every agent, in the learnings file; else for the tasks that depend on this one
+    #[arg(long)]
+    pub for_all: bool,
+    /// The heading that it belongs under: a word
+    #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
+    pub tag: Option<String>,
+}
+
 /// `ralph verify`.
 #[derive(Debug, Args)]
 pub struct Verify {
@@ -414,6 +429,14 @@ fn money(text: &str) -> Result<f64, String> {
 
 fn task_id(text: &str) -> Result<TaskId, String> {
     TaskId::new(text).map_err(|rule| format!("the id {rule}"))
+}
+
+fn tag(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    if (1..=40).contains(&text.chars().count()) && text.chars().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err("a tag is a word of at most 40 letters, digits, `.`, `_` and `-`".to_owned())
 }
 
 /// Reads the command line.

@@ -45,6 +45,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
         Command::Ask(options) => talk::ask(&options.text),
         Command::Answer(options) => talk::answer(&here, &options.id, options.text.as_deref()),
+        Command::Note(options) => talk::note(&options),
         Command::Verify(options) => verify::run(&here, &options.id),
         Command::Costs(options) => costs::run(&here, &options),
         Command::Check(options) => check::run(&here, &options),

@@ -82,6 +82,19 @@ pub enum Event {
     },
     /// A person answered what a task waits for, with `ralph answer`.
     Answered(Answer),
+    /// An agent left a note for those that come after it, with `ralph note`.
+    Noted {
+        /// The attempt.
+        attempt: u32,
+        /// The note.
+        note: String,
+        /// Whether it is for every agent, and not for those alone whose tasks depend on this one.
+        #[serde(default, skip_serializing_if = "is_off")]
+        for_all: bool,
+        /// What it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tag: Option<String>,
+    },
     /// A verify command began.
     Verifying {
         /// The attempt.
@@ -253,6 +266,7 @@ impl Event {
         "reported",
         "asked",
         "answered",
+        "noted",
         "verifying",
         "verified",
         "verify_failed",

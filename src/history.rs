@@ -248,6 +248,7 @@ impl History {
             | Event::GraphRejected { .. }
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }
+            | Event::Noted { .. }
             | Event::Verifying { .. }
             | Event::Verified(_)
             | Event::VerifyFailed(_)

@@ -78,7 +78,8 @@ impl Ledger {
             Event::StatusChanged { .. }
             | Event::GraphGuarded { .. }
             | Event::Reported { .. }
-            | Event::Asked { .. } => {
+            | Event::Asked { .. }
+            | Event::Noted { .. } => {
                 // Another task's status may be this attempt's doing as well.
                 for at in self.open.values() {
                     self.entries[*at].changes.push(record.clone());

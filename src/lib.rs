@@ -22,6 +22,7 @@ pub mod spend;
 pub mod record;
 pub mod history;
 pub mod ledger;
+pub mod notes;
 pub mod graph;
 pub mod filter;
 pub mod plan;

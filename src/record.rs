@@ -343,6 +343,12 @@ mod tests {
             Event::Reported { attempt: 1 },
             Event::Asked { attempt: 1, question: "which?".to_owned() },
             Event::Answered(Answer { question: "which?".to_owned(), answer: "this".to_owned() }),
+            Event::Noted {
+                attempt: 1,
+                note: "n".to_owned(),
+                for_all: true,
+                tag: Some("tests".to_owned()),
+            },
             Event::Verifying {
                 attempt: 1,
                 command: "make test".to_owned(),

@@ -132,8 +132,20 @@ impl State {
     /// # Errors
     /// As the disk gives them.
     pub fn lock_graph(&self) -> io::Result<File> {
+        self.turn("graph.lock")
+    }
+
+    /// The same for the files that notes are written to.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock_notes(&self) -> io::Result<File> {
+        self.turn("notes.lock")
+    }
+
+    fn turn(&self, name: &str) -> io::Result<File> {
         self.make()?;
-        let file = File::create(self.dir.join("graph.lock"))?;
+        let file = File::create(self.dir.join(name))?;
         file.lock()?;
         Ok(file)
     }

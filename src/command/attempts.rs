@@ -183,6 +183,7 @@ fn change(record: &Record) -> Option<String> {
         }
         Event::Reported { .. } => Some(format!("{at} {id} was reported done")),
         Event::Asked { question, .. } => Some(format!("{at} {id} asked: {question}")),
+        Event::Noted { note, .. } => Some(format!("{at} {id} noted: {note}")),
         Event::GraphGuarded { what, tasks, undone, .. } => {
             let names: Vec<&str> = tasks.iter().map(TaskId::as_str).collect();
             let what = serde_json::to_value(what).ok()?;

@@ -1,8 +1,12 @@
-//! `ralph ask` and `answer`: what agents ask people, and people tell agents.
+//! `ralph ask`, `answer` and `note`: what agents tell people and later agents, and people agents.
 
-use std::io::{self, Read};
+use std::{
+    fs,
+    io::{self, Read},
+};
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 
 use super::{
     Here,
@@ -12,9 +16,12 @@ use super::{
 use crate::{
     attempt,
     chronicle::Chronicle,
+    cli,
     event::{Answer, Event},
     exit::{Exit, Failure},
     graphfile::Write,
+    notes::{self, Note},
+    state,
     task::Status,
     terminal::{self, visible},
     workspace::{Workspace, find},
@@ -22,6 +29,8 @@ use crate::{
 
 /// The longest answer, in bytes.
 const ANSWER: usize = 8 * 1024;
+/// The heading of notes for all that have no tag.
+const UNTAGGED: &str = "General";
 
 /// An attempt that goes on, and where its words are written down.
 struct Desk {
@@ -119,4 +128,55 @@ pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
     let old = desk.write(&id, Write::Plain(Status::Pending), None)?;
     terminal::print(&format!("{id}: {old} -> pending; its next attempt is told the answer\n"))?;
     Ok(Exit::Success)
+}
+
+/// Leaves a note: for the tasks that depend on this one, or for every agent.
+///
+/// # Errors
+/// Outside of an attempt; as the disk gives them.
+pub fn note(options: &cli::Note) -> Result<Exit> {
+    let mut desk = Desk::of_agent("note")?;
+    let Inside { task_id: id, attempt, .. } = &desk.inside;
+    let text = given(&options.text, notes::LONGEST, "a note")?;
+    let (name, heading) = if options.for_all {
+        let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
+        (desk.workspace.learnings().to_owned(), Some(tag))
+    } else {
+        (format!("{}/{}", Workspace::task_dir(id), attempt::NOTES), None)
+    };
+    let author = format!("{id}.{attempt}");
+    let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
+    if !add(&desk.workspace, &name, &note)? {
+        terminal::print(&format!("`{name}` says so already\n"))?;
+        return Ok(Exit::Success);
+    }
+    let noted = Event::Noted {
+        attempt: *attempt,
+        note: text,
+        for_all: options.for_all,
+        tag: options.tag.clone(),
+    };
+    desk.chronicle.emit(None, Some(id), noted)?;
+    let hint = if options.for_all { "; commit that file with your work" } else { "" };
+    terminal::print(&format!("noted in `{name}`{hint}\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Adds a note to a file of the repository; whether it was not there yet.
+fn add(workspace: &Workspace, name: &str, note: &Note<'_>) -> Result<bool> {
+    let path = workspace.root().join(name);
+    let _turn = workspace.state.lock_notes().context("lock the notes")?;
+    let old = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.with_context(|| format!("read `{name}`"))?,
+    };
+    let Some(new) = notes::add(&old, note, notes::ROOM) else {
+        return Ok(false);
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("make the folder of `{name}`"))?;
+    }
+    state::replace(&path, new.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{name}`"))?;
+    Ok(true)
 }

@@ -172,7 +172,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
         | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
-        other => talk::lines(id, other).unwrap_or_else(|| of_run(other)),
+        other => talk::lines(id, other, verbose).unwrap_or_else(|| of_run(other)),
     }
 }
 

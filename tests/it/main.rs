@@ -20,6 +20,7 @@ mod licences;
 mod limits;
 #[cfg(target_os = "linux")]
 mod matrix;
+mod notes;
 mod oracle;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;

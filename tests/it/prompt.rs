@@ -41,8 +41,9 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     3. Where tests are missing for what you do, add them. Run the project's tests, and make them pass.
     4. Commit everything that belongs to the task, with a message that says what changed and why.
        Uncommitted work does not count.
-    5. If you learned something that the next agent should know, append it to
-       `docs/knowledge/learnings.md` in a line or two, and commit that too.
+    5. What the tasks that wait for yours should know, tell them: `[ralph] note "…"`. What
+       every agent should know: `[ralph] note --for-all --tag TAG "…"`, and commit
+       `docs/knowledge/learnings.md`, which it goes to.
 
     ## How to say that it is done
 

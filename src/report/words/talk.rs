@@ -1,4 +1,4 @@
-//! What is said of questions and answers.
+//! What is said of questions, answers and notes.
 
 use super::{Line, line, proof};
 use crate::{
@@ -11,13 +11,17 @@ use crate::{
 const ASKED: usize = 12;
 
 /// What is said of a fact; none if it is none of these.
-pub(super) fn lines(id: &str, event: &Event) -> Option<Vec<Line>> {
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>> {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let said = match event {
         Event::Asked { question, .. } => {
             line(Style::Warn, format!("{id} asks: {}", first(question)))
         }
         Event::Answered(one) => line(None, format!("{id} was answered: {}", first(&one.answer))),
+        Event::Noted { note, .. } if verbose => {
+            line(Style::Faint, format!("{id} noted: {}", first(note)))
+        }
+        Event::Noted { .. } => return Some(Vec::new()),
         _ => return None,
     };
     Some(vec![said])
