@@ -413,12 +413,13 @@ fn question(path: &Path) -> Option<String> {
 /// # Errors
 /// As git gives them.
 pub fn changed(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
-    let graph = workspace.graph_name();
-    let own = |path: &str| {
-        [&*graph, GRAPH, JOURNAL, HEARTBEAT].contains(&path)
-            || [ATTEMPTS, TASKS].iter().any(|folder| path.starts_with(folder))
-    };
     let mut dirty = workspace.repo.dirty()?;
-    dirty.retain(|path, _| !own(path));
+    dirty.retain(|path, _| !is_own(workspace, path));
     Ok(dirty)
+}
+
+/// Whether `ralph` writes that file itself.
+fn is_own(workspace: &Workspace, path: &str) -> bool {
+    [&*workspace.graph_name(), GRAPH, JOURNAL, HEARTBEAT].contains(&path)
+        || [ATTEMPTS, TASKS].iter().any(|folder| path.starts_with(folder))
 }

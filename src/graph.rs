@@ -182,6 +182,7 @@ pub(crate) mod tests {
             prompt: None,
             agents: Vec::new(),
             max_cost: None,
+            idle: None,
             verify: None,
             verify_baseline: None,
             timeout: None,

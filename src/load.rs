@@ -52,6 +52,7 @@ const FIELDS: &[&str] = &[
     "output",
     "commit",
     "timeout",
+    "idle",
     "stale_after",
     "max_attempts",
     "max_cost",

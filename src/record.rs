@@ -256,6 +256,7 @@ mod tests {
                 missing: vec!["there is no `x`".to_owned()],
                 tampered: vec![".git/config".to_owned()],
                 verify_inputs_changed: vec!["check.sh".to_owned()],
+                metadata_only: true,
                 obstacle: Some(Met {
                     obstacle: Obstacle::UsageLimit { resets_at: Some(DateTime::UNIX_EPOCH) },
                     until: Some(DateTime::UNIX_EPOCH),

@@ -289,6 +289,8 @@ pub struct Task {
     pub verify_baseline: Option<bool>,
     /// Wall-clock limit of one attempt.
     pub timeout: Option<Duration>,
+    /// After how long without a sign of life an attempt is ended; zero for never.
+    pub idle: Option<Duration>,
     /// After how long `in-progress` counts as stale.
     pub stale_after: Option<Duration>,
     /// Attempts before it is parked.

@@ -140,9 +140,17 @@ pub struct Evidence {
     /// Paths that were there before and that the task's `verify` commands name, changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
+    /// Whether its commits change nothing but what is there to run the tasks: the graph, notes.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub metadata_only: bool,
     /// What kept the agent from working, if it was not its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Met>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Evidence {
@@ -153,7 +161,8 @@ impl Evidence {
 
     /// Whether something was committed. Commits that change nothing between them are no proof.
     fn proves(&self) -> bool {
-        !self.commits.is_empty() && self.diff.is_none_or(|diff| diff.files > 0)
+        let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
+        !self.commits.is_empty() && changes
     }
 }
 
@@ -296,6 +305,9 @@ impl Verdict {
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
             Verdict::Unverified if !evidence.missing.is_empty() => {
                 format!("reported done, but {}", evidence.missing.join(", "))
+            }
+            Verdict::Unverified if evidence.metadata_only => {
+                "reported done, but its commits change only the graph or notes".to_owned()
             }
             Verdict::Unverified if !evidence.commits.is_empty() => {
                 "reported done, but its commits change no file".to_owned()

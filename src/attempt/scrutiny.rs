@@ -47,6 +47,7 @@ pub fn look_closer(
             }
         }
     }
+    evidence.metadata_only = is_metadata_only(workspace, record, task, evidence, head.as_deref())?;
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")
     {
@@ -55,6 +56,31 @@ pub fn look_closer(
         }
     }
     Ok(())
+}
+
+/// Whether the commits of a reported attempt change only what `ralph` and its agents keep for
+/// themselves, and the task was not to produce just that.
+fn is_metadata_only(
+    workspace: &Workspace,
+    record: &Open,
+    task: &Task,
+    evidence: &Evidence,
+    head: Option<&str>,
+) -> Result<bool> {
+    /// More files are not looked at: that many are not all the graph and notes.
+    const FEW: usize = 5;
+    let few = evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
+    let Some(head) = head.filter(|_| few && evidence.report.is_some()) else {
+        return Ok(false);
+    };
+    let wanted = task.extra.get("output").map(paths::of_output).unwrap_or_default();
+    let changed = workspace.repo.differing(record.base.as_deref(), head)?;
+    Ok(changed.iter().all(|path| {
+        !wanted.contains(path)
+            && (super::is_own(workspace, path)
+                || path.starts_with(".ralph/")
+                || path == workspace.learnings())
+    }))
 }
 
 /// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or

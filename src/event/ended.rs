@@ -83,6 +83,8 @@ struct Flat {
     tampered: Vec<String>,
     #[serde(default)]
     verify_inputs_changed: Vec<String>,
+    #[serde(default)]
+    metadata_only: bool,
     obstacle: Option<Met>,
     agent: Option<String>,
     cost_usd: Option<f64>,
@@ -151,6 +153,7 @@ impl TryFrom<Flat> for Ended {
                 missing: flat.missing,
                 tampered: flat.tampered,
                 verify_inputs_changed: flat.verify_inputs_changed,
+                metadata_only: flat.metadata_only,
                 obstacle: flat.obstacle,
             },
             agent: flat.agent,

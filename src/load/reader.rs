@@ -151,6 +151,11 @@ impl Reader<'_> {
                 .get("verify")
                 .filter(|value| !value.is_null())
                 .map(|value| self.list(value, number, "verify")),
+            idle: self.length(
+                fields.extra.get("idle").unwrap_or(&Value::Null),
+                place("idle"),
+                "idle",
+            ),
             max_cost: self.money(fields.extra.get("max_cost"), place("max_cost"), "max_cost"),
             verify_baseline: self.flag(
                 fields.extra.get("verify_baseline"),

@@ -76,7 +76,7 @@ impl Runner {
             record: self.workspace.state.attempt(&record.name()),
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
-            idle: self.options.idle.filter(|_| is_agent),
+            idle: self.idle_limit(&record, &stage),
             redact: self.workspace.redacts(),
         };
         let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
@@ -97,6 +97,7 @@ impl Runner {
                     exit_by: None,
                     seen: (record.base.clone(), record.dirty.clone()),
                     limit: self.limit(&record, &stage),
+                    idle: post.idle,
                     record,
                     stage,
                     agent,

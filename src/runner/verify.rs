@@ -97,6 +97,14 @@ impl Runner {
         own.unwrap_or(self.options.timeout)
     }
 
+    /// After how long without a sign of life the stage is ended, if it ever is.
+    pub(super) fn idle_limit(&self, record: &Open, stage: &Stage) -> Option<Duration> {
+        let graph = self.file.graph();
+        let own = graph.number(&record.task_id).and_then(|number| graph.task(number).idle);
+        let limit = own.or(self.options.idle).filter(|limit| !limit.is_zero());
+        limit.filter(|_| stage.checks().is_none())
+    }
+
     /// Changes what an agent would be started with into what the stage's command is.
     pub(super) fn instead(&self, record: &Open, stage: &Stage, agent: Spec) -> Spec {
         let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {

@@ -24,6 +24,7 @@ pub(super) struct Running {
     pub(super) agent: Agent,
     pub(super) started: Instant,
     pub(super) limit: Duration,
+    pub(super) idle: Option<Duration>,
     /// When it is ended because the run was asked to stop.
     pub(super) cancel_at: Option<Instant>,
     /// What its process prints.
@@ -133,10 +134,11 @@ impl Runner {
 
     /// Its guardian sees no sign of life. A file that has changed since the last look is one.
     pub(super) fn idle(&mut self, name: &str) -> Result<()> {
-        let (Some(limit), Some(at)) = (
-            self.options.idle,
-            self.running.iter().position(|running| running.record.name() == name),
-        ) else {
+        let named = |running: &Running| running.record.name() == name;
+        let Some(at) = self.running.iter().position(named) else {
+            return Ok(());
+        };
+        let Some(limit) = self.running[at].idle else {
             return Ok(());
         };
         let seen = (self.workspace.repo.head()?.commit, attempt::changed(&self.workspace)?);

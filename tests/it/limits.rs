@@ -56,6 +56,14 @@ fn once_is_one_attempt_with_its_result() {
 }
 
 #[test]
+fn a_task_has_its_own_limit_of_doing_nothing() {
+    let trial =
+        Workspace::new().graph("tasks: [{id: a, idle: 600ms, max_attempts: 1}]\n").agent("sleepy");
+    trial.run(["run", "--idle", "0s"]).code(3).stderr_has("ending a: it did nothing for [took]");
+    trial.nobody_is_left();
+}
+
+#[test]
 fn an_agent_past_its_limit_is_killed_with_its_group() {
     let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("hang");
     insta::assert_snapshot!(trial.run(["run", "--timeout", "1s"]).whole(), @r"

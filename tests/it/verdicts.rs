@@ -256,6 +256,21 @@ fn a_task_has_as_many_attempts_as_it_says() {
 }
 
 #[test]
+fn a_commit_of_the_graph_alone_is_no_proof() {
+    let script = "cat > /dev/null; echo >> task-graph.yaml; mkdir -p docs/knowledge
+        echo learned >> docs/knowledge/learnings.md
+        git add -A; git commit -qm Done; \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
+    let graph = |fields: &str| format!("tasks:\n  - {{id: a, max_attempts: 1{fields}}}\n");
+    let trial = Workspace::new().graph(&graph("")).command(["sh", "-c", script]);
+    trial.run(["run"]).code(3).stderr_has(
+        "a unverified after [took]: reported done, but its commits change only the graph or notes",
+    );
+    let trial =
+        Workspace::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+}
+
+#[test]
 fn five_failures_in_a_row_stop_the_run() {
     let tasks: String = (1..8).map(|n| format!("  - id: bad{n}\n")).collect();
     let trial = Workspace::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
