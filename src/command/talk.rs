@@ -137,7 +137,11 @@ pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
 pub fn note(options: &cli::Note) -> Result<Exit> {
     let mut desk = Desk::of_agent("note")?;
     let Inside { task_id: id, attempt, .. } = &desk.inside;
-    let text = given(&options.text, notes::LONGEST, "a note")?;
+    let mut text = given(&options.text, notes::LONGEST, "a note")?;
+    if let Some(secrets) = desk.workspace.secrets() {
+        // It may be committed.
+        text = secrets.text(&text);
+    }
     let (name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
         (desk.workspace.learnings().to_owned(), Some(tag))

@@ -132,3 +132,13 @@ fn noting_is_for_agents_and_takes_words() {
         .code(64)
         .stderr_has("a tag is a word of at most 40 letters, digits, `.`, `_` and `-`");
 }
+
+#[test]
+fn no_secret_gets_into_a_note() {
+    let trial = chain("\"$RALPH\" note --for-all \"log in with $SOME_TOKEN\"; git add docs");
+    let trial = trial.env("SOME_TOKEN", "aB3-not-for-all");
+    trial.run(["run", "--once", "-q"]).stderr_has("one attempt, as asked");
+    let left = trial.read(LEARNINGS);
+    assert!(left.contains(&format!("log in with {} (first.1", ralph::redact::MARK)), "{left}");
+    assert_eq!(trial.lines("noted").len(), 1);
+}
