@@ -49,7 +49,7 @@ impl Spend {
 }
 
 /// A sum for people: cents, or more digits of less than ten cents.
-fn dollars(sum: f64) -> String {
+pub fn dollars(sum: f64) -> String {
     if sum != 0.0 && sum < 0.1 { format!("${sum:.4}") } else { format!("${sum:.2}") }
 }
 

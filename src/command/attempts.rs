@@ -19,8 +19,10 @@ use crate::{
     prompt::pretty,
     record::Record,
     report::words::counted,
+    spend::dollars,
     task::TaskId,
     terminal::{self, visible},
+    transcript::Usage,
     verdict::Autocommit,
     workspace::Workspace,
 };
@@ -140,6 +142,14 @@ impl Page {
         self.line("Ended", &format!("{}, after {}", when(at), duration::short(ended.duration())));
         self.line("Verdict", &format!("{}: {}", ended.verdict, ended.why));
         self.line("Process", &ended.outcome.to_string());
+        if let Some(agent) = &ended.agent {
+            self.line("Agent", &used(agent, &ended.usage));
+        }
+        if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
+            self.line("Rests until", &when(until));
+        }
+        let checks = evidence.verify.iter();
+        self.list("Verified", checks.map(|check| format!("{check}, {}", check.log)));
         self.list("Left running", ended.swept.iter().cloned());
         self.list("Locks removed", ended.unlocked.iter().cloned());
         if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
@@ -167,6 +177,23 @@ impl Page {
         }
         self.list("Not kept", ended.unpinned.iter().cloned());
     }
+}
+
+/// An agent and what it used, as far as it said.
+fn used(agent: &str, usage: &Usage) -> String {
+    let tokens = usage.tokens.map(|tokens| {
+        let sent = tokens.input + tokens.cache_write;
+        let (cached, written) = (tokens.cache_read, tokens.output);
+        format!("{sent} tokens sent, {cached} cached, {written} written")
+    });
+    let parts = [
+        Some(agent.to_owned()),
+        usage.model.clone(),
+        usage.turns.map(|turns| counted(turns as usize, "turn")),
+        tokens,
+        Some(usage.cost_usd.map_or("cost unknown".to_owned(), dollars)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn change(record: &Record) -> Option<String> {

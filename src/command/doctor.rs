@@ -1,6 +1,6 @@
 //! `ralph doctor`: what would keep a run from working, found before the night and not after it.
 //!
-//! Every check is a function that gives one [`Finding`]. A fault is what a run would end with, with
+//! Every check is a function that gives one finding. A fault is what a run would end with, with
 //! its exit code; what may still go well is a warning. Writes nothing into the repository: what has
 //! to be tried is tried in a temporary folder.
 
