@@ -15,6 +15,7 @@ use crate::{
     history::Past,
     plan::{Key, Policy, State, View},
     prompt::pretty,
+    report::words::moment,
     task::{Status, Task},
     terminal::{self, Paint, Style, visible},
     workspace::{Workspace, view},
@@ -243,7 +244,7 @@ impl Page {
             "Ready again later",
             Style::Warn,
             &parts.backoff,
-            |(number, until)| (*number, format!("until {}", crate::report::words::clock(*until))),
+            |(number, until)| (*number, format!("until {}", moment(*until, Utc::now()))),
             view,
         );
         self.part(

@@ -169,7 +169,7 @@ impl Reporter for Fancy {
 fn countdown(until: DateTime<Utc>, why: &str) -> String {
     let left = (until - Utc::now()).to_std().unwrap_or_default();
     let left = duration::short(Duration::from_secs(left.as_secs()));
-    format!("{}; {left} left, until {}", visible(why), words::clock(until))
+    format!("{}; {left} left, until {}", visible(why), words::moment(until, Utc::now()))
 }
 
 /// The bar between iterations.

@@ -99,6 +99,15 @@ pub fn clock(at: DateTime<Utc>) -> String {
     at.with_timezone(&Local).format("%H:%M:%S").to_string()
 }
 
+/// A time to come: of day, with the date where it is not this one's.
+pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
+    if day(at) == day(now) {
+        return clock(at);
+    }
+    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
+}
+
 /// What is said of a record at this verbosity, but for headings and the summary.
 pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
@@ -172,15 +181,15 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
         | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
-        other => talk::lines(id, other, verbose).unwrap_or_else(|| of_run(other)),
+        other => talk::lines(id, other, verbose).unwrap_or_else(|| of_run(other, record.timestamp)),
     }
 }
 
 /// What is said of the run itself; the rest has its place in headings and summary, or is not told.
-fn of_run(event: &Event) -> Vec<Line> {
+fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
     match event {
         Event::Waiting { until, why } => {
-            vec![line(Style::Faint, format!("waiting until {}: {why}", clock(*until)))]
+            vec![line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))]
         }
         Event::PauseRequested {} => {
             vec![line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")]

@@ -312,6 +312,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     Ended: [date] [time], after [took]
     Verdict: failed: exited with code 3
     Process: exited with code 3
+    Agent: sh, cost unknown
     Changed: 1 file, +1 -0
     Commits:
     [commit] One
