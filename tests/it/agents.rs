@@ -40,6 +40,17 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
 }
 
 #[test]
+fn a_network_that_is_out_is_waited_for() {
+    let trial = speaking("claude-network:1 claude-success:0");
+    let run = trial.start(["run"]);
+    until("it waits", || run.said().contains("the provider cannot be reached"));
+    until("it waits", || run.said().contains("waiting until"));
+    trial.run(["resume", "--now"]).whatever();
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["kind"], "network");
+}
+
+#[test]
 fn nobody_waits_longer_than_the_limit_says() {
     let trial = speaking("claude-usage-limit:1");
     trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");

@@ -139,9 +139,13 @@ const ROWS: &[(&str, &str, How)] = &[
             "verdicts::a_lie_is_unverified",
         ]),
     ),
-    ("B13", "its provider limits it", Not("read from what it tells; the run does not wait yet")),
-    ("B14", "its login has expired", Not("read from what it tells; the run does not stop yet")),
-    ("B15", "the network is down", Not("read from what it tells; the run does not wait yet")),
+    (
+        "B13",
+        "its provider limits it: waited for, bounded, not counted",
+        Tests(&["agents::a_usage_limit_is_waited_for", "agents::nobody_waits_longer"]),
+    ),
+    ("B14", "its login has expired: the run stops", Tests(&["agents::a_refused_key_stops"])),
+    ("B15", "the network is down: waited for", Tests(&["agents::a_network_that_is_out"])),
     (
         "B16",
         "it runs on and on: limits by default",
