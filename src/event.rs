@@ -42,6 +42,11 @@ pub enum Event {
         /// The first fault, with its place.
         error: String,
     },
+    /// The record of an open attempt could not be read.
+    RecordDamaged {
+        /// Where it is kept.
+        kept: String,
+    },
     /// An attempt did harm to the graph file beyond its own task.
     GraphGuarded {
         /// Which.
@@ -261,6 +266,7 @@ impl Event {
         "loop_started",
         "graph_loaded",
         "graph_rejected",
+        "record_damaged",
         "graph_guarded",
         "started",
         "reported",

@@ -246,6 +246,7 @@ impl History {
             }
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }
             | Event::Noted { .. }

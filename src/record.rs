@@ -328,6 +328,7 @@ mod tests {
             }),
             Event::GraphLoaded { tasks: 2, complete: 1 },
             Event::GraphRejected { error: "x".to_owned() },
+            Event::RecordDamaged { kept: "k".to_owned() },
             Event::GraphGuarded {
                 what: Harm::Dropped,
                 tasks: vec![id.clone()],

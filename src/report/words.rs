@@ -188,6 +188,13 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
 /// What is said of the run itself; the rest has its place in headings and summary, or is not told.
 fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
     match event {
+        Event::RecordDamaged { kept } => vec![line(
+            Style::Bad,
+            format!(
+                "the record of an attempt cannot be read; it is kept as {kept}, and its task stays in \
+                 progress until `ralph task-reset`"
+            ),
+        )],
         Event::Waiting { until, why } => {
             vec![line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))]
         }

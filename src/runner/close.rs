@@ -186,9 +186,7 @@ impl Runner {
         let (open, damaged) =
             self.workspace.state.attempts::<Open>().context("read open attempts")?;
         for path in damaged {
-            let why =
-                format!("an attempt's record could not be read; it is kept as {}", path.display());
-            self.emit(None, Event::GraphRejected { error: why })?;
+            self.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
         }
         for record in open {
             let swept = record.end_all(&self.workspace);

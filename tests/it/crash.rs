@@ -213,3 +213,15 @@ fn an_agent_has_a_group_of_its_own() {
     run.end(&trial).whatever().code(130);
     trial.nobody_is_left();
 }
+
+#[test]
+fn a_record_that_cannot_be_read_is_kept_and_named() {
+    let trial =
+        Workspace::new().graph("tasks: [{id: a, status: in-progress}, {id: b}]\n").agent("commit");
+    std::fs::create_dir_all(trial.state().join("attempts")).unwrap();
+    std::fs::write(trial.state().join("attempts/a.1.json"), "{\"task_id\":").unwrap();
+    trial.run(["run"]).code(3).stderr_has("the record of an attempt cannot be read; it is kept as");
+    let kept = trial.lines("record_damaged")[0]["kept"].as_str().unwrap().to_owned();
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "{\"task_id\":");
+    assert_eq!(trial.tasks("completed"), ["b"]);
+}
