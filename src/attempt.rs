@@ -20,6 +20,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Local, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     agent::{self, Identity},
@@ -32,7 +33,7 @@ use crate::{
     output,
     prompt::{self, Facts},
     state,
-    task::{Status, TaskId},
+    task::{CommitRule, Status, Task, TaskId},
     transcript::Told,
     verdict::{Evidence, Outcome, Report},
     workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
@@ -59,8 +60,36 @@ const QUESTION: usize = 2000;
 /// How many leftover paths are put on record; a build folder that nobody ignored has thousands.
 pub const LEFTOVERS: usize = 50;
 
+/// What an attempt is judged by, as the task said it when it began: an agent may edit the graph, and
+/// must not choose its own judge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    verify: Vec<String>,
+    commit: CommitRule,
+    output: Option<Value>,
+}
+
+impl Terms {
+    /// Those of a task as it is now.
+    pub fn of(workspace: &Workspace, task: &Task) -> Terms {
+        let output = task.extra.get("output").cloned();
+        Terms { verify: workspace.verify_of(task), commit: task.commit, output }
+    }
+
+    /// The task with these terms.
+    pub fn applied(&self, task: &Task) -> Task {
+        let mut task = task.clone();
+        (task.verify, task.commit) = (Some(self.verify.clone()), self.commit);
+        match self.output.clone() {
+            Some(output) => task.extra.insert("output".to_owned(), output),
+            None => task.extra.remove("output"),
+        };
+        task
+    }
+}
+
 /// An attempt that has no end yet, as it is kept on disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// The run it belongs to.
     pub run_id: String,
@@ -83,6 +112,9 @@ pub struct Open {
     pub inherited: BTreeSet<String>,
     /// Its folder under `logs/attempts`, relative to the repository.
     pub log: String,
+    /// What it is judged by.
+    #[serde(default)]
+    pub terms: Option<Terms>,
     /// How its agent is called.
     #[serde(default)]
     pub call: Option<Call>,
@@ -298,6 +330,7 @@ pub fn begin(
         dirty,
         inherited,
         log: format!("{ATTEMPTS}/{id}/{attempt}"),
+        terms: None,
         call: None,
         agent: None,
         guardian: None,

@@ -351,6 +351,8 @@ pub enum Harm {
     Finished,
     /// Other tasks are no longer in it.
     Dropped,
+    /// What tasks say of their work was changed: priority, dependencies, text, how they are judged.
+    Changed,
 }
 
 /// What a run began with: enough to begin another like it.

@@ -290,6 +290,10 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
         (Harm::Dropped, true) => format!(
             "the attempt committed a graph without {names}; the one from before it is back{kept}"
         ),
+        (Harm::Changed, _) => format!(
+            "while the attempt ran, what the graph says of {names} was changed; a person may have \
+             done that, so it stays"
+        ),
         (Harm::Dropped, false) => format!(
             "the attempt committed a graph without {names}; the file was edited besides, and is \
              left as it is"

@@ -151,8 +151,8 @@ impl Runner {
     /// What the attempt comes to. Work that was reported done, verified and is not committed is
     /// committed first.
     fn judge(&self, record: &Open, outcome: &Outcome, evidence: &mut Evidence) -> Result<Verdict> {
-        let (workspace, graph) = (&self.workspace, self.file.graph());
-        let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
+        let workspace = &self.workspace;
+        let Some(task) = self.task_of(record) else {
             return Ok(Verdict::of(outcome, evidence, CommitRule::Required));
         };
         let verdict = Verdict::of(outcome, evidence, task.commit);
@@ -171,7 +171,7 @@ impl Runner {
         {
             evidence.autocommit = Some(Autocommit::Off);
         }
-        scrutiny::look_closer(workspace, record, task, evidence)?;
+        scrutiny::look_closer(workspace, record, &task, evidence)?;
         Ok(Verdict::of(outcome, evidence, task.commit))
     }
 

@@ -91,6 +91,7 @@ impl Runner {
         let Some(before) = self.before.take() else {
             return Ok(());
         };
+        self.tell_changes(record, &before)?;
         let foreign = |id: &TaskId| *id != record.task_id && !before.commanded.contains(id);
         let graph = self.file.graph();
         let now = |id: &TaskId| graph.number(id).map(|number| graph.task(number).status);
@@ -138,6 +139,45 @@ impl Runner {
         }
         let ids = finished.into_iter().map(|(id, ..)| id).collect();
         self.guarded(record, Harm::Finished, ids, true, None)
+    }
+
+    /// Names the tasks whose work is described otherwise than before the attempt, its own included:
+    /// it is judged by what was said then.
+    fn tell_changes(&mut self, record: &Open, before: &Before) -> Result<()> {
+        if before.text == self.file.text() {
+            return Ok(());
+        }
+        let Some(was) = graph_of(before.text.as_bytes()) else {
+            return Ok(());
+        };
+        let now = self.file.graph();
+        let is_changed = |id: &TaskId| {
+            let (Some(old), Some(new)) = (was.number(id), now.number(id)) else {
+                return false;
+            };
+            let own = *id == record.task_id;
+            let said = |graph: &TaskGraph, number: usize| {
+                let task = graph.task(number);
+                let mut more = task.extra.clone();
+                // Notes are an agent's to write; of its own task only the terms are not.
+                more.retain(|name, _| {
+                    let is_term = ["verify", "verify_baseline", "output"].contains(&name.as_str());
+                    let is_free = ["notes", "completed_at"].contains(&name.as_str());
+                    if own { is_term } else { !is_free }
+                });
+                let on = graph.dependencies(number).map(|d| graph.task(d).id.clone());
+                let text = (task.title.clone(), task.description.clone(), task.priority);
+                let rest = (!own).then(|| (text, on.collect::<BTreeSet<_>>()));
+                (more, task.commit, rest)
+            };
+            said(&was, old) != said(now, new)
+        };
+        let changed: Vec<TaskId> =
+            before.statuses.keys().filter(|id| is_changed(id)).cloned().collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        self.guarded(record, Harm::Changed, changed, false, None)
     }
 
     /// The graph file as a commit has it.

@@ -8,7 +8,7 @@ use chrono::Utc;
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
     agent::{self, Agent, NESTED, NotStarted, Post, Spec},
-    attempt::{self, Open},
+    attempt::{self, Open, Terms},
     call::Call,
     crash,
     event::{Cause, Event},
@@ -38,7 +38,8 @@ impl Runner {
         let run_id = self.chronicle.run_id().to_owned();
         let call = self.view(&[]).agent(number, Utc::now()).ok().flatten().cloned();
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
-        let record = Open { call, ..record };
+        let terms = Terms::of(&self.workspace, self.file.graph().task(number));
+        let record = Open { call, terms: Some(terms), ..record };
         let record = attempt::open(&self.workspace, record, &prompt)?;
         crash::point("start.recorded");
         self.hold(Some(&id))?;

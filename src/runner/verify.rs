@@ -14,7 +14,7 @@ use crate::{
     crash, duration,
     event::Event,
     output,
-    task::CommitRule,
+    task::{CommitRule, Task},
     verdict::{Check, Evidence, Outcome, Verdict},
 };
 
@@ -189,16 +189,22 @@ impl Runner {
     /// Runs the verify commands of an attempt whose agent is gone, if its task is done as far as
     /// can be seen without them.
     pub(super) fn verify(&mut self, record: Open, end: End) -> Result<()> {
-        let graph = self.file.graph();
-        let task = graph.number(&record.task_id).map(|number| graph.task(number));
-        let rule = task.map_or(CommitRule::Required, |task| task.commit);
-        let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(task));
+        let task = self.task_of(&record);
+        let rule = task.as_ref().map_or(CommitRule::Required, |task| task.commit);
+        let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(&task));
         let verdict = Verdict::of(&end.outcome, &end.evidence, rule);
         let done = verdict == Verdict::Complete || self.may_commit(verdict);
         if !done || commands.is_empty() {
             return self.close(&record, end);
         }
         self.launch(record, Stage::Verify(Checks::new(commands), Box::new(end)))
+    }
+
+    /// The task of an attempt, with the terms that it began with.
+    pub(super) fn task_of(&self, record: &Open) -> Option<Task> {
+        let graph = self.file.graph();
+        let task = graph.task(graph.number(&record.task_id)?);
+        Some(record.terms.as_ref().map_or_else(|| task.clone(), |terms| terms.applied(task)))
     }
 
     fn note_check(

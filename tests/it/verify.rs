@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Workspace, until, wait_for};
+use crate::support::{Workspace, agent, until, wait_for};
 
 /// A check that says what it wanted.
 const VALUE: &str =
@@ -63,6 +63,20 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     assert_eq!(trial.read("logs/attempts/a/1/verify-2.log"), "wanted good, found bad\n");
     assert!(trial.read("logs/attempts/a/2/prompt.md").contains("verify a`"));
     trial.nobody_is_left();
+}
+
+#[test]
+fn an_agent_does_not_choose_its_own_judge() {
+    let script = "cat > /dev/null; \"$0\" < /dev/null
+        sed -i -e 's/verify: .*false.*/verify: []/' -e 's/priority: low/priority: high/' task-graph.yaml";
+    let trial = Workspace::new()
+        .graph("tasks:\n  - id: a\n    max_attempts: 1\n    verify: ['false']\n  - {id: b, priority: low, depends_on: [a]}\n")
+        .command(["sh", "-c", script, &agent("commit")]);
+    trial.run(["run"]).code(3).stderr_has(
+        "while the attempt ran, what the graph says of a, b was changed; a person may have done",
+    );
+    assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
+    assert!(trial.graph_text().contains("verify: []"), "what may be a person's stays");
 }
 
 #[test]
