@@ -127,6 +127,10 @@ pub struct Run {
     /// file; `0s` for no such limit [default: 15m]
     #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
     pub idle: Option<Duration>,
+    /// End an agent that has given its final result and does not exit for this long; its work
+    /// counts [default: 30s]
+    #[arg(long, value_name = "TIME", env = "RALPH_EXIT_GRACE", hide_env_values = true, value_parser = duration::parse)]
+    pub exit_grace: Option<Duration>,
     /// Stop when the attempts of this run have cost so many US dollars
     #[arg(long, value_name = "USD", env = "RALPH_MAX_COST", hide_env_values = true, value_parser = money)]
     pub max_cost: Option<f64>,

@@ -81,7 +81,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         timeout: options.timeout.or(workspace.config.timeout).unwrap_or(TIMEOUT),
         idle: idle(options.idle.or(workspace.config.idle).unwrap_or(IDLE)),
         promise: promise(&workspace, options.done_pattern),
-        exit_grace: workspace.config.exit_grace.unwrap_or(EXIT_GRACE),
+        exit_grace: options.exit_grace.or(workspace.config.exit_grace).unwrap_or(EXIT_GRACE),
         child_wait: workspace.config.child_wait_timeout.unwrap_or(CHILD_WAIT),
         on_orphans: workspace.config.on_orphans.unwrap_or_default(),
         grace: workspace.config.grace.unwrap_or(GRACE),
