@@ -261,6 +261,7 @@ fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
         unpinned: Vec::new(),
         agent: Some("sh".to_owned()),
         usage: Usage::default(),
+        tools: std::collections::BTreeMap::new(),
         last_line: Some("All tests pass.".to_owned()),
         log,
     }

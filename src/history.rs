@@ -372,6 +372,7 @@ pub(crate) mod tests {
             evidence: Evidence::default(),
             agent: None,
             usage: Usage::default(),
+            tools: std::collections::BTreeMap::new(),
             last_line: None,
             swept: Vec::new(),
             unlocked: Vec::new(),

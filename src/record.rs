@@ -269,6 +269,7 @@ mod tests {
                 turns: Some(5),
                 model: Some("m".to_owned()),
             },
+            tools: [("Bash".to_owned(), 3)].into(),
             last_line: Some("bye".to_owned()),
             swept: vec!["sleep".to_owned()],
             unlocked: vec![".git/index.lock".to_owned()],

@@ -145,6 +145,8 @@ impl Page {
         if let Some(agent) = &ended.agent {
             self.line("Agent", &used(agent, &ended.usage));
         }
+        let tools = ended.tools.iter().map(|(name, count)| format!("{name} {count}"));
+        self.list("Tools", tools);
         if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
             self.line("Rests until", &when(until));
         }

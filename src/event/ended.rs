@@ -1,6 +1,6 @@
 //! The end of an attempt: the longest of all lines, and most of a long journal.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Ended {
     /// What it used, as far as it said.
     #[serde(flatten)]
     pub usage: Usage,
+    /// How often the agent used which of its tools, as far as it said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, u64>,
     /// The last line of what the agent said that is not blank, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
@@ -91,6 +94,8 @@ struct Flat {
     tokens: Option<Tokens>,
     turns: Option<u64>,
     model: Option<String>,
+    #[serde(default)]
+    tools: BTreeMap<String, u64>,
     last_line: Option<String>,
     #[serde(default)]
     swept: Vec<String>,
@@ -163,6 +168,7 @@ impl TryFrom<Flat> for Ended {
                 turns: flat.turns,
                 model: flat.model,
             },
+            tools: flat.tools,
             last_line: flat.last_line,
             swept: flat.swept,
             unlocked: flat.unlocked,

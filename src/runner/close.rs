@@ -118,6 +118,7 @@ impl Runner {
             evidence,
             agent: record.call.as_ref().map(|call| call.name.clone()),
             usage: told.usage,
+            tools: told.tools,
             last_line,
             swept,
             unlocked,

@@ -34,6 +34,8 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     assert!(limited["obstacle"]["until"].is_string());
     let completed = &trial.lines("completed")[0];
     assert!(completed["cost_usd"].as_f64() > Some(0.0), "{completed}");
+    assert_eq!(completed["tools"], json!({"Bash": 1, "Edit": 1}));
+    trial.run(["show", "a"]).stdout_has("Tools:\n  Bash 1\n  Edit 1\n");
     assert!(completed["tokens"]["output"].as_u64() > Some(0), "{completed}");
     assert!(trial.read("logs/attempts/a/2/prompt.md").contains("This is attempt 2 at the task."));
     assert!(!trial.read("logs/attempts/a/2/prompt.md").contains("have failed"));
