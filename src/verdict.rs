@@ -362,7 +362,10 @@ impl fmt::Display for Verdict {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
+    use crate::obstacle::Obstacle;
 
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {
@@ -504,5 +507,29 @@ mod tests {
             (Exited { exit_code: 0 }, refused(true, 1), req, Verdict::Uncommitted),
             (Exited { exit_code: 0 }, refused(true, 0), opt, Verdict::Uncommitted),
         ]);
+    }
+
+    #[test]
+    fn an_obstacle_is_not_the_tasks_failure() {
+        use Outcome::{Exited, Lingered};
+        let req = CommitRule::Required;
+        let met = |report, obstacle, until| Evidence {
+            obstacle: Some(Met { obstacle, until }),
+            ..proof(report, usize::from(report), 0, false)
+        };
+        let (bad, later) = (Exited { exit_code: 1 }, Some(DateTime::UNIX_EPOCH));
+        let limit = Obstacle::UsageLimit { resets_at: later };
+        judge([
+            (bad.clone(), met(false, limit, later), req, Verdict::RateLimited),
+            (bad.clone(), met(false, Obstacle::Network, later), req, Verdict::RateLimited),
+            (bad.clone(), met(false, Obstacle::Authentication, None), req, Verdict::Denied),
+            (bad.clone(), met(false, Obstacle::Model, None), req, Verdict::Denied),
+            (bad.clone(), met(false, Obstacle::TooLong, None), req, Verdict::Failed),
+            (bad, met(true, limit, later), req, Verdict::Complete),
+            (Lingered { limit_seconds: 30 }, proof(true, 1, 1, false), req, Verdict::Complete),
+            (Lingered { limit_seconds: 30 }, proof(false, 1, 0, false), req, Verdict::Incomplete),
+        ]);
+        let counted = [Verdict::RateLimited, Verdict::Denied].map(Verdict::counts);
+        assert_eq!(counted, [false, false]);
     }
 }
