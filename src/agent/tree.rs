@@ -172,8 +172,9 @@ pub(super) fn reap_orphans(agent: u32) {
 /// attempt's record open, which an agent's children inherit and `env -i` does not close.
 pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// A process that hands on to a new one again and again may be missed by a single look.
-    const QUIET: usize = 10;
+    /// A process that hands on to a new one again and again may be missed by a single look, and on
+    /// a busy machine by ten.
+    const QUIET: usize = 60;
     let own = std::process::id();
     let began = Instant::now();
     let mut killed: Vec<Member> = Vec::new();
