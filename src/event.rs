@@ -386,6 +386,15 @@ pub struct Begun {
     /// The limit of doing nothing; 0 for no such limit.
     #[serde(default)]
     pub idle_seconds: Option<f64>,
+    /// What the run may cost, in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    /// The tokens that it may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// How long it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_seconds: Option<f64>,
     /// Whether one attempt was asked for.
     #[serde(default, skip_serializing_if = "is_off")]
     pub once: bool,

@@ -104,12 +104,19 @@ pub fn again(workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
     }
     let file = attempt::graph(&workspace)?;
     let length = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let settings = workspace.policy();
     let policy = Policy {
+        budget: Budget {
+            cost: begun.max_cost.or(settings.budget.cost),
+            tokens: begun.max_tokens.or(settings.budget.tokens),
+            duration: length(begun.max_duration_seconds).or(settings.budget.duration),
+            ..settings.budget
+        },
         max_iterations: begun.max_iterations,
         once: begun.once,
         wait: begun.wait,
         filter: Filter::of_words(&begun.filter),
-        ..workspace.policy()
+        ..settings
     };
     let options = Options {
         policy: with_agents(policy, (!begun.agents.is_empty()).then(|| begun.agents.clone())),

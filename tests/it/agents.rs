@@ -166,6 +166,16 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
 }
 
 #[test]
+fn a_resumed_run_has_the_budget_that_it_had() {
+    let trial = speaking("claude-success:0 claude-success:0 claude-success:0")
+        .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
+    trial.run(["run", "--max-cost", "0.0001", "-q"]).whatever().code(2);
+    trial.run(["pause"]).whatever();
+    trial.run(["resume"]).code(2).stderr_has("of $0.0001 for a run (");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
 fn a_task_may_have_a_budget_of_its_own() {
     let trial = speaking("claude-quotes-limits:0 claude-success:0")
         .graph("tasks: [{id: a, max_cost: 0.0001}, {id: b, depends_on: [a]}]\n");
