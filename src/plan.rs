@@ -21,6 +21,7 @@ use crate::{
     spend::Budget,
     task::{Priority, Status, Task},
 };
+pub use agents::Turn;
 
 /// Attempts before a task is parked, where nothing else is said.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -232,9 +233,9 @@ impl View<'_> {
                     }
                 }
                 match self.agent(number, now) {
-                    Ok(_) => State::Ready,
-                    Err(Some(until)) => State::Limited(until),
-                    Err(None) => State::Denied,
+                    Turn::Now(_) => State::Ready,
+                    Turn::Later(until) => State::Limited(until),
+                    Turn::Never => State::Denied,
                 }
             }
         }

@@ -5,6 +5,17 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Decision, View, Wait};
 use crate::{call::Call, duration, event::StopReason, exit::Exit, obstacle::Advice};
 
+/// Whose turn it is at a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn<'a> {
+    /// This agent's; none where the rules name no agent at all.
+    Now(Option<&'a Call>),
+    /// Nobody's before then: all of its agents rest.
+    Later(DateTime<Utc>),
+    /// Nobody's in this run: all of its agents are refused.
+    Never,
+}
+
 impl View<'_> {
     /// The agents that a task may have.
     pub fn agents(&self, number: usize) -> &[Call] {
@@ -12,26 +23,23 @@ impl View<'_> {
         if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
     }
 
-    /// The first agent of a task that can be called now. Where none can, the time at which the
-    /// first may be again; none if there is no such time.
-    pub fn agent(
-        &self,
-        number: usize,
-        now: DateTime<Utc>,
-    ) -> Result<Option<&Call>, Option<DateTime<Utc>>> {
+    /// The first agent of a task that can be called now.
+    pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'_> {
         let calls = self.agents(number);
-        let mut soonest = None;
+        let mut turn = if calls.is_empty() { Turn::Now(None) } else { Turn::Never };
         for call in calls {
             match self.history.resting.get(&call.name).map(|rest| rest.met.advice()) {
                 Some(Advice::Wait { until }) if now < until => {
-                    soonest =
-                        Some(soonest.map_or(until, |soonest: DateTime<Utc>| soonest.min(until)));
+                    turn = match turn {
+                        Turn::Later(soonest) => Turn::Later(soonest.min(until)),
+                        _ => Turn::Later(until),
+                    };
                 }
                 Some(Advice::Stop(_)) => {}
-                Some(Advice::Wait { .. } | Advice::Count) | None => return Ok(Some(call)),
+                Some(Advice::Wait { .. } | Advice::Count) | None => return Turn::Now(Some(call)),
             }
         }
-        if calls.is_empty() { Ok(None) } else { Err(soonest) }
+        turn
     }
 
     /// Nothing can start before a provider gives service again.

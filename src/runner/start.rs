@@ -16,7 +16,7 @@ use crate::{
     graph::TaskGraph,
     graphfile::{Write, rfc3339},
     output::Follow,
-    plan::{Key, Policy},
+    plan::{Key, Policy, Turn},
     preset,
     task::Task,
     transcript::Format,
@@ -36,7 +36,11 @@ impl Runner {
         let prompt =
             attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
         let run_id = self.chronicle.run_id().to_owned();
-        let call = self.view(&[]).agent(number, Utc::now()).ok().flatten().cloned();
+        let call = match self.view(&[]).agent(number, Utc::now()) {
+            Turn::Now(call) => call.cloned(),
+            // The clock was set back since it was chosen.
+            Turn::Later(_) | Turn::Never => self.view(&[]).agents(number).first().cloned(),
+        };
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
         let terms = Terms::of(&self.workspace, self.file.graph().task(number));
         let record = Open { call, terms: Some(terms), ..record };
