@@ -13,6 +13,9 @@ use crate::{
     workspace::Workspace,
 };
 
+/// Commits that change more files than this are not all the graph and notes.
+const FEW: usize = 5;
+
 /// Adds to the evidence what of the task's `output` is missing, and which of the hooks, settings of
 /// git and files named by `verify` that were there before are changed.
 ///
@@ -29,11 +32,20 @@ pub fn look_closer(
     }
     let head = workspace.repo.head()?.commit;
     let verify = workspace.verify_of(task);
+    let may_be_metadata = evidence.report.is_some()
+        && evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
+    let committed = match &head {
+        Some(head) if !evidence.commits.is_empty() && (may_be_metadata || !verify.is_empty()) => {
+            workspace.repo.differing(record.base.as_deref(), head)?
+        }
+        _ => Vec::new(),
+    };
+    evidence.metadata_only = may_be_metadata
+        && !committed.is_empty()
+        && committed.iter().all(|path| is_metadata(workspace, task, path));
     if !verify.is_empty() {
         let mut changed = evidence.leftovers.clone();
-        if let (Some(head), false) = (&head, evidence.commits.is_empty()) {
-            changed.extend(workspace.repo.differing(record.base.as_deref(), head)?);
-        }
+        changed.extend(committed);
         changed.sort();
         changed.dedup();
         let mut named = paths::named_by(&verify, &changed);
@@ -47,7 +59,6 @@ pub fn look_closer(
             }
         }
     }
-    evidence.metadata_only = is_metadata_only(workspace, record, task, evidence, head.as_deref())?;
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")
     {
@@ -58,29 +69,14 @@ pub fn look_closer(
     Ok(())
 }
 
-/// Whether the commits of a reported attempt change only what `ralph` and its agents keep for
-/// themselves, and the task was not to produce just that.
-fn is_metadata_only(
-    workspace: &Workspace,
-    record: &Open,
-    task: &Task,
-    evidence: &Evidence,
-    head: Option<&str>,
-) -> Result<bool> {
-    /// More files are not looked at: that many are not all the graph and notes.
-    const FEW: usize = 5;
-    let few = evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
-    let Some(head) = head.filter(|_| few && evidence.report.is_some()) else {
-        return Ok(false);
-    };
+/// Whether a path is one that `ralph` and its agents keep for themselves, and the task was not to
+/// produce just that.
+fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
     let wanted = task.extra.get("output").map(paths::of_output).unwrap_or_default();
-    let changed = workspace.repo.differing(record.base.as_deref(), head)?;
-    Ok(changed.iter().all(|path| {
-        !wanted.contains(path)
-            && (super::is_own(workspace, path)
-                || path.starts_with(".ralph/")
-                || path == workspace.learnings())
-    }))
+    !wanted.contains(path)
+        && (super::is_own(workspace, path)
+            || path.starts_with(".ralph/")
+            || path == workspace.learnings())
 }
 
 /// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or
