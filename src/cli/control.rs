@@ -1,0 +1,66 @@
+//! The flags of what steers a run or stands in for a part of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `ralph resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Try again at once what the provider refused for now
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// `ralph stop`.
+#[derive(Debug, Args)]
+pub struct Stop {
+    /// End the attempt too, as Ctrl-C does; it does not count
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// `ralph spawn`.
+#[derive(Debug, Args)]
+pub struct Spawn {
+    /// The command; it has the streams of this one, and its exit code becomes that of this one
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub argv: Vec<String>,
+}
+
+/// `ralph demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Make the repository here instead of in the temporary folder; must not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+}
+
+/// `ralph replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// A folder with `stdout`, and `stderr`, `timed.jsonl` (`[seconds, "out" or "err", line]`) and
+    /// `meta.json` (`{"rc": CODE}`) where it has them; or a file of standard output
+    pub transcript: PathBuf,
+    /// So many times as fast as it was, or `max` [default: as it was, but no wait over 1 s]
+    #[arg(long, value_name = "N", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Commit a file `replayed/ID.txt`
+    #[arg(long)]
+    pub commit: bool,
+    /// Report the task done, with `ralph task-complete`
+    #[arg(long)]
+    pub report: bool,
+    /// End with this code [default: the recorded one, or 0]
+    #[arg(long, value_name = "CODE")]
+    pub exit_code: Option<u8>,
+}
+
+/// 0 stands for `max`.
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        _ if text == "max" => Ok(0.0),
+        Ok(factor) if factor >= 0.0 && f64::is_finite(factor) => Ok(factor),
+        _ => Err("write a factor such as 10, or `max`".to_owned()),
+    }
+}

@@ -1,0 +1,106 @@
+//! The flags of what looks and touches nothing but, at most, a new branch.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::duration;
+
+/// `ralph costs`.
+#[derive(Debug, Args)]
+pub struct Costs {
+    /// One line for each of these
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Task)]
+    pub by: By,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What costs are summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// The task
+    Task,
+    /// The day here
+    Day,
+    /// The agent
+    Agent,
+    /// The story of the task
+    Story,
+}
+
+/// `ralph check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The file; without it, that of the repository
+    pub file: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Show only what is not all right
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Look at this agent, whatever tasks and settings say
+    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
+    pub agent_name: Option<String>,
+    /// The agent, as for `ralph run`
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}
+
+/// `ralph status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph heartbeat`.
+#[derive(Debug, Args)]
+pub struct Heartbeat {
+    /// A loop that has not beaten for longer is dead
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
+    pub max_age: Duration,
+}
+
+/// `ralph attempts`.
+#[derive(Debug, Args)]
+pub struct Attempts {
+    /// Only those of this task
+    pub id: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The attempt, such as `parser.2`; for a task, its newest one
+    #[arg(value_name = "ID[.N]")]
+    pub name: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The attempt, such as `parser.2`; for a task, its newest one
+    #[arg(value_name = "ID[.N]")]
+    pub name: String,
+    /// The branch to make [default: ralph/restore/ID.N]
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+}

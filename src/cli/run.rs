@@ -1,0 +1,131 @@
+//! The flags of what chooses and works: `run`, `prompt`, `dag-status`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::{duration, promise::Pattern, task::TaskId};
+
+/// Which tasks are meant.
+#[derive(Debug, Default, Args)]
+pub struct Which {
+    /// Only this task (may be repeated)
+    #[arg(long = "task", value_name = "ID", value_parser = task_id)]
+    pub tasks: Vec<TaskId>,
+    /// Only tasks of this story (may be repeated)
+    #[arg(long = "story", value_name = "STORY")]
+    pub stories: Vec<String>,
+    /// Only tasks of this milestone (may be repeated)
+    #[arg(long = "milestone", value_name = "MILESTONE")]
+    pub milestones: Vec<String>,
+    /// Only tasks with this tag (may be repeated)
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+}
+
+/// `ralph run`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct Run {
+    /// Stop after this many attempts [default: 50]
+    #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", hide_env_values = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+    /// Make one attempt: exit 0 if it completed its task, 1 if not
+    #[arg(long, conflicts_with = "max_iterations")]
+    pub once: bool,
+    /// End an attempt after this long [default: 2h]
+    #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", hide_env_values = true, value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+    /// End an attempt that did nothing for this long: no output, no processor time, no changed
+    /// file; `0s` for no such limit [default: 15m]
+    #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
+    pub idle: Option<Duration>,
+    /// End an agent that has given its final result and does not exit for this long; its work
+    /// counts [default: 30s]
+    #[arg(long, value_name = "TIME", env = "RALPH_EXIT_GRACE", hide_env_values = true, value_parser = duration::parse)]
+    pub exit_grace: Option<Duration>,
+    /// Stop when the attempts of this run have cost so many US dollars
+    #[arg(long, value_name = "USD", env = "RALPH_MAX_COST", hide_env_values = true, value_parser = money)]
+    pub max_cost: Option<f64>,
+    /// Stop when they have used so many tokens, those read from a cache left out
+    #[arg(long, value_name = "N", env = "RALPH_MAX_TOKENS", hide_env_values = true)]
+    pub max_tokens: Option<u64>,
+    /// Start nothing after this long
+    #[arg(long, value_name = "TIME", env = "RALPH_MAX_DURATION", hide_env_values = true, value_parser = duration::parse)]
+    pub max_duration: Option<Duration>,
+    /// Also take a final result that this regular expression matches for a promise that all is done
+    #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
+    pub done_pattern: Option<Pattern>,
+    /// Wait this long for a provider that gives no service for now [default: 6h]
+    #[arg(long, value_name = "TIME", env = "RALPH_MAX_WAIT", hide_env_values = true, value_parser = duration::parse)]
+    pub max_wait: Option<Duration>,
+    /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
+    /// copilot, aider, or a program
+    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
+    pub agent_name: Option<String>,
+    /// When everything left is in progress elsewhere or needs input, wait instead of stopping
+    #[arg(long)]
+    pub wait: bool,
+    /// Show the order it would take and why, and touch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say only how it ended
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The agent: any command that reads a prompt on standard input
+    /// [default: that of the settings, else claude]
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}
+
+/// `ralph prompt`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct Prompt {
+    /// The task; without it, the one that is next
+    pub id: Option<String>,
+    /// Claim the task: it is yours, and `ralph run` leaves it alone
+    #[arg(long)]
+    pub accept: bool,
+    /// Show why this task is next, and which would follow
+    #[arg(long, conflicts_with_all = ["accept", "id"])]
+    pub why: bool,
+    /// Show everything a template can name, as JSON
+    #[arg(long, conflicts_with = "why")]
+    pub json: bool,
+    /// Write the built-in template to `prompts/task.md`, to be changed
+    #[arg(long, conflicts_with_all = ["accept", "why", "json", "id"])]
+    pub write_template: bool,
+    /// Overwrite a template that is there
+    #[arg(long, requires = "write_template")]
+    pub force: bool,
+}
+
+/// `ralph dag-status`.
+#[derive(Debug, Args)]
+pub struct DagStatus {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Every task, however many there are
+    #[arg(long)]
+    pub all: bool,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    let sum = text.trim_start_matches('$').parse().ok().filter(|sum: &f64| *sum > 0.0);
+    sum.filter(|sum| sum.is_finite()).ok_or_else(|| "a sum above 0, such as `2.50`".to_owned())
+}
+
+fn task_id(text: &str) -> Result<TaskId, String> {
+    TaskId::new(text).map_err(|rule| format!("the id {rule}"))
+}

@@ -1,0 +1,72 @@
+//! The flags of what is said about tasks, by people and by agents.
+
+use clap::Args;
+
+/// `ralph task-reset`.
+#[derive(Debug, Args)]
+pub struct TaskReset {
+    /// The tasks
+    #[arg(required = true, value_name = "ID")]
+    pub ids: Vec<String>,
+}
+
+/// `ralph task-complete`.
+#[derive(Debug, Args)]
+pub struct TaskComplete {
+    /// The task
+    pub id: String,
+}
+
+/// `ralph task-block`.
+#[derive(Debug, Args)]
+pub struct TaskBlock {
+    /// The task
+    pub id: String,
+    /// Why, for whoever reads the journal
+    #[arg(long)]
+    pub reason: String,
+}
+
+/// `ralph ask`.
+#[derive(Debug, Args)]
+pub struct Ask {
+    /// The question; `-` reads it from standard input
+    pub text: String,
+}
+
+/// `ralph answer`.
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// The task
+    pub id: String,
+    /// The answer; `-` reads it from standard input; without it, the question is shown
+    pub text: Option<String>,
+}
+
+/// `ralph note`.
+#[derive(Debug, Args)]
+pub struct Note {
+    /// The note; `-` reads it from standard input
+    pub text: String,
+    /// For every agent, in the learnings file; else for the tasks that depend on this one
+    #[arg(long)]
+    pub for_all: bool,
+    /// The heading that it belongs under: a word
+    #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
+    pub tag: Option<String>,
+}
+
+/// `ralph verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The task
+    pub id: String,
+}
+
+fn tag(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    if (1..=40).contains(&text.chars().count()) && text.chars().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err("a tag is a word of at most 40 letters, digits, `.`, `_` and `-`".to_owned())
+}
