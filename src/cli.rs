@@ -11,7 +11,9 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
 pub use control::{Demo, Replay, Resume, Spawn, Stop};
-pub use look::{Attempts, By, Check, Costs, Doctor, Heartbeat, Restore, Show, Status};
+pub use look::{
+    Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Restore, Schema, Schemas, Show, Status,
+};
 pub use run::{DagStatus, Prompt, Run, Which};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
@@ -30,6 +32,9 @@ pub struct Cli {
     /// Use this graph file instead of `task-graph.yaml` at the top of the repository.
     #[arg(long, value_name = "FILE", global = true, env = "RALPH_GRAPH", hide_env_values = true)]
     pub graph: Option<PathBuf>,
+    /// Use these settings instead of `.ralph/config.yaml` of the repository.
+    #[arg(long, value_name = "FILE", global = true, env = "RALPH_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -62,6 +67,10 @@ pub enum Command {
     Costs(Costs),
     /// Check the graph file
     Check(Check),
+    /// Show every setting, its value, and where that comes from
+    Config(Config),
+    /// Print the JSON Schema of the graph file or of the settings, for editors
+    Schema(Schema),
     /// Find what would keep a run from working, and say what to do about it
     Doctor(Doctor),
     /// Show how the run stands: running, paused, finished or crashed

@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod check;
+pub mod config;
 pub mod costs;
 pub mod dag_status;
 pub mod demo;
@@ -13,6 +14,7 @@ pub mod prompt;
 pub mod replay;
 pub mod requests;
 pub mod run;
+pub mod schema;
 pub mod spawn;
 pub mod status;
 pub mod talk;
@@ -25,6 +27,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     cli::{Cli, Command, Which},
+    event::Begun,
     exit::Exit,
     filter::Filter,
     workspace::Workspace,
@@ -35,7 +38,7 @@ use crate::{
 /// # Errors
 /// As the command gives them.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let here = Here { directory: cli.directory, graph: cli.graph };
+    let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config };
     match cli.command {
         Command::Run(options) => run::run(&here, *options),
         Command::Prompt(options) => prompt::run(&here, &options),
@@ -49,6 +52,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Verify(options) => verify::run(&here, &options.id),
         Command::Costs(options) => costs::run(&here, &options),
         Command::Check(options) => check::run(&here, &options),
+        Command::Config(options) => config::run(&here, &options),
+        Command::Schema(options) => schema::run(options.of),
         Command::Doctor(options) => doctor::run(&here, options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),
@@ -73,9 +78,20 @@ pub fn execute(cli: Cli) -> Result<Exit> {
 pub struct Here {
     directory: Option<PathBuf>,
     graph: Option<PathBuf>,
+    config: Option<PathBuf>,
 }
 
 impl Here {
+    /// The same place, with the files that a run named where this command names none.
+    #[must_use]
+    pub fn or(&self, begun: &Begun) -> Here {
+        Here {
+            directory: self.directory.clone(),
+            graph: self.graph.clone().or_else(|| begun.graph.clone()),
+            config: self.config.clone().or_else(|| begun.config.clone()),
+        }
+    }
+
     /// The folder, absolute.
     ///
     /// # Errors
@@ -90,10 +106,11 @@ impl Here {
     /// # Errors
     /// As [`Workspace::open`].
     pub fn workspace(&self) -> Result<Workspace> {
-        // A graph file is named from where the command was typed.
+        // Files are named from where the command was typed.
         let current = env::current_dir().context("the working directory is gone")?;
-        let graph = self.graph.as_ref().map(|graph| current.join(graph));
-        Workspace::open(&self.directory()?, graph.as_deref())
+        let named = |path: &Option<PathBuf>| path.as_ref().map(|path| current.join(path));
+        let (graph, config) = (named(&self.graph), named(&self.config));
+        Workspace::open(&self.directory()?, graph.as_deref(), config.as_deref())
     }
 }
 

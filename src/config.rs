@@ -1,154 +1,302 @@
-//! `.ralph/config.yaml`: a project's settings.
+//! The settings: which there are, what they are where nobody says, and what is wrong with one.
 //!
-//! Flags and `RALPH_*` variables stand above it, defaults below. An unknown key is an error: a
-//! misspelt limit must not be no limit.
+//! The doc comments are what `ralph schema` and the docs say. Where values come from is `layers`'
+//! affair.
 
-use std::{fs, path::Path, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
-use anyhow::{Context, Result};
-use serde::{Deserialize, Deserializer, de::Error};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_json::{Map, Value, json};
 
 use crate::{
     call::Call,
-    complaint,
-    diagnostic::{Diagnostic, nearest},
     duration,
-    edit::Document,
     event::Orphans,
-    load,
-    promise::{Pattern, Worth},
+    plan,
+    promise::{self, Pattern, Promise, Worth},
+    spend::Budget,
 };
 
-/// Where it is, relative to the repository.
-pub const PATH: &str = ".ralph/config.yaml";
+/// The agent, where nothing else is said.
+const AGENT: &str = "claude";
+/// Where learnings are, where nothing else is said.
+const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
-const KEYS: &[&str] = &[
-    "agent",
-    "autocommit",
-    "child_wait_timeout",
-    "commit_timeout",
-    "done_pattern",
-    "exit_grace",
-    "fsync",
-    "grace",
-    "idle",
-    "learnings",
-    "max_attempts",
-    "max_cost",
-    "max_cost_per_day",
-    "max_duration",
-    "max_iterations",
-    "max_tokens",
-    "max_wait",
-    "on_orphans",
-    "promise",
-    "promise_text",
-    "redact",
-    "select",
-    "stale_after",
-    "start_limit",
-    "term_grace",
-    "timeout",
-    "verify",
-    "verify_baseline",
-    "verify_timeout",
-];
+/// Settings as they are written: what one layer says, or all of them together.
+pub type Layer = Map<String, Value>;
 
-/// What the file says; absent keys are none.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// Every setting with its value.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(title = "settings of ralph")]
+#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 pub struct Config {
-    /// The agents.
-    pub agent: Option<Agents>,
-    /// Whether the leftovers of an attempt that reported its task done are committed for it
-    /// (default true).
-    pub autocommit: Option<bool>,
+    /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, aider), a command as a
+    /// list of words, a mapping with `command` or `preset`, or a list of agents of which the next
+    /// goes on while the limit of the one before it lasts.
+    #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
+    pub agent: Agents,
+    /// Whether `ralph` commits what an attempt that reported its task done left uncommitted.
+    pub autocommit: bool,
     /// How long what an agent left running after its report is waited for; `0s` for not at all.
-    #[serde(deserialize_with = "length")]
-    pub child_wait_timeout: Option<Duration>,
-    /// How long that commit, hooks and signing included, may take.
-    #[serde(deserialize_with = "length")]
-    pub commit_timeout: Option<Duration>,
-    /// Whether state survives a power cut (default true).
-    pub fsync: Option<bool>,
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub child_wait_timeout: Duration,
+    /// How long such a commit may take, hooks and signing included.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub commit_timeout: Duration,
+    /// A regular expression for the final result of an agent that also makes a promise of it.
+    #[schemars(with = "Option<String>")]
+    pub done_pattern: Option<Pattern>,
+    /// How long an agent may take to exit after its final result; its work counts.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub exit_grace: Duration,
+    /// Whether what `ralph` has recorded survives a power cut. A change counts from the next run.
+    pub fsync: bool,
     /// Between asking an agent to end and killing it.
-    #[serde(deserialize_with = "length")]
-    pub grace: Option<Duration>,
-    /// After how long without a sign of life an attempt is ended; `0s` for never.
-    #[serde(deserialize_with = "length")]
-    pub idle: Option<Duration>,
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub grace: Duration,
+    /// After how long without output, processor time and changed files an attempt is ended; `0s`
+    /// for never.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub idle: Duration,
     /// The file in which agents keep what they learned.
-    pub learnings: Option<String>,
-    /// How long an agent may take to exit after its final result.
-    #[serde(deserialize_with = "length")]
-    pub exit_grace: Option<Duration>,
-    /// Attempts per task.
-    pub max_attempts: Option<u32>,
-    /// Attempts per run.
-    pub max_iterations: Option<u32>,
+    pub learnings: String,
+    /// Attempts per task before it is parked.
+    #[schemars(range(min = 1))]
+    pub max_attempts: u32,
     /// What a run may cost, in US dollars.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost: Option<f64>,
     /// What 24 hours may cost, in US dollars, whatever the run.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost_per_day: Option<f64>,
-    /// How long a run may take.
-    #[serde(deserialize_with = "length")]
+    /// How long a run may take; nothing is started after it.
+    #[serde(with = "maybe_length")]
+    #[schemars(with = "Option<String>")]
     pub max_duration: Option<Duration>,
-    /// Tokens that a run may use.
+    /// Attempts per run.
+    #[schemars(range(min = 1))]
+    pub max_iterations: u32,
+    /// Tokens that a run may use, those read from a cache left out.
+    #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
-    /// How long a provider may be waited for.
-    #[serde(deserialize_with = "length")]
-    pub max_wait: Option<Duration>,
-    /// What becomes of what is still there then.
-    pub on_orphans: Option<Orphans>,
-    /// What an agent's word that all is done is worth.
-    pub promise: Option<Worth>,
-    /// The text that gives it; empty for none.
-    pub promise_text: Option<String>,
-    /// The pattern that gives it.
-    #[serde(deserialize_with = "pattern")]
-    pub done_pattern: Option<Pattern>,
-    /// Whether secrets are kept out of `logs/` (default true).
-    pub redact: Option<bool>,
-    /// Whether a task inherits the priority of what waits for it.
-    pub select: Option<Select>,
-    /// After how long `in-progress` is stale.
-    #[serde(deserialize_with = "length")]
-    pub stale_after: Option<Duration>,
+    /// How long a provider that gives no service for now may be waited for.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub max_wait: Duration,
+    /// What becomes of what an agent left running when the wait for it is over.
+    #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
+    pub on_orphans: Orphans,
+    /// What an agent's word that all is done is worth: `check` holds it against the graph, `trust`
+    /// ends the run, `off` does not look for it.
+    #[schemars(with = "String", extend("enum" = ["check", "trust", "off"]))]
+    pub promise: Worth,
+    /// The text in a final result that is such a word; empty for none.
+    pub promise_text: String,
+    /// Whether secrets are kept out of `logs/`.
+    pub redact: bool,
+    /// How the next task is chosen: by its `own` priority, or by the most urgent one among itself
+    /// and all that waits for it (`inherit`).
+    #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
+    pub select: Select,
+    /// After how long a task that is in progress counts as stale.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub stale_after: Duration,
     /// How many attempts in a row that fail at once stop a run; 0 for no such limit.
-    pub start_limit: Option<u32>,
+    pub start_limit: u32,
     /// How long an attempt may go on after SIGTERM.
-    #[serde(deserialize_with = "length")]
-    pub term_grace: Option<Duration>,
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub term_grace: Duration,
     /// The wall-clock limit of an attempt.
-    #[serde(deserialize_with = "length")]
-    pub timeout: Option<Duration>,
-    /// What must succeed before a task is complete that says nothing of its own.
-    pub verify: Option<Commands>,
-    /// Whether that is tried before an attempt too.
-    pub verify_baseline: Option<bool>,
-    /// The wall-clock limit of one verify command.
-    #[serde(deserialize_with = "length")]
-    pub verify_timeout: Option<Duration>,
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub timeout: Duration,
+    /// The commands, or the one, that must succeed before a task is complete that names none.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub verify: Commands,
+    /// Whether they are tried before an attempt too.
+    pub verify_baseline: bool,
+    /// The wall-clock limit of one of them.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub verify_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        const fn minutes(count: u64) -> Duration {
+            Duration::from_secs(count * 60)
+        }
+        Config {
+            agent: Agents { given: json!(AGENT), calls: Call::preset(AGENT).into_iter().collect() },
+            autocommit: true,
+            child_wait_timeout: minutes(5),
+            commit_timeout: minutes(1),
+            done_pattern: None,
+            exit_grace: Duration::from_secs(30),
+            fsync: true,
+            grace: Duration::from_secs(5),
+            idle: minutes(15),
+            learnings: LEARNINGS.to_owned(),
+            max_attempts: plan::MAX_ATTEMPTS,
+            max_cost: None,
+            max_cost_per_day: None,
+            max_duration: None,
+            max_iterations: plan::MAX_ITERATIONS,
+            max_tokens: None,
+            max_wait: plan::MAX_WAIT,
+            on_orphans: Orphans::default(),
+            promise: Worth::default(),
+            promise_text: promise::TEXT.to_owned(),
+            redact: true,
+            select: Select::Own,
+            stale_after: plan::STALE_AFTER,
+            start_limit: plan::START_LIMIT,
+            term_grace: Duration::from_secs(30),
+            timeout: minutes(120),
+            verify: Commands(Vec::new()),
+            verify_baseline: false,
+            verify_timeout: minutes(15),
+        }
+    }
+}
+
+impl Config {
+    /// The settings that a layer makes of the defaults.
+    ///
+    /// # Errors
+    /// What is wrong with a setting: its name, and words for a person.
+    pub fn of(layer: &Layer) -> Result<Config, Vec<(String, String)>> {
+        let faults: Vec<(String, String)> = layer
+            .iter()
+            .filter_map(|(key, value)| Some((key.clone(), fault(key, value)?)))
+            .collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        serde_json::from_value(Value::Object(layer.clone()))
+            .map_err(|error| vec![(String::new(), error.to_string())])
+    }
+
+    /// After how long without a sign of life an attempt is ended, if it ever is.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        (!self.idle.is_zero()).then_some(self.idle)
+    }
+
+    /// What a run may use.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            cost: self.max_cost,
+            tokens: self.max_tokens,
+            duration: self.max_duration,
+            cost_per_day: self.max_cost_per_day,
+        }
+    }
+
+    /// What an agent's word that all is done looks like, and its worth.
+    pub fn promise(&self) -> Promise {
+        Promise {
+            worth: self.promise,
+            text: self.promise_text.clone(),
+            pattern: self.done_pattern.clone(),
+        }
+    }
+
+    /// As it would be written.
+    pub fn to_layer(&self) -> Layer {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(layer)) => layer,
+            _ => Layer::new(),
+        }
+    }
+
+    /// The names of all settings, sorted.
+    pub fn keys() -> &'static [String] {
+        static KEYS: OnceLock<Vec<String>> = OnceLock::new();
+        KEYS.get_or_init(|| Config::default().to_layer().keys().cloned().collect())
+    }
+
+    /// The JSON Schema of the settings.
+    pub fn schema() -> Value {
+        schemars::schema_for!(Config).to_value()
+    }
+}
+
+/// What is wrong with a setting, if anything is.
+fn fault(key: &str, value: &Value) -> Option<String> {
+    let one = Layer::from_iter([(key.to_owned(), value.clone())]);
+    let config: Config = match serde_json::from_value(Value::Object(one)) {
+        Ok(config) => config,
+        Err(error) => {
+            let plain = [("u32", "a whole number"), ("u64", "a whole number"), ("f64", "a number")];
+            let words = plain.into_iter().fold(error.to_string(), |words, (name, plain)| {
+                words.replace(&format!("expected {name}"), &format!("expected {plain}"))
+            });
+            let quoted = format!("`{key}`");
+            let named = words.starts_with(&quoted);
+            return Some(if named { words } else { format!("{quoted}: {words}") });
+        }
+    };
+    let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
+    let is_off = match key {
+        "max_attempts" => config.max_attempts == 0,
+        "max_iterations" => config.max_iterations == 0,
+        "max_tokens" => config.max_tokens == Some(0),
+        "max_cost" => is_missing(config.max_cost),
+        "max_cost_per_day" => is_missing(config.max_cost_per_day),
+        "commit_timeout" => config.commit_timeout.is_zero(),
+        "max_duration" => config.max_duration.is_some_and(|length| length.is_zero()),
+        "timeout" => config.timeout.is_zero(),
+        "verify_timeout" => config.verify_timeout.is_zero(),
+        _ => false,
+    };
+    match key {
+        _ if !is_off => None,
+        "max_attempts" | "max_iterations" | "max_tokens" => {
+            Some(format!("`{key}` must be at least 1"))
+        }
+        _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
+    }
 }
 
 /// Agents, to be tried one after the other; see [`Call::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agents(pub Vec<Call>);
+pub struct Agents {
+    /// As it was written.
+    given: Value,
+    /// What that means.
+    pub calls: Vec<Call>,
+}
 
 impl<'de> Deserialize<'de> for Agents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Agents, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        Call::read(&value).map(Agents).map_err(D::Error::custom)
+        let given = Value::deserialize(deserializer)?;
+        let calls = Call::read(&given).map_err(D::Error::custom)?;
+        Ok(Agents { given, calls })
+    }
+}
+
+impl Serialize for Agents {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.serialize(serializer)
     }
 }
 
 /// Commands for a shell: a list, or a single one.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany")]
 pub struct Commands(pub Vec<String>);
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "`verify` must be a command or a list of commands")]
+#[serde(untagged, expecting = "it must be a command or a list of commands")]
 enum OneOrMany {
     One(String),
     Many(Vec<String>),
@@ -164,7 +312,7 @@ impl From<OneOrMany> for Commands {
 }
 
 /// How the next task is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Select {
     /// By its own priority.
@@ -173,87 +321,128 @@ pub enum Select {
     Inherit,
 }
 
-fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    duration::parse(&text).map(Some).map_err(D::Error::custom)
-}
+/// A length of time, as people write it.
+mod length {
+    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, duration};
 
-fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Pattern>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Pattern::new(&text).map(Some).map_err(D::Error::custom)
-}
-
-impl Config {
-    /// Reads the project's file; without one, nothing is set.
-    ///
-    /// # Errors
-    /// What is wrong with it, drawn.
-    pub fn read(root: &Path) -> Result<Config> {
-        let path = root.join(PATH);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Config::default());
-            }
-            read => read.with_context(|| format!("read `{PATH}`"))?,
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let text = match Value::deserialize(from)? {
+            Value::String(text) => text,
+            other => other.to_string(),
         };
-        parse(&text).map_err(|faults| complaint::invalid(PATH, &text, &faults))
+        duration::parse(&text).map_err(D::Error::custom)
+    }
+
+    pub(super) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&duration::text(*length))
     }
 }
 
-fn parse(text: &str) -> Result<Config, Vec<Diagnostic>> {
-    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
-    let tree = document.tree();
-    let Some(root) = tree.root() else {
-        return Ok(Config::default());
-    };
-    let unknown: Vec<Diagnostic> = tree
-        .entries(root)
-        .filter_map(|(key, _)| {
-            let name = tree.scalar(text, key)?;
-            let known = KEYS.contains(&&*name);
-            (!known).then(|| {
-                Diagnostic::error(
-                    format!("unknown setting `{}`", name.escape_debug()),
-                    tree.range(key),
-                )
-                .help(format!("the settings are {}", KEYS.join(", ")))
-                .did_you_mean(nearest(&name, KEYS.iter().copied()))
-            })
-        })
-        .collect();
-    if !unknown.is_empty() {
-        return Err(unknown);
-    }
-    let config: Config = load::settings(&document)?;
-    for (key, value) in
-        [("max_attempts", config.max_attempts), ("max_iterations", config.max_iterations)]
-    {
-        if value == Some(0) {
-            let at = tree.entry(text, root, key).map_or(0..0, |(_, value)| tree.range(value));
-            return Err(vec![Diagnostic::error(format!("`{key}` must be at least 1"), at)]);
+/// A length of time, or null for none.
+mod maybe_length {
+    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, length};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Null => Ok(None),
+            value => length::deserialize(value).map(Some).map_err(D::Error::custom),
         }
     }
-    Ok(config)
+
+    #[expect(clippy::ref_option, reason = "serde wants it so")]
+    pub(super) fn serialize<S: Serializer>(
+        length: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match length {
+            Some(length) => length::serialize(length, to),
+            None => to.serialize_none(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn reads_what_it_knows_and_refuses_the_rest() {
-        let text = "agent: [sh, -c, cat]\ntimeout: 15m\nselect: inherit\non_orphans: leave\n";
-        let config = parse(text).unwrap();
-        assert_eq!(config.on_orphans, Some(Orphans::Leave));
-        assert_eq!(config.agent.unwrap().0[0].argv, ["sh", "-c", "cat"]);
-        assert_eq!(config.timeout, Some(Duration::from_secs(900)));
-        assert_eq!(config.select, Some(Select::Inherit));
-        assert!(parse("# nothing yet\n").unwrap().agent.is_none());
+    fn layer(value: &Value) -> Layer {
+        value.as_object().unwrap().clone()
+    }
 
-        let faults = parse("max_iteration: 3\n").unwrap_err();
-        assert_eq!(faults[0].help.as_deref(), Some("did you mean `max_iterations`?"));
-        for wrong in ["timeout: 90\n", "max_attempts: 0\n", "agent: []\n", "- a\n", "fsync: 3\n"] {
-            assert_eq!(parse(wrong).unwrap_err().len(), 1, "{wrong}");
+    #[test]
+    fn what_a_layer_says_stands_above_the_defaults() {
+        let config = Config::of(&layer(&json!({
+            "agent": ["sh", "-c", "cat"], "timeout": "15m", "select": "inherit",
+            "on_orphans": "leave", "verify": "make", "max_duration": null
+        })))
+        .unwrap();
+        assert_eq!(config.on_orphans, Orphans::Leave);
+        assert_eq!(config.agent.calls[0].argv, ["sh", "-c", "cat"]);
+        assert_eq!(config.timeout, Duration::from_secs(900));
+        assert_eq!(config.select, Select::Inherit);
+        assert_eq!(config.verify.0, ["make"]);
+        assert_eq!(config.grace, Config::default().grace);
+    }
+
+    #[test]
+    fn every_setting_survives_being_written_and_read() {
+        let config = Config {
+            max_duration: Some(Duration::from_millis(5_432_100)),
+            done_pattern: Some(Pattern::new("a+").unwrap()),
+            ..Config::default()
+        };
+        let written = config.to_layer();
+        assert_eq!(Config::of(&written).unwrap().to_layer(), written);
+        assert_eq!(written["idle"], "15m");
+        assert_eq!(written["max_duration"], "1h 30m 32s 100ms");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_each() {
+        for (given, part) in [
+            (json!({"timeout": 90}), "`timeout`: `90` is not a length of time"),
+            (json!({"max_attempts": 0}), "`max_attempts` must be at least 1"),
+            (json!({"max_cost": -1}), "`max_cost` must be more than nothing"),
+            (json!({"timeout": "0s"}), "`timeout` must be more than nothing"),
+            (json!({"agent": []}), "`agent` must be a preset"),
+            (json!({"fsync": 3}), "`fsync`: invalid type: integer `3`, expected a boolean"),
+            (json!({"verify": 3}), "`verify`: it must be a command"),
+            (json!({"on_orphans": "ask"}), "expected `kill` or `leave`"),
+            (json!({"done_pattern": "("}), "is no pattern"),
+        ] {
+            let faults = Config::of(&layer(&given)).unwrap_err();
+            assert!(faults.len() == 1 && faults[0].1.contains(part), "{given}: {faults:?}");
+        }
+        assert_eq!(
+            Config::of(&layer(&json!({"fsync": 3, "grace": "x"}))).unwrap_err().len(),
+            2,
+            "all at once"
+        );
+    }
+
+    #[test]
+    fn the_schema_describes_every_setting_and_its_default() {
+        let schema = Config::schema();
+        let properties = schema["properties"].as_object().unwrap();
+        assert_eq!(
+            properties.keys().collect::<Vec<_>>(),
+            Config::keys().iter().collect::<Vec<_>>()
+        );
+        for (key, property) in properties {
+            assert!(
+                property["description"].as_str().is_some_and(|text| text.ends_with('.')),
+                "{key}"
+            );
+        }
+        assert_eq!(properties["timeout"]["default"], "2h");
+        for (key, values) in [("promise", 3), ("select", 2), ("on_orphans", 2)] {
+            let values_of = properties[key]["enum"].as_array().unwrap();
+            assert_eq!(values_of.len(), values);
+            for value in values_of {
+                assert!(fault(key, value).is_none(), "{key}: {value}");
+            }
         }
     }
 }

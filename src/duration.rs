@@ -14,6 +14,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("`{text}` is not a length of time; write `90s`, `15m` or `2h`"))
 }
 
+/// To the millisecond, as [`parse`] reads it.
+pub fn text(length: Duration) -> String {
+    let millis = Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
+    humantime::format_duration(millis).to_string()
+}
+
 /// Two units at most, the finer one only where it says something: `420ms`, `4.2s`, `12s`, `3m 42s`,
 /// `2h 10m`.
 pub fn short(length: Duration) -> String {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     call::Call,
@@ -39,6 +40,16 @@ pub enum Event {
     },
     /// The graph file had changed and could not be read; the last good one is kept.
     GraphRejected {
+        /// The first fault, with its place.
+        error: String,
+    },
+    /// The settings had changed, between attempts; the run goes by the new ones.
+    SettingsLoaded {
+        /// Which.
+        changed: Vec<String>,
+    },
+    /// The settings had changed and could not be read; the last good ones are kept.
+    SettingsRejected {
         /// The first fault, with its place.
         error: String,
     },
@@ -266,6 +277,8 @@ impl Event {
         "loop_started",
         "graph_loaded",
         "graph_rejected",
+        "settings_loaded",
+        "settings_rejected",
         "record_damaged",
         "graph_guarded",
         "started",
@@ -372,6 +385,9 @@ pub struct Begun {
     /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<PathBuf>,
+    /// The settings file, where one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
     /// The bound on attempts, those [`before`](Begun::before) included.
     pub max_iterations: u32,
     /// The attempts of the paused run that this one goes on with.
@@ -386,24 +402,15 @@ pub struct Begun {
     /// The limit of doing nothing; 0 for no such limit.
     #[serde(default)]
     pub idle_seconds: Option<f64>,
-    /// What the run may cost, in US dollars.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_cost: Option<f64>,
-    /// The tokens that it may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u64>,
-    /// How long it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_duration_seconds: Option<f64>,
+    /// The settings that flags named.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub flags: Map<String, Value>,
     /// Whether one attempt was asked for.
     #[serde(default, skip_serializing_if = "is_off")]
     pub once: bool,
     /// Whether it waits for tasks that are in progress elsewhere.
     #[serde(default, skip_serializing_if = "is_off")]
     pub wait: bool,
-    /// The pattern that makes a promise of a final result, where a flag named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done_pattern: Option<String>,
     /// What the run was restricted to, as the flags said it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,

@@ -104,6 +104,14 @@ impl Write<'_> {
 }
 
 impl GraphFile {
+    /// Makes keys so from now on.
+    pub fn inherit(&mut self, inherit: bool) {
+        if self.inherit != inherit {
+            self.inherit = inherit;
+            self.keys = keys(&self.graph, inherit);
+        }
+    }
+
     /// Reads the file. `name` is how it is shown; `inherit` how keys are made.
     ///
     /// # Errors

@@ -246,6 +246,8 @@ impl History {
             }
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::SettingsLoaded { .. }
+            | Event::SettingsRejected { .. }
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }

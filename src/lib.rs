@@ -50,6 +50,8 @@ pub mod agent;
 // Shell.
 pub mod complaint;
 pub mod config;
+pub mod layers;
+pub mod schema;
 pub mod chronicle;
 pub mod graphfile;
 pub mod workspace;

@@ -33,7 +33,7 @@ pub struct Loaded {
 }
 
 /// Fields that the file format knows, in the order in which the docs name them.
-const FIELDS: &[&str] = &[
+pub const FIELDS: &[&str] = &[
     "id",
     "title",
     "description",

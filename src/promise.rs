@@ -6,13 +6,13 @@
 use std::fmt;
 
 use regex_lite::Regex;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// The text, where nothing else is said.
 pub const TEXT: &str = "<promise>COMPLETE</promise>";
 
 /// What a promise is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Worth {
     /// Nothing, unless the graph agrees.
@@ -35,6 +35,18 @@ impl Pattern {
     /// In words for a person.
     pub fn new(text: &str) -> Result<Pattern, String> {
         Regex::new(text).map(Pattern).map_err(|error| format!("`{text}` is no pattern: {error}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+        Pattern::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
     }
 }
 

@@ -329,6 +329,8 @@ mod tests {
             }),
             Event::GraphLoaded { tasks: 2, complete: 1 },
             Event::GraphRejected { error: "x".to_owned() },
+            Event::SettingsLoaded { changed: vec!["timeout".to_owned()] },
+            Event::SettingsRejected { error: "x".to_owned() },
             Event::RecordDamaged { kept: "k".to_owned() },
             Event::GraphGuarded {
                 what: Harm::Dropped,

@@ -21,13 +21,14 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     agent::{self, News},
+    call::Call,
     chronicle::Chronicle,
     clock, complaint, crash, duration,
-    event::{Cause, Event, Orphans, StopReason},
+    event::{Cause, Event, StopReason},
     exit::{Exit, Failure},
+    filter::Filter,
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
     plan::{Decision, Policy, View, Wait},
-    promise::Promise,
     record::Record,
     report::Reporter,
     signal,
@@ -42,28 +43,34 @@ use watch::Running;
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
 const HALF_SAVED: Duration = Duration::from_secs(3);
 
-/// What a run is made of besides the repository.
+/// What a run is besides the repository and its settings.
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The rules.
-    pub policy: Policy,
-    /// The wall-clock limit of one attempt; a task may say otherwise.
-    pub timeout: Duration,
-    /// After how long without output, processor time and changed files an attempt is ended.
-    pub idle: Option<Duration>,
-    /// How long an agent may take to exit after its final result.
-    pub exit_grace: Duration,
-    /// How long what an agent left running after its report is waited for.
-    pub child_wait: Duration,
-    /// What becomes of what is still there then.
-    pub on_orphans: Orphans,
-    /// What in a final result says that all is done.
-    pub promise: Promise,
-    /// Between asking an agent to end and killing it.
-    pub grace: Duration,
-    /// How long an attempt may go on after SIGTERM.
-    pub term_grace: Duration,
+    /// Which tasks.
+    pub filter: Filter,
+    /// Agents that stand above what settings and tasks name.
+    pub agents: Option<Vec<Call>>,
+    /// Stop after the first attempt.
+    pub once: bool,
+    /// When nothing can start, wait for tasks that are in progress elsewhere, and for answers.
+    pub wait: bool,
     /// The attempts of the paused run that this one goes on with.
     pub before: u32,
+}
+
+impl Options {
+    /// The rules of such a run.
+    pub fn policy(&self, workspace: &Workspace) -> Policy {
+        let settings = workspace.policy();
+        Policy {
+            filter: self.filter.clone(),
+            once: self.once,
+            wait: self.wait,
+            agents_given: self.agents.is_some(),
+            agents: self.agents.clone().unwrap_or(settings.agents),
+            ..settings
+        }
+    }
 }
 
 /// What arrives while a run goes on.
@@ -80,6 +87,7 @@ pub struct Runner {
     file: GraphFile,
     chronicle: Chronicle,
     options: Options,
+    policy: Policy,
     reporters: Vec<Box<dyn Reporter>>,
     inbox: Receiver<Message>,
     outbox: Sender<Message>,
@@ -111,7 +119,8 @@ impl Runner {
         options: Options,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
-        start::check_agents(&options.policy, file.graph(), &workspace)?;
+        let policy = options.policy(&workspace);
+        start::check_agents(&policy, file.graph(), &workspace)?;
         workspace.check_logs()?;
         let lock = workspace.lock()?;
         let Some(lock) = lock else {
@@ -138,6 +147,7 @@ impl Runner {
             workspace,
             file,
             options,
+            policy,
             reporters,
             inbox,
             outbox,
@@ -160,7 +170,7 @@ impl Runner {
     pub fn run(mut self) -> Result<StopReason> {
         // Whoever sees the run in the journal must see that it lives.
         self.hold(None)?;
-        self.emit(None, Event::LoopStarted(self.options.begun(&self.workspace)))?;
+        self.emit(None, Event::LoopStarted(self.begun()))?;
         crash::point("run.begun");
         self.announce_graph()?;
         let result = self.recover().and_then(|()| self.turn());
@@ -199,6 +209,7 @@ impl Runner {
         loop {
             self.obey();
             self.refresh()?;
+            self.resettle()?;
             let numbers = self.numbers();
             match self.view(&numbers).decide(Utc::now()) {
                 Decision::Start(key) => self.start(key)?,
@@ -219,7 +230,7 @@ impl Runner {
             graph: self.file.graph(),
             keys: self.file.keys(),
             history: self.chronicle.history(),
-            policy: &self.options.policy,
+            policy: &self.policy,
             running,
         }
     }
@@ -305,6 +316,27 @@ impl Runner {
         }
     }
 
+    /// Takes in what others did to the settings, between attempts: an attempt is judged by those it
+    /// began with. After a change that makes them invalid, the last good ones stay.
+    fn resettle(&mut self) -> Result<()> {
+        if !self.running.is_empty() {
+            return Ok(());
+        }
+        let (config, changed) = match self.workspace.layers.refresh() {
+            Ok(None) => return Ok(()),
+            Ok(Some(new)) => new,
+            Err(error) => {
+                let error = complaint::summary(&error);
+                return self.emit(None, Event::SettingsRejected { error });
+            }
+        };
+        self.workspace.config = config;
+        let stop = self.policy.stop;
+        self.policy = Policy { stop, ..self.options.policy(&self.workspace) };
+        self.file.inherit(self.policy.inherit);
+        if changed.is_empty() { Ok(()) } else { self.emit(None, Event::SettingsLoaded { changed }) }
+    }
+
     /// Says that the graph file cannot be read, once.
     fn doubt(&mut self, rejected: &Rejected) -> Result<()> {
         if std::mem::replace(&mut self.told, true) {
@@ -376,7 +408,7 @@ impl Runner {
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
         for running in &mut self.running {
-            if let Some(doing) = running.follow(self.options.exit_grace) {
+            if let Some(doing) = running.follow(self.workspace.config.exit_grace) {
                 for reporter in &mut self.reporters {
                     reporter.doing(doing);
                 }

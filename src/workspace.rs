@@ -13,27 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::{self, Identity},
-    call::Call,
     chronicle::{Chronicle, new_run_id},
     complaint,
-    config::{Config, Select},
+    config::{Config, Layer, Select},
     diagnostic::nearest,
     exit::{Exit, Failure},
     graphfile::{GraphFile, Rejected},
     history::History,
     journal::{Journal, Mark},
+    layers::Layers,
     ledger::Ledger,
     plan::{Policy, View},
-    promise::Promise,
     redact::Redactor,
     repo::Repo,
-    spend::Budget,
     state::{Lock, State},
     task::{Task, TaskId},
 };
-
-/// The agent, where nothing else is said.
-const AGENT: &str = "claude";
 
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";
@@ -45,8 +40,6 @@ pub const HEARTBEAT: &str = "logs/ralph.heartbeat";
 pub const ATTEMPTS: &str = "logs/attempts";
 /// The folder of the tasks' own folders, relative to the repository.
 pub const TASKS: &str = ".ralph/tasks";
-/// Where learnings are, unless the settings say otherwise.
-pub const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// Who holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,20 +65,53 @@ pub struct Workspace {
     pub state: State,
     /// The settings.
     pub config: Config,
+    /// Where they come from.
+    pub layers: Layers,
     graph: PathBuf,
 }
 
 impl Workspace {
-    /// Opens the repository around `dir`; `graph` stands in for the graph file.
+    /// Opens the repository around `dir`; `graph` and `config` stand in for the graph file and for
+    /// the project's settings.
     ///
     /// # Errors
     /// No repository, or settings that cannot be read.
-    pub fn open(dir: &Path, graph: Option<&Path>) -> Result<Workspace> {
+    pub fn open(dir: &Path, graph: Option<&Path>, config: Option<&Path>) -> Result<Workspace> {
         let repo = Repo::discover(dir)?;
-        let config = Config::read(repo.root())?;
-        let state = State::open(repo.common_dir(), config.fsync.unwrap_or(true));
-        let graph = graph.map_or_else(|| repo.root().join(GRAPH), |path| dir.join(path));
-        Ok(Workspace { repo, state, config, graph })
+        let layers = Layers::of(repo.root(), config)?;
+        Workspace::with(repo, layers, graph.map(|path| dir.join(path)))
+    }
+
+    /// Opens it for what an agent says: that must not be lost because the settings are invalid.
+    ///
+    /// # Errors
+    /// No repository.
+    pub fn heard(dir: &Path) -> Result<Workspace> {
+        Workspace::open(dir, None, None).or_else(|_| Workspace::unset(dir))
+    }
+
+    /// Opens it with nobody's settings.
+    ///
+    /// # Errors
+    /// No repository.
+    pub fn unset(dir: &Path) -> Result<Workspace> {
+        Workspace::with(Repo::discover(dir)?, Layers::default(), None)
+    }
+
+    fn with(repo: Repo, mut layers: Layers, graph: Option<PathBuf>) -> Result<Workspace> {
+        let config = layers.read()?;
+        let state = State::open(repo.common_dir(), config.fsync);
+        let graph = graph.unwrap_or_else(|| repo.root().join(GRAPH));
+        Ok(Workspace { repo, state, config, layers, graph })
+    }
+
+    /// Puts flags above the settings.
+    ///
+    /// # Errors
+    /// As [`Layers::set_flags`].
+    pub fn set_flags(&mut self, flags: Layer) -> Result<()> {
+        self.config = self.layers.set_flags(flags)?;
+        Ok(())
     }
 
     /// The top of the work tree.
@@ -95,18 +121,18 @@ impl Workspace {
 
     /// Whether state must survive a power cut.
     pub fn durable(&self) -> bool {
-        self.config.fsync.unwrap_or(true)
+        self.config.fsync
     }
 
     /// Whether secrets are kept out of what is written.
     pub fn redacts(&self) -> bool {
-        self.config.redact.unwrap_or(true)
+        self.config.redact
     }
 
     /// Finds the secrets of this process's environment and of those that the settings give to
     /// agents; none where they are not looked for.
     pub fn secrets(&self) -> Option<Redactor> {
-        let agents = self.config.agent.iter().flat_map(|agents| &agents.0);
+        let agents = self.config.agent.calls.iter();
         let given =
             agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
         self.redacts().then(|| Redactor::of_variables(env::vars_os().chain(given)))
@@ -127,14 +153,14 @@ impl Workspace {
     /// # Errors
     /// What is wrong with it, drawn, with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
-        let inherit = self.config.select == Some(Select::Inherit);
+        let inherit = self.config.select == Select::Inherit;
         GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit)
             .map_err(|rejected| refused(&rejected))
     }
 
     /// The graph that an attempt began with, as if the file still had it. None without such a copy.
     pub fn kept_graph(&self) -> Option<GraphFile> {
-        let inherit = self.config.select == Some(Select::Inherit);
+        let inherit = self.config.select == Select::Inherit;
         let text = fs::read_to_string(self.state.graph()).ok()?;
         GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
     }
@@ -205,47 +231,28 @@ impl Workspace {
 
     /// The rules that the settings make.
     pub fn policy(&self) -> Policy {
-        let blank = Policy::default();
+        let config = &self.config;
         Policy {
-            max_iterations: self.config.max_iterations.unwrap_or(blank.max_iterations),
-            max_attempts: self.config.max_attempts.unwrap_or(blank.max_attempts),
-            stale_after: self.config.stale_after.unwrap_or(blank.stale_after),
-            agents: match &self.config.agent {
-                Some(agents) => agents.0.clone(),
-                None => Call::preset(AGENT).into_iter().collect(),
-            },
-            budget: Budget {
-                cost: self.config.max_cost,
-                tokens: self.config.max_tokens,
-                duration: self.config.max_duration,
-                cost_per_day: self.config.max_cost_per_day,
-            },
-            max_wait: self.config.max_wait.unwrap_or(blank.max_wait),
-            start_limit: self.config.start_limit.unwrap_or(blank.start_limit),
-            inherit: self.config.select == Some(Select::Inherit),
-            ..blank
+            max_iterations: config.max_iterations,
+            max_attempts: config.max_attempts,
+            stale_after: config.stale_after,
+            agents: config.agent.calls.clone(),
+            budget: config.budget(),
+            max_wait: config.max_wait,
+            start_limit: config.start_limit,
+            inherit: config.select == Select::Inherit,
+            ..Policy::default()
         }
     }
 
     /// The commands that must succeed before a task is complete.
     pub fn verify_of(&self, task: &Task) -> Vec<String> {
-        let of_project = || self.config.verify.clone().map(|commands| commands.0);
-        task.verify.clone().or_else(of_project).unwrap_or_default()
+        task.verify.clone().unwrap_or_else(|| self.config.verify.0.clone())
     }
 
     /// Whether they are tried before an attempt at it too.
     pub fn verifies_baseline(&self, task: &Task) -> bool {
-        task.verify_baseline.or(self.config.verify_baseline).unwrap_or(false)
-    }
-
-    /// What an agent's word that all is done looks like, and its worth.
-    pub fn promise(&self) -> Promise {
-        let blank = Promise::default();
-        Promise {
-            worth: self.config.promise.unwrap_or(blank.worth),
-            text: self.config.promise_text.clone().unwrap_or(blank.text),
-            pattern: self.config.done_pattern.clone(),
-        }
+        task.verify_baseline.unwrap_or(self.config.verify_baseline)
     }
 
     /// The folder of a task, relative to the repository.
@@ -255,7 +262,7 @@ impl Workspace {
 
     /// The learnings file, relative to the repository.
     pub fn learnings(&self) -> &str {
-        self.config.learnings.as_deref().unwrap_or(LEARNINGS)
+        &self.config.learnings
     }
 
     /// Keeps `ralph`'s own files out of `git status`, where the project does not do so itself. The

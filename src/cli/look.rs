@@ -40,6 +40,33 @@ pub struct Check {
     pub json: bool,
 }
 
+/// `ralph config`.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// Only this setting: its value and nothing else
+    pub key: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Of what
+    #[arg(value_enum, value_name = "OF")]
+    pub of: Schemas,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Schemas {
+    /// `task-graph.yaml`
+    Graph,
+    /// `.ralph/config.yaml`
+    Config,
+}
+
 /// `ralph doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {

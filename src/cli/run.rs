@@ -28,7 +28,7 @@ pub struct Which {
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct Run {
     /// Stop after this many attempts [default: 50]
-    #[arg(long, value_name = "N", env = "RALPH_MAX_ITERATIONS", hide_env_values = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// Which tasks.
     #[command(flatten)]
@@ -37,30 +37,30 @@ pub struct Run {
     #[arg(long, conflicts_with = "max_iterations")]
     pub once: bool,
     /// End an attempt after this long [default: 2h]
-    #[arg(long, value_name = "TIME", env = "RALPH_TIMEOUT", hide_env_values = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// End an attempt that did nothing for this long: no output, no processor time, no changed
     /// file; `0s` for no such limit [default: 15m]
-    #[arg(long, value_name = "TIME", env = "RALPH_IDLE", hide_env_values = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub idle: Option<Duration>,
     /// End an agent that has given its final result and does not exit for this long; its work
     /// counts [default: 30s]
-    #[arg(long, value_name = "TIME", env = "RALPH_EXIT_GRACE", hide_env_values = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub exit_grace: Option<Duration>,
     /// Stop when the attempts of this run have cost so many US dollars
-    #[arg(long, value_name = "USD", env = "RALPH_MAX_COST", hide_env_values = true, value_parser = money)]
+    #[arg(long, value_name = "USD", value_parser = money)]
     pub max_cost: Option<f64>,
     /// Stop when they have used so many tokens, those read from a cache left out
-    #[arg(long, value_name = "N", env = "RALPH_MAX_TOKENS", hide_env_values = true)]
+    #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
     /// Start nothing after this long
-    #[arg(long, value_name = "TIME", env = "RALPH_MAX_DURATION", hide_env_values = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_duration: Option<Duration>,
     /// Also take a final result that this regular expression matches for a promise that all is done
     #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
     pub done_pattern: Option<Pattern>,
     /// Wait this long for a provider that gives no service for now [default: 6h]
-    #[arg(long, value_name = "TIME", env = "RALPH_MAX_WAIT", hide_env_values = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_wait: Option<Duration>,
     /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
     /// copilot, aider, or a program

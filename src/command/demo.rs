@@ -4,18 +4,15 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use super::run::work;
 use crate::{
     call::Call,
-    event::Orphans,
     exit::{Exit, Failure},
-    plan::Policy,
-    promise::Promise,
     report::Verbosity,
     runner::Options,
     terminal,
@@ -42,19 +39,10 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
     ));
     let own = env::current_exe().context("find this program")?;
     let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
-    let options = Options {
-        policy: Policy { agents: vec![agent], agents_given: true, ..Policy::default() },
-        timeout: Duration::from_secs(60),
-        idle: None,
-        promise: Promise::default(),
-        exit_grace: Duration::from_secs(2),
-        child_wait: Duration::ZERO,
-        on_orphans: Orphans::Kill,
-        grace: Duration::from_secs(2),
-        term_grace: Duration::from_secs(2),
-        before: 0,
-    };
-    let workspace = Workspace::open(&dir, None)?;
+    let mut workspace = Workspace::unset(&dir)?;
+    let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
+    workspace.set_flags(short.as_object().cloned().unwrap_or_default())?;
+    let options = Options { agents: Some(vec![agent]), ..Options::default() };
     let file = workspace.graph()?;
     let exit = work(workspace, file, options, Verbosity::Normal)?;
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;

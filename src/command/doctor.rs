@@ -24,7 +24,7 @@ use crate::{
     exit::{self, Exit},
     prompt::pretty,
     report::words::counted,
-    runner,
+    runner::{self, Options},
     terminal::{self, Paint, Style, columns, visible},
 };
 use bench::Bench;
@@ -160,7 +160,7 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
     };
     let past = status::look(workspace);
     let graph = attempt::graph(workspace);
-    let policy = super::run::with_agents(workspace.policy(), given);
+    let policy = Options { agents: given, ..Options::default() }.policy(workspace);
     let mut findings = vec![
         Finding::ok("repository", workspace.root().display().to_string()),
         project::graph(workspace, &graph, &past),

@@ -53,9 +53,9 @@ impl Inside {
     /// The repository of the run.
     ///
     /// # Errors
-    /// As [`Workspace::open`].
+    /// No repository.
     pub(super) fn workspace(&self) -> Result<Workspace> {
-        Workspace::open(&self.folder, None)
+        Workspace::heard(&self.folder)
     }
 }
 

@@ -10,7 +10,6 @@ use crate::{
     event::{Event, Stop},
     exit::Exit,
     terminal,
-    workspace::Workspace,
 };
 
 /// How often and how long it is looked at whether a run that was ending has taken a request in.
@@ -79,11 +78,7 @@ pub fn resume(here: &Here, now: bool) -> Result<Exit> {
     }
     let own_end = |(_, code): &(String, u8)| *code != Exit::Waiting.code();
     let before = if newest.finished.as_ref().is_some_and(own_end) { 0 } else { newest.iterations };
-    let workspace = match &newest.begun.graph {
-        Some(graph) if here.graph.is_none() => Workspace::open(&here.directory()?, Some(graph))?,
-        _ => workspace,
-    };
-    run::again(workspace, &newest.begun, before)
+    run::again(here.or(&newest.begun).workspace()?, &newest.begun, before)
 }
 
 /// Asks the run that goes on to stop.

@@ -131,7 +131,7 @@ fn report(here: &Here, id: &str) -> Result<bool> {
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
     };
-    let workspace = here.workspace()?;
+    let workspace = Workspace::heard(&here.directory()?)?;
     let mut chronicle = workspace.chronicle()?;
     let Some(attempt) = live_attempt(&workspace, &chronicle, &id)? else {
         return Ok(false);

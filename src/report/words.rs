@@ -1,6 +1,7 @@
 //! What is said about each fact: the same words for the plain and the fancy reporter.
 
 mod children;
+mod files;
 mod talk;
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use chrono::{DateTime, Local, Utc};
 use super::Verbosity;
 use crate::{
     duration,
-    event::{Cause, Ended, Event, Harm, Stop},
+    event::{Cause, Ended, Event, Stop},
     plan::{State, View},
     record::Record,
     task::{Status, TaskId},
@@ -117,15 +118,6 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
             let agent = begun.agent.join(" ");
             vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
         }
-        Event::GraphLoaded { tasks, complete } => {
-            vec![line(None, format!("{}, {complete} complete", counted(*tasks, "task")))]
-        }
-        Event::GraphRejected { error } => {
-            vec![line(Style::Bad, format!("the graph file cannot be read: {error}"))]
-        }
-        Event::GraphGuarded { what, tasks, undone, kept } => {
-            vec![line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))]
-        }
         Event::Started { base, branch, log, why, .. } if verbose => vec![
             line(Style::Faint, format!("chosen by: {why}")),
             line(
@@ -181,7 +173,9 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
         | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
-        other => talk::lines(id, other, verbose).unwrap_or_else(|| of_run(other, record.timestamp)),
+        other => talk::lines(id, other, verbose)
+            .or_else(|| files::lines(other).map(|line| vec![line]))
+            .unwrap_or_else(|| of_run(other, record.timestamp)),
     }
 }
 
@@ -270,34 +264,6 @@ fn stopping(stop: &Stop) -> String {
         ),
         (None, true) => "`ralph stop --now`: ending the attempt, then stopping".to_owned(),
         (None, false) => "`ralph stop`: stopping when the attempt ends".to_owned(),
-    }
-}
-
-fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
-    let names = named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
-    let kept = kept.map_or(String::new(), |kept| format!("; what it left is kept in {kept}"));
-    match (what, undone) {
-        (Harm::Damaged, _) => {
-            format!("the attempt left the graph file unreadable; the last good one is back{kept}")
-        }
-        (Harm::Deleted, _) => {
-            "the attempt left no graph file; the last good one is back".to_owned()
-        }
-        (Harm::Finished, _) => format!(
-            "the attempt committed a graph in which {names} is complete or cancelled, which is not \
-             its task; put back"
-        ),
-        (Harm::Dropped, true) => format!(
-            "the attempt committed a graph without {names}; the one from before it is back{kept}"
-        ),
-        (Harm::Changed, _) => format!(
-            "while the attempt ran, what the graph says of {names} was changed; a person may have \
-             done that, so it stays"
-        ),
-        (Harm::Dropped, false) => format!(
-            "the attempt committed a graph without {names}; the file was edited besides, and is \
-             left as it is"
-        ),
     }
 }
 

@@ -44,8 +44,8 @@ impl Runner {
         // A report that was made just before must be known.
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
-        let limit = self.options.child_wait;
-        let on_orphans = self.options.on_orphans;
+        let limit = self.workspace.config.child_wait_timeout;
+        let on_orphans = self.workspace.config.on_orphans;
         let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
             return Ok(());
         };
@@ -71,12 +71,16 @@ impl Runner {
 
     fn left(&self, attempt: u32, members: &[Member]) -> Left {
         let children = named(members, &self.chronicle.history().children);
-        Left { attempt, children, limit_seconds: self.options.child_wait.as_secs_f64() }
+        Left {
+            attempt,
+            children,
+            limit_seconds: self.workspace.config.child_wait_timeout.as_secs_f64(),
+        }
     }
 
     /// Does away with what was waited for long enough, or lets go of it.
     pub(super) fn enforce_wait(&mut self) -> Result<()> {
-        let on_orphans = self.options.on_orphans;
+        let on_orphans = self.workspace.config.on_orphans;
         for at in 0..self.running.len() {
             let running = &mut self.running[at];
             let due = |children: &&mut Children| {

@@ -19,9 +19,6 @@ use crate::{
     verdict::{Autocommit, Evidence, Outcome, Verdict},
 };
 
-/// How long the commit of an attempt's leftovers may take, where nothing else is said.
-const COMMIT: Duration = Duration::from_secs(60);
-
 /// What is known of an attempt whose agent is gone.
 #[derive(Default)]
 pub(super) struct End {
@@ -105,7 +102,7 @@ impl Runner {
         let promised = word
             .as_deref()
             .or(told.last_line.as_deref())
-            .is_some_and(|result| self.options.promise.is_made(result));
+            .is_some_and(|result| self.workspace.config.promise().is_made(result));
         let last_line =
             word.or(told.message).as_deref().and_then(output::last_of).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
@@ -137,7 +134,7 @@ impl Runner {
         self.emit(Some(about), event)?;
         crash::point("close.told");
         if promised {
-            let trusted = self.options.promise.worth == Worth::Trust;
+            let trusted = self.workspace.config.promise == Worth::Trust;
             let kept = trusted || self.remaining() == 0;
             self.emit(Some(about), Event::Promised { attempt: record.attempt, kept })?;
         }
@@ -158,7 +155,7 @@ impl Runner {
         };
         let verdict = Verdict::of(outcome, evidence, task.commit);
         if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
-            let limit = workspace.config.commit_timeout.unwrap_or(COMMIT);
+            let limit = workspace.config.commit_timeout;
             let left = mem::take(&mut evidence.leftovers);
             let autocommit = leftovers::commit(workspace, record, &left, &task.title, limit)?;
             let mut now = attempt::evidence(workspace, record, evidence.report)?;
@@ -179,7 +176,7 @@ impl Runner {
     /// Whether what is left of an attempt that is judged so is committed for it.
     pub(super) fn may_commit(&self, verdict: Verdict) -> bool {
         let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
-        is_done && self.workspace.config.autocommit.unwrap_or(true)
+        is_done && self.workspace.config.autocommit
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.

@@ -2,53 +2,51 @@
 //! `ralph pause`, `resume` and `stop`. What follows from it is decided where everything is.
 
 use std::{
+    path::Path,
     sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
 };
 
 use anyhow::Result;
 
-use super::{Message, Options, Runner};
+use super::{Message, Runner};
 use crate::{
     clock::{self, Gap},
     event::{Begun, Event, SCHEMA, Stop},
     exit::{Exit, Failure},
     signal,
     verdict::Outcome,
-    workspace::{GRAPH, Workspace},
+    workspace::GRAPH,
 };
 
 /// How often the journal is looked at for requests: one look at its length.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Options {
-    /// What is put on record of them, so that `ralph resume` can begin another such run.
-    pub(super) fn begun(&self, workspace: &Workspace) -> Begun {
+impl Runner {
+    /// What is put on record of the run, so that `ralph resume` can begin another such.
+    pub(super) fn begun(&self) -> Begun {
+        let (policy, workspace) = (&self.policy, &self.workspace);
         let graph = workspace.graph_path();
         Begun {
             graph: (graph != workspace.root().join(GRAPH)).then(|| graph.to_owned()),
+            config: workspace.layers.named().map(Path::to_owned),
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            agent: self.policy.agents.first().map(|call| call.argv.clone()).unwrap_or_default(),
-            agents: if self.policy.agents_given { self.policy.agents.clone() } else { Vec::new() },
-            max_iterations: self.policy.max_iterations,
-            before: self.before,
-            max_attempts: self.policy.max_attempts,
-            timeout_seconds: Some(self.timeout.as_secs_f64()),
-            idle_seconds: Some(self.idle.unwrap_or_default().as_secs_f64()),
-            max_cost: self.policy.budget.cost,
-            max_tokens: self.policy.budget.tokens,
-            max_duration_seconds: self.policy.budget.duration.map(|length| length.as_secs_f64()),
-            once: self.policy.once,
-            wait: self.policy.wait,
-            done_pattern: self.promise.pattern.as_ref().map(ToString::to_string),
-            filter: self.policy.filter.words(),
+            agent: policy.agents.first().map(|call| call.argv.clone()).unwrap_or_default(),
+            agents: self.options.agents.clone().unwrap_or_default(),
+            max_iterations: policy.max_iterations,
+            before: self.options.before,
+            max_attempts: policy.max_attempts,
+            timeout_seconds: Some(workspace.config.timeout.as_secs_f64()),
+            idle_seconds: Some(workspace.config.idle.as_secs_f64()),
+            flags: workspace.layers.flags().clone(),
+            once: policy.once,
+            wait: policy.wait,
+            filter: policy.filter.words(),
         }
     }
-}
 
-impl Runner {
     /// The next message; none when `pause` is over or another process has written to the journal.
     pub(super) fn listen(&self, pause: Duration) -> Option<Message> {
         let began = Instant::now();
@@ -72,7 +70,7 @@ impl Runner {
         }
         for running in &mut self.running {
             if running.ending.is_none() {
-                running.end(Outcome::Cancelled, self.options.grace);
+                running.end(Outcome::Cancelled, self.workspace.config.grace);
             }
         }
     }
@@ -104,10 +102,10 @@ impl Runner {
 
     fn stop_by(&mut self, number: i32) -> Result<()> {
         let name = signal::name(number);
-        self.options.policy.stop = Some((number, name));
+        self.policy.stop = Some((number, name));
         let now = number != signal::TERM;
         if !now {
-            let at = Instant::now() + self.options.term_grace;
+            let at = Instant::now() + self.workspace.config.term_grace;
             for running in &mut self.running {
                 running.cancel_at = Some(at);
             }

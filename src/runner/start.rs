@@ -141,6 +141,9 @@ impl Runner {
             // The agent's own `ralph` must mean the same file.
             env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
         }
+        if let Some(config) = self.workspace.layers.named() {
+            env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
+        }
         env.extend(without_gc());
         env.extend(call.env.clone());
         Spec {

@@ -18,9 +18,6 @@ use crate::{
     verdict::{Check, Evidence, Outcome, Verdict},
 };
 
-/// The limit of one verify command, where nothing else is said.
-const TIMEOUT: Duration = Duration::from_secs(15 * 60);
-
 /// What of an attempt runs.
 pub(super) enum Stage {
     /// The verify commands, to see whether they succeed without it.
@@ -90,18 +87,19 @@ impl Runner {
     /// The limit of a stage.
     pub(super) fn limit(&self, record: &Open, stage: &Stage) -> Duration {
         if stage.checks().is_some() {
-            return self.workspace.config.verify_timeout.unwrap_or(TIMEOUT);
+            return self.workspace.config.verify_timeout;
         }
         let graph = self.file.graph();
         let own = graph.number(&record.task_id).and_then(|number| graph.task(number).timeout);
-        own.unwrap_or(self.options.timeout)
+        own.unwrap_or(self.workspace.config.timeout)
     }
 
     /// After how long without a sign of life the stage is ended, if it ever is.
     pub(super) fn idle_limit(&self, record: &Open, stage: &Stage) -> Option<Duration> {
         let graph = self.file.graph();
         let own = graph.number(&record.task_id).and_then(|number| graph.task(number).idle);
-        let limit = own.or(self.options.idle).filter(|limit| !limit.is_zero());
+        let limit =
+            Some(own.unwrap_or(self.workspace.config.idle)).filter(|limit| !limit.is_zero());
         limit.filter(|_| stage.checks().is_none())
     }
 
@@ -231,6 +229,6 @@ impl Runner {
     }
 
     fn is_stopping(&self) -> bool {
-        self.options.policy.stop.is_some() || self.chronicle.history().run.stop.is_some()
+        self.policy.stop.is_some() || self.chronicle.history().run.stop.is_some()
     }
 }

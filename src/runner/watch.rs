@@ -151,7 +151,7 @@ impl Runner {
             running.agent.awake();
             return Ok(());
         }
-        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.options.grace);
+        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.workspace.config.grace);
         let record = running.record.clone();
         let why = format!("it did nothing for {}", duration::short(limit));
         let event = Event::Terminating { attempt: record.attempt, why };
@@ -169,20 +169,20 @@ impl Runner {
                 }
                 None if running.started.elapsed() >= running.limit => {
                     let limit_seconds = running.limit.as_secs();
-                    running.end(Outcome::TimedOut { limit_seconds }, self.options.grace);
+                    running.end(Outcome::TimedOut { limit_seconds }, self.workspace.config.grace);
                     let limit = duration::short(running.limit);
                     reached
                         .push((running.record.clone(), format!("its limit of {limit} is reached")));
                 }
                 None if running.exit_by.is_some_and(|(at, _)| Instant::now() >= at) => {
-                    let limit_seconds = self.options.exit_grace.as_secs();
-                    running.end(Outcome::Lingered { limit_seconds }, self.options.grace);
+                    let limit_seconds = self.workspace.config.exit_grace.as_secs();
+                    running.end(Outcome::Lingered { limit_seconds }, self.workspace.config.grace);
                     let why = "it gave its final result and did not exit".to_owned();
                     reached.push((running.record.clone(), why));
                 }
                 None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
-                    running.end(Outcome::Cancelled, self.options.grace);
-                    let grace = duration::short(self.options.term_grace);
+                    running.end(Outcome::Cancelled, self.workspace.config.grace);
+                    let grace = duration::short(self.workspace.config.term_grace);
                     reached.push((running.record.clone(), format!("its grace of {grace} is over")));
                 }
                 _ => {}

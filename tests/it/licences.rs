@@ -5,8 +5,17 @@ use std::process::Command;
 
 use serde_json::Value;
 
-const ALLOWED: &[&str] =
-    &["0BSD", "Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"];
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "BSD-3-Clause",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
 
 /// Whether one of the alternatives of an SPDX expression asks for nothing that is not allowed.
 fn allowed(expression: &str) -> bool {

@@ -8,6 +8,7 @@ mod asking;
 mod bugs;
 mod check;
 mod children;
+mod config;
 #[cfg(target_os = "linux")]
 mod containment;
 mod crash;

@@ -56,11 +56,11 @@ fn a_setting_of_the_wrong_kind_is_drawn() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 65
     --- stderr ---
-    error: `90` is not a length of time; write `[took]`, `15m` or `2h`
-     --> .ralph/config.yaml:1:1
+    error: `timeout`: `90` is not a length of time; write `[took]`, `15m` or `2h`
+     --> .ralph/config.yaml:1:10
       |
     1 | timeout: 90
-      | ^
+      |          ^^
     ");
 }
 

@@ -27,6 +27,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["prompt"]),
     ("petgraph", &["graph"]),
     ("regex_lite", &["promise"]),
+    ("schemars", &["config"]),
     ("rustix", &["agent", "clock", "crash", "disk"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),

@@ -63,7 +63,7 @@ impl Bench {
     pub(super) fn new(config: &Config) -> Result<Bench> {
         let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
         let folder = folder.context("make a temporary folder")?;
-        let commit = config.commit_timeout.map_or(COMMIT, |limit| limit.min(COMMIT));
+        let commit = config.commit_timeout.min(COMMIT);
         Ok(Bench { folder, commit })
     }
 

@@ -1,0 +1,252 @@
+//! Settings from all their places: `ralph config`, `ralph schema`, and edits while a run goes on.
+
+use boon::{Compiler, Schemas};
+use serde_json::{Value, json};
+
+use crate::support::{DIAMOND, SETTINGS, Workspace, agent};
+
+#[test]
+fn every_setting_is_shown_with_its_origin() {
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}verify: [cargo fmt --check, cargo test]\n"))
+        .env("RALPH_TIMEOUT", "45m");
+    trial.write("../.ralph/config.yaml", "# for all projects\nmax_cost: 20\ntimeout: 1h\n");
+    insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
+    agent               claude                              default
+    autocommit          true                                default
+    child_wait_timeout  [took]                                  .ralph/config.yaml:5
+    commit_timeout      1m                                  default
+    done_pattern        none                                default
+    exit_grace          [took]                                 default
+    fsync               false                               .ralph/config.yaml:1
+    grace               [took]                               .ralph/config.yaml:2
+    idle                15m                                 default
+    learnings           docs/knowledge/learnings.md         default
+    max_attempts        3                                   default
+    max_cost            20                                  ~/.ralph/config.yaml:2
+    max_cost_per_day    none                                default
+    max_duration        none                                default
+    max_iterations      50                                  default
+    max_tokens          none                                default
+    max_wait            6h                                  default
+    on_orphans          kill                                default
+    promise             check                               default
+    promise_text        <promise>COMPLETE</promise>         default
+    redact              true                                default
+    select              own                                 default
+    stale_after         2h                                  default
+    start_limit         0                                   .ralph/config.yaml:4
+    term_grace          [took]                               .ralph/config.yaml:3
+    timeout             45m                                 RALPH_TIMEOUT
+    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:6
+    verify_baseline     false                               default
+    verify_timeout      15m                                 default
+    "#);
+    insta::assert_snapshot!(trial.run(["config", "max_cost"]).out(), @"20");
+    let all = trial.run(["config", "--json"]).json();
+    assert_eq!(
+        all["timeout"],
+        json!({"value": "45m", "origin": "variable", "variable": "RALPH_TIMEOUT"})
+    );
+    assert_eq!(
+        all["max_cost"],
+        json!({"value": 20, "origin": "file", "file": "~/.ralph/config.yaml", "line": 2})
+    );
+    assert_eq!(all["agent"], json!({"value": "claude", "origin": "default"}));
+    insta::assert_snapshot!(trial.run(["config", "max_costs"]).whole(), @r"
+    exit code 64
+    --- stderr ---
+    ralph: error: unknown setting `max_costs`; did you mean `max_cost`?
+    ");
+}
+
+#[test]
+fn a_variable_that_is_no_value_is_told_by_its_name() {
+    let trial = Workspace::new().graph(DIAMOND).env("RALPH_MAX_ITERATIONS", "many");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
+    exit code 64
+    --- stderr ---
+    ralph: error: RALPH_MAX_ITERATIONS: `max_iterations`: invalid type: string "many", expected a whole number
+    "#);
+    let trial = Workspace::new().env("RALPH_MAX_ITERATION", "3");
+    insta::assert_snapshot!(trial.run(["config", "max_iterations"]).whole(), @r"
+    exit code 0
+    --- stdout ---
+    50
+    --- stderr ---
+    warning: `RALPH_MAX_ITERATION` is no setting; did you mean `RALPH_MAX_ITERATIONS`?
+    ");
+}
+
+#[test]
+fn every_fault_of_a_file_is_drawn_at_once() {
+    let text = "# mine\ntimeuot: 5m\nmax_attempts: 0\nidle: 90\nagent: {preset: clade}\n";
+    let trial = Workspace::new().file(".ralph/config.yaml", text).graph(DIAMOND);
+    insta::assert_snapshot!(trial.run(["config"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: unknown setting `timeuot`
+     --> .ralph/config.yaml:2:1
+      |
+    2 | timeuot: 5m
+      | ^^^^^^^
+      |
+    help: did you mean `timeout`?
+      |
+    2 - timeuot: 5m
+    2 + timeout: 5m
+      |
+
+    error: `max_attempts` must be at least 1
+     --> .ralph/config.yaml:3:15
+      |
+    3 | max_attempts: 0
+      |               ^
+
+    error: `idle`: `90` is not a length of time; write `[took]`, `15m` or `2h`
+     --> .ralph/config.yaml:4:7
+      |
+    4 | idle: 90
+      |       ^^
+
+    error: `agent`: unknown preset `clade`; did you mean `claude`?
+     --> .ralph/config.yaml:5:8
+      |
+    5 | agent: {preset: clade}
+      |        ^^^^^^^^^^^^^^^
+    ");
+}
+
+#[test]
+fn a_settings_file_may_be_named() {
+    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("commit");
+    trial.save("night.yaml", &format!("{SETTINGS}max_iterations: 1\n"));
+    trial.run(["--config", "night.yaml", "config", "max_iterations"]).stdout("1\n");
+    trial.run(["config", "max_iterations"]).stdout("50\n");
+    trial.run(["run", "-q", "--config", "night.yaml"]).code(2).whatever();
+    insta::assert_snapshot!(trial.run(["--config", "nigth.yaml", "config"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    ralph: error: no settings at `nigth.yaml`; name a file that is there, or none
+    ");
+}
+
+#[test]
+fn settings_that_change_between_attempts_count_from_the_next_one() {
+    let trial = Workspace::new()
+        .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
+        .agent("edit-settings")
+        .env("SETTINGS_a", "verify: 'false'\nmax_attempts: 1\n")
+        .env("SETTINGS_b", "verify: [\n");
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
+    exit code 3
+    --- stderr ---
+    [time]  3 tasks, 0 complete
+    [time]  Iteration 1 of 50 · a · P2 · attempt 1
+    [time]    a
+    [time]  a complete in [took]: reported done, and committed
+    [time]    [commit] Do a
+    [time]    3 files, +4 -1
+    [time]    2 left (2 ready: b, c)
+    [time]  settings changed: max_attempts, verify
+    [time]  Iteration 2 of 50 · b · P2 · attempt 1
+    [time]    b
+    [time]  verifying b: `false`
+    [time]    exited with code 1 after [took]
+    [time]      output in logs/attempts/b/1/verify-1.log
+    [time]  b verify-failed after [took]: reported done, but `false` exited with code 1
+    [time]    [commit] Do b
+    [time]    3 files, +3 -1
+    [time]    what it left is kept: `ralph show b.1`, `ralph restore b.1`
+    [time]    its last line: b is reported done; it is judged by its commits when attempt 1 ends
+    [time]    1 of 1 attempts used; output in logs/attempts/b/1
+    [time]  b is parked after 1 attempt; `ralph task-reset b` gives it new ones
+    [time]  the settings cannot be read, and stay as they were: .ralph/config.yaml:8:9: `[` is opened here and never closed
+    [time]  Iteration 3 of 50 · c · P2 · attempt 1
+    [time]    c
+    [time]  verifying c: `false`
+    [time]    exited with code 1 after [took]
+    [time]      output in logs/attempts/c/1/verify-1.log
+    [time]  c verify-failed after [took]: reported done, but `false` exited with code 1
+    [time]    [commit] Do c
+    [time]    2 files, +2 -1
+    [time]    what it left is kept: `ralph show c.1`, `ralph restore c.1`
+    [time]    its last line: c is reported done; it is judged by its commits when attempt 1 ends
+    [time]    1 of 1 attempts used; output in logs/attempts/c/1
+    [time]  c is parked after 1 attempt; `ralph task-reset c` gives it new ones
+    [time]  everything left is blocked (exit code 3)
+    [time]  1 completed in 3 attempts, [took]; 1 of 3 done
+    [time]    + a: [commit] Do a
+    [time]  left:
+    [time]    - b: parked after 1 attempt
+    [time]    - c: parked after 1 attempt
+    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset b`
+    ");
+    assert_eq!(trial.lines("settings_loaded")[0]["changed"], json!(["max_attempts", "verify"]));
+    assert_eq!(trial.lines("settings_rejected").len(), 1, "told once");
+    assert_eq!(trial.tasks("parked"), ["b", "c"], "the last good settings stay");
+}
+
+#[test]
+fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
+    let trial = Workspace::new()
+        .graph("tasks: [{id: a}, {id: b}]\n")
+        .agent("edit-settings")
+        .env("SETTINGS_a", "max_iterations: 7\n")
+        .env("RALPH_MAX_ITERATIONS", "9");
+    trial.run(["run", "-q", "--max-iterations", "1"]).code(2).whatever();
+    assert_eq!(trial.lines("loop_started")[0]["flags"], json!({"max_iterations": 1}));
+}
+
+fn is_valid(schema: &Value, value: &Value) -> Result<(), String> {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource("schema.json", schema.clone()).unwrap();
+    let index = compiler.compile("schema.json", &mut schemas).unwrap();
+    schemas.validate(value, index).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_schema_of_the_graph_takes_what_the_reader_takes() {
+    let trial = Workspace::bare();
+    let schema: Value = serde_json::from_str(&trial.run(["schema", "graph"]).out()).unwrap();
+    for name in ["edges", "nested"] {
+        let path = format!("{}/tests/graphs/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(is_valid(&schema, &value), Ok(()), "{name}");
+    }
+    assert_eq!(is_valid(&schema, &serde_yaml::from_str(DIAMOND).unwrap()), Ok(()));
+    for wrong in [
+        json!({}),
+        json!({"tasks": {}}),
+        json!({"tasks": [{"title": "x"}]}),
+        json!({"tasks": [{"id": "a b"}]}),
+        json!({"tasks": [{"id": "a", "commit": "never"}]}),
+        json!({"tasks": [{"id": "a", "timeout": "90"}]}),
+        json!({"tasks": [{"id": "a", "max_attempts": 0}]}),
+    ] {
+        assert!(is_valid(&schema, &wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_schema_of_the_settings_takes_what_the_reader_takes() {
+    let trial = Workspace::new();
+    let schema: Value = serde_json::from_str(&trial.run(["schema", "config"]).out()).unwrap();
+    let shown = trial.run(["config", "--json"]).json();
+    let all: Value = shown
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(key, it)| (key.clone(), it["value"].clone()))
+        .collect();
+    assert_eq!(is_valid(&schema, &all), Ok(()));
+    for (key, value) in [
+        ("timeout", json!(90)),
+        ("timeuot", json!("5m")),
+        ("max_attempts", json!(0)),
+        ("promise", json!("no")),
+    ] {
+        assert!(is_valid(&schema, &json!({key: value})).is_err(), "{key}");
+    }
+    assert_eq!(is_valid(&schema, &json!({"agent": agent("commit")})), Ok(()));
+}
