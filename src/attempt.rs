@@ -36,7 +36,7 @@ use crate::{
     task::{CommitRule, Status, Task, TaskId},
     transcript::Told,
     verdict::{Evidence, Outcome, Report},
-    workspace::{ATTEMPTS, GRAPH, HEARTBEAT, JOURNAL, TASKS, Workspace},
+    workspace::Workspace,
 };
 
 /// The file in a task's folder that says done.
@@ -110,7 +110,7 @@ pub struct Open {
     /// Those of `dirty` that an earlier attempt at the task left: not a person's, but its own.
     #[serde(default)]
     pub inherited: BTreeSet<String>,
-    /// Its folder under `logs/attempts`, relative to the repository.
+    /// Its folder, relative to the repository.
     pub log: String,
     /// What it is judged by.
     #[serde(default)]
@@ -206,7 +206,7 @@ impl Open {
 
     /// A file in its task's folder, by which its agent says something.
     fn said(&self, workspace: &Workspace, name: &str) -> PathBuf {
-        workspace.root().join(Workspace::task_dir(&self.task_id)).join(name)
+        workspace.root().join(workspace.task_dir(&self.task_id)).join(name)
     }
 
     /// A file in its folder.
@@ -252,10 +252,10 @@ pub fn context(
     };
     let notes = graph
         .dependencies(number)
-        .map(|d| graph.task(d).id.to_string())
-        .map(|id| {
-            let path = root.join(TASKS).join(&id).join(NOTES);
-            (id, tail(&path, NOTES_TAIL))
+        .map(|d| {
+            let id = &graph.task(d).id;
+            let path = root.join(workspace.task_dir(id)).join(NOTES);
+            (id.to_string(), tail(&path, NOTES_TAIL))
         })
         .filter(|(_, notes)| !notes.is_empty())
         .collect();
@@ -271,8 +271,8 @@ pub fn context(
         attempt: history.of(id).attempts + 1,
         max_attempts,
         command: Workspace::own_command(),
-        done_file: format!("{}/{DONE}", Workspace::task_dir(id)),
-        wait_file: format!("{}/{WAIT}", Workspace::task_dir(id)),
+        done_file: format!("{}/{DONE}", workspace.task_dir(id)),
+        wait_file: format!("{}/{WAIT}", workspace.task_dir(id)),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
     };
@@ -285,7 +285,7 @@ pub fn context(
 /// # Errors
 /// As git or the disk gives them.
 pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
-    let task_dir = workspace.root().join(Workspace::task_dir(&record.task_id));
+    let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
     fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
     // What an earlier attempt reported or asked is not said by this one.
     for said in [DONE, WAIT].map(|name| task_dir.join(name)) {
@@ -329,7 +329,7 @@ pub fn begin(
         branch: head.branch,
         dirty,
         inherited,
-        log: format!("{ATTEMPTS}/{id}/{attempt}"),
+        log: workspace.place.attempt(id, attempt),
         terms: None,
         call: None,
         agent: None,
@@ -413,7 +413,7 @@ pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) ->
 /// # Errors
 /// More questions than can be shown; as the disk gives them.
 pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
-    let folder = workspace.root().join(Workspace::task_dir(id));
+    let folder = workspace.root().join(workspace.task_dir(id));
     let path = folder.join(WAIT);
     let asked = question(&path).filter(|asked| !asked.is_empty());
     let whole = asked.map_or_else(|| text.to_owned(), |asked| format!("{asked}\n\n{text}"));
@@ -447,12 +447,6 @@ fn question(path: &Path) -> Option<String> {
 /// As git gives them.
 pub fn changed(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
     let mut dirty = workspace.repo.dirty()?;
-    dirty.retain(|path, _| !is_own(workspace, path));
+    dirty.retain(|path, _| !workspace.is_own(path));
     Ok(dirty)
-}
-
-/// Whether `ralph` writes that file itself.
-fn is_own(workspace: &Workspace, path: &str) -> bool {
-    [&*workspace.graph_name(), GRAPH, JOURNAL, HEARTBEAT].contains(&path)
-        || [ATTEMPTS, TASKS].iter().any(|folder| path.starts_with(folder))
 }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn open(dir: &Path, run: &str) -> Chronicle {
-        let state = State::open(dir, false);
+        let state = State::open(dir.join("ralph"), false);
         Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned(), None)
             .unwrap()
     }

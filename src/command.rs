@@ -30,6 +30,7 @@ use crate::{
     event::Begun,
     exit::Exit,
     filter::Filter,
+    place::Place,
     workspace::Workspace,
 };
 
@@ -110,7 +111,7 @@ impl Here {
         let current = env::current_dir().context("the working directory is gone")?;
         let named = |path: &Option<PathBuf>| path.as_ref().map(|path| current.join(path));
         let (graph, config) = (named(&self.graph), named(&self.config));
-        Workspace::open(&self.directory()?, graph.as_deref(), config.as_deref())
+        Workspace::open(&self.directory()?, Place::default(), graph.as_deref(), config.as_deref())
     }
 }
 

@@ -365,7 +365,7 @@ mod tests {
     fn open(dir: &Path) -> (State, PathBuf, GraphFile) {
         let path = dir.join("g.yaml");
         fs::write(&path, TEXT).unwrap();
-        let state = State::open(dir, false);
+        let state = State::open(dir.join("ralph"), false);
         let file = GraphFile::read(&path, "g.yaml", false, false).unwrap();
         (state, path, file)
     }

@@ -16,6 +16,7 @@ pub mod preset;
 pub mod redact;
 pub mod call;
 pub mod task;
+pub mod place;
 pub mod verdict;
 pub mod event;
 pub mod spend;

@@ -1,7 +1,9 @@
 //! One repository as `ralph` works in it: where things lie, and how they are opened.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -23,6 +25,7 @@ use crate::{
     journal::{Journal, Mark},
     layers::Layers,
     ledger::Ledger,
+    place::{self, Place},
     plan::{Policy, View},
     redact::Redactor,
     repo::Repo,
@@ -30,16 +33,7 @@ use crate::{
     task::{Task, TaskId},
 };
 
-/// The graph file, relative to the repository.
-pub const GRAPH: &str = "task-graph.yaml";
-/// The journal, relative to the repository.
-pub const JOURNAL: &str = "logs/ralph.jsonl";
-/// The heartbeat, relative to the repository.
-pub const HEARTBEAT: &str = "logs/ralph.heartbeat";
-/// The folder of prompts and outputs, relative to the repository.
-pub const ATTEMPTS: &str = "logs/attempts";
-/// The folder of the tasks' own folders, relative to the repository.
-pub const TASKS: &str = ".ralph/tasks";
+pub use crate::place::GRAPH;
 
 /// Who holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,42 +61,55 @@ pub struct Workspace {
     pub config: Config,
     /// Where they come from.
     pub layers: Layers,
+    /// Where the things of the loop lie that is meant.
+    pub place: Place,
     graph: PathBuf,
 }
 
 impl Workspace {
-    /// Opens the repository around `dir`; `graph` and `config` stand in for the graph file and for
-    /// the project's settings.
+    /// Opens the repository around `dir` for the loop at `place`; `graph` and `config` stand in for
+    /// the graph file and for the project's settings.
     ///
     /// # Errors
     /// No repository, or settings that cannot be read.
-    pub fn open(dir: &Path, graph: Option<&Path>, config: Option<&Path>) -> Result<Workspace> {
+    pub fn open(
+        dir: &Path,
+        place: Place,
+        graph: Option<&Path>,
+        config: Option<&Path>,
+    ) -> Result<Workspace> {
         let repo = Repo::discover(dir)?;
         let layers = Layers::of(repo.root(), config)?;
-        Workspace::with(repo, layers, graph.map(|path| dir.join(path)))
+        Workspace::with(repo, place, layers, graph.map(|path| dir.join(path)))
     }
 
     /// Opens it for what an agent says: that must not be lost because the settings are invalid.
     ///
     /// # Errors
     /// No repository.
-    pub fn heard(dir: &Path) -> Result<Workspace> {
-        Workspace::open(dir, None, None).or_else(|_| Workspace::unset(dir))
+    pub fn heard(dir: &Path, place: Place) -> Result<Workspace> {
+        Workspace::open(dir, place.clone(), None, None).or_else(|_| Workspace::unset(dir, place))
     }
 
     /// Opens it with nobody's settings.
     ///
     /// # Errors
     /// No repository.
-    pub fn unset(dir: &Path) -> Result<Workspace> {
-        Workspace::with(Repo::discover(dir)?, Layers::default(), None)
+    pub fn unset(dir: &Path, place: Place) -> Result<Workspace> {
+        Workspace::with(Repo::discover(dir)?, place, Layers::default(), None)
     }
 
-    fn with(repo: Repo, mut layers: Layers, graph: Option<PathBuf>) -> Result<Workspace> {
+    fn with(
+        repo: Repo,
+        place: Place,
+        mut layers: Layers,
+        graph: Option<PathBuf>,
+    ) -> Result<Workspace> {
         let config = layers.read()?;
-        let state = State::open(repo.common_dir(), config.fsync);
-        let graph = graph.unwrap_or_else(|| repo.root().join(GRAPH));
-        Ok(Workspace { repo, state, config, layers, graph })
+        let common = repo.common_dir();
+        let state = State::open(place.state(common), config.fsync);
+        let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
+        Ok(Workspace { repo, state, config, layers, place, graph })
     }
 
     /// Puts flags above the settings.
@@ -143,6 +150,12 @@ impl Workspace {
         &self.graph
     }
 
+    /// The graph file, where it is not the one that lies at this place.
+    pub fn other_graph(&self) -> Option<&Path> {
+        let own = self.place.graph(self.root(), self.repo.common_dir());
+        (self.graph != own).then_some(self.graph.as_path())
+    }
+
     /// The graph file as it is shown: relative to the repository where it lies in it.
     pub fn graph_name(&self) -> String {
         self.graph.strip_prefix(self.root()).unwrap_or(&self.graph).display().to_string()
@@ -170,7 +183,7 @@ impl Workspace {
     /// # Errors
     /// As the disk gives them.
     pub fn chronicle(&self) -> Result<Chronicle> {
-        let journal = Journal::new(self.root().join(JOURNAL), self.durable());
+        let journal = Journal::new(self.root().join(self.place.journal()), self.durable());
         Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
@@ -179,7 +192,8 @@ impl Workspace {
     /// # Errors
     /// As the disk gives them.
     pub fn ledger(&self) -> Result<Ledger> {
-        let journal = Journal::new(self.root().join(JOURNAL), false);
+        let name = self.place.journal();
+        let journal = Journal::new(self.root().join(name), false);
         let mut ledger = Ledger::default();
         journal
             .read(&mut Mark::default(), |record| {
@@ -187,7 +201,7 @@ impl Workspace {
                     ledger.apply(&record);
                 }
             })
-            .with_context(|| format!("read `{JOURNAL}`"))?;
+            .with_context(|| format!("read `{name}`"))?;
         Ok(ledger)
     }
 
@@ -256,8 +270,22 @@ impl Workspace {
     }
 
     /// The folder of a task, relative to the repository.
-    pub fn task_dir(id: &TaskId) -> String {
-        format!("{TASKS}/{id}")
+    pub fn task_dir(&self, id: &TaskId) -> String {
+        self.place.folder(id)
+    }
+
+    /// Waits for the right to change files of notes, which all loops share.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock_notes(&self) -> io::Result<File> {
+        let shared = Place::default().state(self.repo.common_dir());
+        State::open(shared, self.durable()).lock_notes()
+    }
+
+    /// Whether `ralph` writes this file of the repository itself, for whichever loop.
+    pub fn is_own(&self, path: &str) -> bool {
+        path == self.graph_name() || place::is_own(path)
     }
 
     /// The learnings file, relative to the repository.
@@ -271,25 +299,22 @@ impl Workspace {
     /// # Errors
     /// As git or the disk gives them.
     pub fn ignore_own_files(&self) -> Result<()> {
-        let lines: Vec<&str> = self.unignored()?.into_iter().map(|(_, line)| line).collect();
+        let lines: Vec<String> =
+            self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
     }
 
-    /// Those of `ralph`'s own files and folders that no rule ignores, with the line that would.
+    /// Those of `ralph`'s own files and folders that no rule ignores.
     ///
     /// # Errors
     /// As git gives them.
-    pub fn unignored(&self) -> Result<Vec<(&'static str, &'static str)>> {
-        let own = [
-            (JOURNAL, JOURNAL, "/logs/ralph.jsonl"),
-            (HEARTBEAT, HEARTBEAT, "/logs/ralph.heartbeat"),
-            (ATTEMPTS, "logs/attempts/x", "/logs/attempts/"),
-            (TASKS, ".ralph/tasks/x", "/.ralph/tasks/"),
-        ];
+    pub fn unignored(&self) -> Result<Vec<&'static str>> {
         let mut found = Vec::new();
-        for (path, probe, line) in own {
-            if !self.repo.is_ignored(probe)? {
-                found.push((path, line));
+        for path in place::OWN {
+            let file = if path.ends_with('/') { format!("{path}x") } else { path.to_owned() };
+            if !self.repo.is_ignored(&file)? {
+                found.push(path);
             }
         }
         Ok(found)
@@ -300,7 +325,10 @@ impl Workspace {
     /// # Errors
     /// `logs` as a link that leaves the repository.
     pub fn check_logs(&self) -> Result<()> {
-        for name in ["logs", JOURNAL, HEARTBEAT, ATTEMPTS] {
+        let place = &self.place;
+        let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
+        let files = [place.journal(), place.heartbeat(), place.attempts()].map(Path::new);
+        for name in folder.filter(|path| !path.as_os_str().is_empty()).chain(files) {
             let path = self.root().join(name);
             let Ok(target) = fs::read_link(&path) else {
                 continue;
@@ -309,8 +337,9 @@ impl Workspace {
                 continue;
             }
             let message = format!(
-                "`{name}` is a link to `{}`, which is not in the repository; remove the link, and \
+                "`{}` is a link to `{}`, which is not in the repository; remove the link, and \
                  `ralph` will write a file or folder of its own",
+                name.display(),
                 target.display()
             );
             return Err(Failure::new(Exit::Disk, message).into());

@@ -3,9 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsStr,
     fs,
-    path::Path,
     time::Duration,
 };
 
@@ -15,6 +13,7 @@ use super::{Open, changed};
 use crate::{
     agent::{self, Spec},
     crash, output,
+    place::Place,
     repo::{Draft, Left, Pin},
     task::TaskId,
     verdict::{Autocommit, Outcome},
@@ -27,16 +26,8 @@ const LOG: &str = "commit.log";
 const LINES: usize = 3;
 
 /// The ref under which what an attempt left is kept.
-pub fn pin_name(id: &TaskId, attempt: u32) -> String {
-    format!("{}/{attempt}", pin_folder(id))
-}
-
-/// What the refs of all attempts at a task begin with.
-fn pin_folder(id: &TaskId) -> String {
-    // Git keeps names that end so for itself; no id has a `+` in it.
-    let escape =
-        if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
-    format!("refs/ralph/{id}{escape}")
+pub fn pin_name(place: &Place, id: &TaskId, attempt: u32) -> String {
+    format!("{}/{attempt}", place.pins(id))
 }
 
 /// The paths that are changed now and were not so before, or are what an earlier attempt at the
@@ -74,7 +65,7 @@ pub fn inherited(
     if attempt == 1 || dirty.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let Some(pin) = workspace.repo.newest_pin(&pin_folder(id))? else {
+    let Some(pin) = workspace.repo.newest_pin(&workspace.place.pins(id))? else {
         return Ok(BTreeSet::new());
     };
     let changed: Vec<String> = dirty.keys().cloned().collect();
@@ -86,7 +77,7 @@ pub fn inherited(
 /// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and
 /// what could not be kept, with the reason.
 pub fn pin(workspace: &Workspace, record: &Open) -> (Option<String>, Vec<String>) {
-    let name = pin_name(&record.task_id, record.attempt);
+    let name = pin_name(&workspace.place, &record.task_id, record.attempt);
     let kept = left(workspace, record).and_then(|changed| {
         let left = Left {
             base: record.base.as_deref(),
@@ -203,11 +194,5 @@ mod tests {
             ("d", "?? 1 2.0 644"),
         ]);
         assert_eq!(since(now, &before), ["b", "d"]);
-    }
-
-    #[test]
-    fn every_id_makes_a_ref() {
-        assert_eq!(pin_name(&TaskId::new("a.b-").unwrap(), 2), "refs/ralph/a.b-/2");
-        assert_eq!(pin_name(&TaskId::new("x.lock").unwrap(), 1), "refs/ralph/x.lock+/1");
     }
 }

@@ -74,9 +74,7 @@ pub fn look_closer(
 fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
     let wanted = task.extra.get("output").map(paths::of_output).unwrap_or_default();
     !wanted.contains(path)
-        && (super::is_own(workspace, path)
-            || path.starts_with(".ralph/")
-            || path == workspace.learnings())
+        && (workspace.is_own(path) || path.starts_with(".ralph/") || path == workspace.learnings())
 }
 
 /// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or

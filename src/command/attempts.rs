@@ -236,7 +236,7 @@ pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
         None => ledger::split(&options.name).ok_or_else(|| unknown(&options.name, None))?,
     };
     let refuse = |why: String| Err(Failure::new(Exit::Error, why).into());
-    let pin = pin_name(&id, attempt);
+    let pin = pin_name(&workspace.place, &id, attempt);
     let Some(commit) = repo.commit_of(&pin)? else {
         return refuse(format!(
             "nothing is kept of attempt {attempt} at `{id}`; `ralph attempts {id}` shows what is"

@@ -13,6 +13,7 @@ use super::run::work;
 use crate::{
     call::Call,
     exit::{Exit, Failure},
+    place::Place,
     report::Verbosity,
     runner::Options,
     terminal,
@@ -39,7 +40,7 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
     ));
     let own = env::current_exe().context("find this program")?;
     let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
-    let mut workspace = Workspace::unset(&dir)?;
+    let mut workspace = Workspace::unset(&dir, Place::default())?;
     let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
     workspace.set_flags(short.as_object().cloned().unwrap_or_default())?;
     let options = Options { agents: Some(vec![agent]), ..Options::default() };

@@ -6,7 +6,7 @@ use anyhow::Result;
 use chrono::Utc;
 
 use super::Here;
-use crate::{duration, exit::Exit, report::heartbeat, terminal, workspace::HEARTBEAT};
+use crate::{duration, exit::Exit, report::heartbeat, terminal};
 
 /// Dead is a loop that has not beaten for `max_age` and did not say that it ended.
 ///
@@ -14,11 +14,12 @@ use crate::{duration, exit::Exit, report::heartbeat, terminal, workspace::HEARTB
 /// No repository.
 pub fn run(here: &Here, max_age: Duration) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let (exit, text) = match heartbeat::read(&workspace.root().join(HEARTBEAT)) {
+    let name = workspace.place.heartbeat();
+    let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            (Exit::Error, format!("no heartbeat: `{HEARTBEAT}` does not exist"))
+            (Exit::Error, format!("no heartbeat: `{name}` does not exist"))
         }
-        Err(error) => (Exit::Error, format!("no heartbeat: `{HEARTBEAT}`: {error}")),
+        Err(error) => (Exit::Error, format!("no heartbeat: `{name}`: {error}")),
         Ok((at, facts)) => {
             let age = (Utc::now() - at).to_std().unwrap_or_default();
             let ago = duration::short(age);

@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::{
     exit::{Exit, Failure},
+    place::Place,
     task::TaskId,
     workspace::Workspace,
 };
@@ -55,7 +56,7 @@ impl Inside {
     /// # Errors
     /// No repository.
     pub(super) fn workspace(&self) -> Result<Workspace> {
-        Workspace::heard(&self.folder)
+        Workspace::heard(&self.folder, Place::default())
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     },
     runner::{Options, Runner},
     terminal,
-    workspace::{HEARTBEAT, Workspace, find, view},
+    workspace::{Workspace, find, view},
 };
 
 /// Works off the graph.
@@ -108,13 +108,13 @@ pub fn work(
     options: Options,
     verbosity: Verbosity,
 ) -> Result<Exit> {
-    let root = workspace.root().to_owned();
+    let heartbeat = workspace.root().join(workspace.place.heartbeat());
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
         Box::new(Fancy::new(verbosity))
     } else {
         Box::new(Plain::new(std::io::stderr(), verbosity))
     };
-    let reporters = vec![view, Box::new(Heartbeat::new(root.join(HEARTBEAT)))];
+    let reporters = vec![view, Box::new(Heartbeat::new(heartbeat))];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 

@@ -18,7 +18,7 @@ use crate::{
     report::{heartbeat, words::clock},
     task::TaskId,
     terminal::{self, visible},
-    workspace::{HEARTBEAT, Workspace},
+    workspace::Workspace,
 };
 
 /// Shows how the run stands.
@@ -59,7 +59,9 @@ pub(super) fn look(workspace: &Workspace) -> Result<(Chronicle, bool)> {
 
 /// How long ago a run beat last, if one ever did.
 pub(super) fn last_beat(workspace: &Workspace) -> Option<Duration> {
-    heartbeat::read(&workspace.root().join(HEARTBEAT)).ok().map(|(at, _)| since(at))
+    heartbeat::read(&workspace.root().join(workspace.place.heartbeat()))
+        .ok()
+        .map(|(at, _)| since(at))
 }
 
 /// In a word.

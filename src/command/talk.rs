@@ -146,7 +146,7 @@ pub fn note(options: &cli::Note) -> Result<Exit> {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
         (desk.workspace.learnings().to_owned(), Some(tag))
     } else {
-        (format!("{}/{}", Workspace::task_dir(id), attempt::NOTES), None)
+        (format!("{}/{}", desk.workspace.task_dir(id), attempt::NOTES), None)
     };
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
@@ -169,7 +169,7 @@ pub fn note(options: &cli::Note) -> Result<Exit> {
 /// Adds a note to a file of the repository; whether it was not there yet.
 fn add(workspace: &Workspace, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = workspace.root().join(name);
-    let _turn = workspace.state.lock_notes().context("lock the notes")?;
+    let _turn = workspace.lock_notes().context("lock the notes")?;
     let old = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("read `{name}`"))?,

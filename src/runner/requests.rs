@@ -16,7 +16,6 @@ use crate::{
     exit::{Exit, Failure},
     signal,
     verdict::Outcome,
-    workspace::GRAPH,
 };
 
 /// How often the journal is looked at for requests: one look at its length.
@@ -26,9 +25,8 @@ impl Runner {
     /// What is put on record of the run, so that `ralph resume` can begin another such.
     pub(super) fn begun(&self) -> Begun {
         let (policy, workspace) = (&self.policy, &self.workspace);
-        let graph = workspace.graph_path();
         Begun {
-            graph: (graph != workspace.root().join(GRAPH)).then(|| graph.to_owned()),
+            graph: workspace.other_graph().map(Path::to_owned),
             config: workspace.layers.named().map(Path::to_owned),
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -21,7 +21,7 @@ use crate::{
     task::Task,
     transcript::Format,
     verdict::Outcome,
-    workspace::{GRAPH, Workspace},
+    workspace::Workspace,
 };
 
 impl Runner {
@@ -127,7 +127,7 @@ impl Runner {
 
     fn spec(&self, record: &Open, call: &Call) -> Spec {
         let root = self.workspace.root();
-        let task_dir = root.join(Workspace::task_dir(&record.task_id)).display().to_string();
+        let task_dir = root.join(self.workspace.task_dir(&record.task_id)).display().to_string();
         let mut env = vec![
             ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
             ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),
@@ -136,8 +136,7 @@ impl Runner {
             ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
             ("TASK_FOLDER".to_owned(), task_dir),
         ];
-        let graph = self.workspace.graph_path();
-        if graph != root.join(GRAPH) {
+        if let Some(graph) = self.workspace.other_graph() {
             // The agent's own `ralph` must mean the same file.
             env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
         }

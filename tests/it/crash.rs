@@ -125,7 +125,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
     });
     kill_process(guardian.unwrap(), Signal::STOP).unwrap();
     first.kill();
-    let state = ralph::state::State::open(&trial.root().join(".git"), false);
+    let state = ralph::state::State::open(trial.state(), false);
     let held = state.is_locked().unwrap();
     kill_process(guardian.unwrap(), Signal::CONT).unwrap();
     assert!(held, "another run could begin beside what is left");

@@ -14,11 +14,11 @@ use crate::{
     exit::{self, Exit},
     graphfile::GraphFile,
     history::History,
-    paths,
+    paths, place,
     report::words::counted,
     runner,
     task::Task,
-    workspace::{ATTEMPTS, HEARTBEAT, JOURNAL, TASKS, Workspace, view},
+    workspace::{Workspace, view},
 };
 
 /// A loop that turns beats every ten seconds; this long without a beat, it hangs.
@@ -171,11 +171,11 @@ pub(super) fn own_files(workspace: &Workspace) -> Finding {
     let look = || -> Result<(Vec<String>, Vec<String>)> {
         let there = |path: &str| workspace.root().join(path).exists();
         let unignored = workspace.unignored()?;
-        let shown = unignored.iter().filter(|(path, _)| there(path));
-        let shown = shown.map(|(_, line)| (*line).to_owned()).collect();
+        let shown = unignored.into_iter().filter(|path| there(path));
+        let shown = shown.map(|path| format!("/{path}")).collect();
         let mut tracked = Vec::new();
         if let Some(head) = workspace.repo.head()?.commit {
-            for path in [JOURNAL, HEARTBEAT, ATTEMPTS, TASKS] {
+            for path in place::OWN.map(|path| path.trim_end_matches('/')) {
                 if workspace.repo.has_text_at(&head, path)?.is_some() {
                     tracked.push(path.to_owned());
                 }
