@@ -1,16 +1,22 @@
 //! The command line. The only user of clap: what comes out knows nothing of it.
 
+mod complete;
 mod control;
+mod examples;
 mod look;
 mod run;
 mod task;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
-pub use control::{Demo, Replay, Resume, Spawn, Stop};
+pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
 pub use look::{
     Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Restore, Schema, Schemas, Show, Status,
 };
@@ -27,13 +33,27 @@ pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
     130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
 pub struct Cli {
     /// Work in the repository around this folder.
-    #[arg(short = 'C', long = "directory", value_name = "DIR", global = true)]
+    #[arg(short = 'C', long = "directory", value_name = "DIR", global = true, display_order = 900)]
     pub directory: Option<PathBuf>,
     /// Use this graph file instead of `task-graph.yaml` at the top of the repository.
-    #[arg(long, value_name = "FILE", global = true, env = "RALPH_GRAPH", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        display_order = 900,
+        env = "RALPH_GRAPH",
+        hide_env_values = true
+    )]
     pub graph: Option<PathBuf>,
     /// Use these settings instead of `.ralph/config.yaml` of the repository.
-    #[arg(long, value_name = "FILE", global = true, env = "RALPH_CONFIG", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        display_order = 900,
+        env = "RALPH_CONFIG",
+        hide_env_values = true
+    )]
     pub config: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
@@ -95,6 +115,10 @@ pub enum Command {
     Demo(Demo),
     /// Be an agent that does again what was recorded of one, such as `logs/attempts/ID/N`
     Replay(Replay),
+    /// Print what makes a shell complete commands, flags, ids and settings
+    Completions(Completions),
+    /// Print the manual page, or write those of all commands
+    Man(Man),
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
@@ -103,12 +127,17 @@ pub enum Command {
     Guard,
 }
 
-/// Reads the command line.
+/// Reads the command line. A shell that asks for completions is answered here.
 ///
 /// # Errors
 /// A usage error, with its exit code; help and version are none, and are printed.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option<Cli>> {
-    match Cli::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    if complete::answer(&words, command) {
+        return Ok(None);
+    }
+    let found = command().try_get_matches_from(words);
+    match found.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
             // Help into a pipe that nobody reads to its end is as good as read.
@@ -122,9 +151,39 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
     }
 }
 
+/// The command line with its examples.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|command| match examples::of(command.get_name()) {
+        Some(examples) => command.after_help(examples),
+        None => command,
+    })
+}
+
+/// What a shell has to be told once, so that it asks `program` what can be completed.
+pub fn registration(shell: &str, program: &Path) -> String {
+    complete::registration(shell, program)
+}
+
+/// The manual: file names and pages, that of `ralph` itself first.
+///
+/// # Errors
+/// None but those of writing into memory.
+pub fn man_pages() -> io::Result<Vec<(String, String)>> {
+    let mut whole = command();
+    whole.build();
+    let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
+    let all = std::iter::once(&whole).chain(commands);
+    all.map(|command| {
+        let man = clap_mangen::Man::new(command.clone());
+        let mut page = Vec::new();
+        man.render(&mut page)?;
+        Ok((man.get_filename(), String::from_utf8_lossy(&page).into_owned()))
+    })
+    .collect()
+}
+
 /// Every command and what it is for, as `--help` lists them; for the docs' test.
 pub fn commands() -> Vec<(String, String)> {
-    use clap::CommandFactory;
     Cli::command()
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
@@ -137,10 +196,33 @@ pub fn commands() -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_can_be_typed() {
+        for (name, _) in commands() {
+            let found = examples::EXAMPLES.iter().find(|(command, _)| *command == name);
+            let (_, examples) = found.unwrap_or_else(|| panic!("no example for {name}"));
+            for (line, _) in *examples {
+                let at = line.find("ralph ").expect("it calls ralph");
+                let line = line[at..].split([')', '|', '>', '<']).next().unwrap_or_default();
+                let words = line.split_whitespace().scan(None, |quoted: &mut Option<()>, word| {
+                    // What is in quotes is one word.
+                    let inside = quoted.is_some();
+                    if word.matches('"').count() % 2 == 1 {
+                        *quoted = if inside { None } else { Some(()) };
+                    }
+                    Some((!inside).then(|| OsString::from(word)))
+                });
+                let parsed = command().try_get_matches_from(words.flatten());
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+        assert_eq!(examples::EXAMPLES.len(), commands().len(), "an example for no command");
     }
 }

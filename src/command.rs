@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod check;
+pub mod completions;
 pub mod config;
 pub mod costs;
 pub mod dag_status;
@@ -67,6 +68,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Spawn(options) => spawn::run(&here, &options.argv),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::Replay(options) => replay::run(&here, &options),
+        Command::Completions(options) => completions::completions(&options.shell),
+        Command::Man(options) => completions::man(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
         Command::Guard => {
             crate::agent::guard::run().context("guard the agent")?;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::complete;
+
 /// `ralph resume`.
 #[derive(Debug, Args)]
 pub struct Resume {
@@ -54,6 +56,22 @@ pub struct Replay {
     /// End with this code [default: the recorded one, or 0]
     #[arg(long, value_name = "CODE")]
     pub exit_code: Option<u8>,
+}
+
+/// `ralph completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(complete::shells()))]
+    pub shell: String,
+}
+
+/// `ralph man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write a page for every command into this folder
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
 }
 
 /// 0 stands for `max`.

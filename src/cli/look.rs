@@ -3,6 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
+
+use super::complete;
 
 use crate::duration;
 
@@ -44,6 +47,7 @@ pub struct Check {
 #[derive(Debug, Args)]
 pub struct Config {
     /// Only this setting: its value and nothing else
+    #[arg(add = ArgValueCandidates::new(complete::settings))]
     pub key: Option<String>,
     /// As JSON
     #[arg(long)]
@@ -104,6 +108,7 @@ pub struct Heartbeat {
 #[derive(Debug, Args)]
 pub struct Attempts {
     /// Only those of this task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
     /// As JSON
     #[arg(long)]
@@ -114,7 +119,7 @@ pub struct Attempts {
 #[derive(Debug, Args)]
 pub struct Show {
     /// The attempt, such as `parser.2`; for a task, its newest one
-    #[arg(value_name = "ID[.N]")]
+    #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
     /// As JSON
     #[arg(long)]
@@ -125,7 +130,7 @@ pub struct Show {
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The attempt, such as `parser.2`; for a task, its newest one
-    #[arg(value_name = "ID[.N]")]
+    #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
     /// The branch to make [default: ralph/restore/ID.N]
     #[arg(long, value_name = "NAME")]

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
+
+use super::complete;
 
 use crate::{duration, promise::Pattern, task::TaskId};
 
@@ -10,16 +13,16 @@ use crate::{duration, promise::Pattern, task::TaskId};
 #[derive(Debug, Default, Args)]
 pub struct Which {
     /// Only this task (may be repeated)
-    #[arg(long = "task", value_name = "ID", value_parser = task_id)]
+    #[arg(long = "task", value_name = "ID", value_parser = task_id, add = ArgValueCandidates::new(complete::ids))]
     pub tasks: Vec<TaskId>,
     /// Only tasks of this story (may be repeated)
-    #[arg(long = "story", value_name = "STORY")]
+    #[arg(long = "story", value_name = "STORY", add = ArgValueCandidates::new(complete::stories))]
     pub stories: Vec<String>,
     /// Only tasks of this milestone (may be repeated)
-    #[arg(long = "milestone", value_name = "MILESTONE")]
+    #[arg(long = "milestone", value_name = "MILESTONE", add = ArgValueCandidates::new(complete::milestones))]
     pub milestones: Vec<String>,
     /// Only tasks with this tag (may be repeated)
-    #[arg(long = "tag", value_name = "TAG")]
+    #[arg(long = "tag", value_name = "TAG", add = ArgValueCandidates::new(complete::tags))]
     pub tags: Vec<String>,
 }
 
@@ -89,6 +92,7 @@ pub struct Run {
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct Prompt {
     /// The task; without it, the one that is next
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
     /// Claim the task: it is yours, and `ralph run` leaves it alone
     #[arg(long)]

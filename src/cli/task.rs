@@ -1,12 +1,15 @@
 //! The flags of what is said about tasks, by people and by agents.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
+
+use super::complete;
 
 /// `ralph task-reset`.
 #[derive(Debug, Args)]
 pub struct TaskReset {
     /// The tasks
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
 }
 
@@ -14,6 +17,7 @@ pub struct TaskReset {
 #[derive(Debug, Args)]
 pub struct TaskComplete {
     /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
 }
 
@@ -21,6 +25,7 @@ pub struct TaskComplete {
 #[derive(Debug, Args)]
 pub struct TaskBlock {
     /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
     /// Why, for whoever reads the journal
     #[arg(long)]
@@ -38,6 +43,7 @@ pub struct Ask {
 #[derive(Debug, Args)]
 pub struct Answer {
     /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
     /// The answer; `-` reads it from standard input; without it, the question is shown
     pub text: Option<String>,
@@ -60,6 +66,7 @@ pub struct Note {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
 }
 

@@ -17,6 +17,7 @@ mod doctor;
 mod edits;
 mod evidence;
 mod faults;
+mod help;
 mod licences;
 mod limits;
 #[cfg(target_os = "linux")]

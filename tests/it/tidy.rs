@@ -18,6 +18,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["terminal"]),
     ("chrono_tz", &["obstacle"]),
     ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("console", &["terminal"]),
     ("duct", &["agent"]),
     ("git2", &["repo"]),

@@ -1,0 +1,92 @@
+//! Completion of words in a shell, ids of tasks and names of settings included.
+//!
+//! The shell asks this very program, so there is nothing to be made anew when commands change.
+//! Whatever goes wrong, nothing is completed: a shell is no place for an error.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use clap::Command;
+use clap_complete::{
+    CompletionCandidate,
+    env::{CompleteEnv, Shells},
+};
+
+use crate::{config::Config, graph::TaskGraph, place::Place, task::Task, workspace::Workspace};
+
+/// The variable by which a shell asks.
+const VARIABLE: &str = "RALPH_COMPLETE";
+
+/// Answers a shell that asks for completions. Whether it did.
+pub(super) fn answer(words: &[OsString], command: fn() -> Command) -> bool {
+    let Ok(here) = env::current_dir() else {
+        return false;
+    };
+    let asked = CompleteEnv::with_factory(command).var(VARIABLE);
+    asked.try_complete(words.to_vec(), Some(&here)).unwrap_or(false)
+}
+
+/// The shells that can ask.
+pub(super) fn shells() -> Vec<&'static str> {
+    Shells::builtins().names().collect()
+}
+
+/// What a shell has to be told once.
+pub(super) fn registration(shell: &str, program: &Path) -> String {
+    let mut script = Vec::new();
+    if let Some(shell) = Shells::builtins().completer(shell) {
+        let program = program.display().to_string();
+        let _ = shell.write_registration(VARIABLE, "ralph", "ralph", &program, &mut script);
+    }
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+fn workspace() -> Option<Workspace> {
+    Workspace::open(&env::current_dir().ok()?, Place::default(), graph().as_deref(), None).ok()
+}
+
+fn graph() -> Option<PathBuf> {
+    let graph = env::var_os("RALPH_GRAPH")?;
+    Some(env::current_dir().ok()?.join(graph))
+}
+
+fn of_graph(found: impl Fn(&TaskGraph) -> Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
+    let file = workspace().and_then(|workspace| workspace.graph().ok());
+    file.map(|file| found(file.graph())).unwrap_or_default()
+}
+
+/// Ids, each with its title.
+pub(super) fn ids() -> Vec<CompletionCandidate> {
+    let candidate = |task: &Task| {
+        CompletionCandidate::new(task.id.as_str()).help(Some(task.title.clone().into()))
+    };
+    of_graph(|graph| graph.tasks().iter().map(candidate).collect())
+}
+
+fn words<'a>(words: impl Iterator<Item = &'a String>) -> Vec<CompletionCandidate> {
+    words.collect::<BTreeSet<_>>().into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Stories of tasks.
+pub(super) fn stories() -> Vec<CompletionCandidate> {
+    of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.story.as_ref())))
+}
+
+/// Milestones of tasks.
+pub(super) fn milestones() -> Vec<CompletionCandidate> {
+    of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.milestone.as_ref())))
+}
+
+/// Tags of tasks.
+pub(super) fn tags() -> Vec<CompletionCandidate> {
+    of_graph(|graph| words(graph.tasks().iter().flat_map(|task| &task.tags)))
+}
+
+/// Names of settings.
+pub(super) fn settings() -> Vec<CompletionCandidate> {
+    words(Config::keys().iter())
+}

@@ -1,0 +1,107 @@
+//! An example or two for every command, shown under its flags. A test reads each as a command line.
+
+/// Of a command, by its name.
+pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "run",
+        &[
+            ("ralph run", "all of it, with the agent of the settings"),
+            ("ralph run --once", "one attempt, to see how it goes"),
+            ("ralph run --milestone M1 --max-cost 20", "part of it, for at most $20"),
+            ("ralph run --agent codex", "with another agent"),
+            ("ralph run -- ./my-agent.sh --fast", "with any command"),
+            ("ralph run --dry-run", "the order it would take"),
+        ],
+    ),
+    (
+        "prompt",
+        &[
+            ("ralph prompt", "what the next agent would be told"),
+            ("ralph prompt --why", "why this task is next"),
+            ("ralph prompt parser --accept | claude -p", "work on one by hand"),
+        ],
+    ),
+    (
+        "dag-status",
+        &[
+            ("ralph dag-status", "where everything stands"),
+            ("ralph dag-status --json | jq .counts", "for programs"),
+        ],
+    ),
+    ("task-reset", &[("ralph task-reset parser docs", "both get all their attempts again")]),
+    ("task-complete", &[("ralph task-complete parser", "by a person, or by its agent")]),
+    ("task-block", &[("ralph task-block deploy --reason \"no access yet\"", "")]),
+    ("ask", &[("ralph ask \"Which of the two formats?\"", ""), ("ralph ask - < question.md", "")]),
+    (
+        "answer",
+        &[
+            ("ralph answer parser", "what it asks"),
+            ("ralph answer parser \"TOML, please\"", "the answer; its task is ready again"),
+        ],
+    ),
+    (
+        "note",
+        &[
+            ("ralph note \"the parser wants UTF-8\"", "for the tasks that depend on this one"),
+            ("ralph note --for-all --tag build \"run make gen first\"", "for every agent"),
+        ],
+    ),
+    ("verify", &[("ralph verify parser", "as `ralph run` would, after its agent")]),
+    ("costs", &[("ralph costs --by day", ""), ("ralph costs --by agent --json", "")]),
+    (
+        "check",
+        &[("ralph check", "the graph of this repository"), ("ralph check other.yaml", "any file")],
+    ),
+    (
+        "config",
+        &[
+            ("ralph config", "every setting and where its value comes from"),
+            ("ralph config timeout", "one value and nothing else"),
+        ],
+    ),
+    ("schema", &[("ralph schema graph > .ralph/schemas/task-graph.json", "")]),
+    (
+        "doctor",
+        &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
+    ),
+    ("status", &[("ralph status", ""), ("ralph status --json | jq .state", "")]),
+    ("pause", &[("ralph pause", "the running attempt goes on to its end")]),
+    ("resume", &[("ralph resume", ""), ("ralph resume --now", "try the provider again at once")]),
+    ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "at once")]),
+    ("heartbeat", &[("ralph heartbeat --max-age 1h || mail -s ralph me", "in a crontab")]),
+    (
+        "attempts",
+        &[("ralph attempts", "the newest last"), ("ralph attempts parser", "of one task")],
+    ),
+    ("show", &[("ralph show parser", "its newest attempt"), ("ralph show parser.2", "its second")]),
+    ("restore", &[("ralph restore parser.2", "a branch `ralph/restore/parser.2`")]),
+    (
+        "spawn",
+        &[("ralph spawn -- claude -p \"read the docs\"", "a child agent, in the foreground")],
+    ),
+    (
+        "demo",
+        &[("ralph demo", "in the temporary folder"), ("ralph demo --to /tmp/try", "in this one")],
+    ),
+    (
+        "replay",
+        &[("ralph run -- ralph replay logs/attempts/parser/2", "what would be made of it now?")],
+    ),
+    (
+        "completions",
+        &[
+            ("source <(ralph completions bash)", "in ~/.bashrc; zsh likewise"),
+            ("ralph completions fish > ~/.config/fish/completions/ralph.fish", ""),
+        ],
+    ),
+    ("man", &[("ralph man | man -l -", ""), ("ralph man --to ~/.local/share/man/man1", "")]),
+];
+
+/// The lines under the flags of a command.
+pub(super) fn of(command: &str) -> Option<String> {
+    let (_, examples) = EXAMPLES.iter().find(|(name, _)| *name == command)?;
+    let width = examples.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    let lines = examples.iter().map(|(line, what)| format!("  {line:width$}  {what}"));
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    Some(format!("Examples:\n{}", lines.join("\n")))
+}

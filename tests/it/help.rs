@@ -1,0 +1,108 @@
+//! What `--help` says, whole, on wide and on narrow screens; and what a shell completes.
+//!
+//! `RALPH_WRITE=1 cargo test --test it help` writes both pages anew.
+
+use std::{env, fmt::Write as _, fs, path::Path};
+
+use crate::support::{DIAMOND, RALPH, Workspace};
+
+/// The help of every command, one below the other, on a screen of so many columns.
+fn help(columns: &str) -> String {
+    let trial = Workspace::bare().env("COLUMNS", columns);
+    // Not by `run`, which puts placeholders for lengths of time.
+    let said = |words: &[&str]| {
+        let output = trial.process(RALPH).args(words).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let whole = said(&["--help"]);
+    let mut page = format!("## ralph\n\n```text\n{}\n```\n", whole.trim_end());
+    for (name, _) in ralph::cli::commands() {
+        let text = said(&[&name, "--help"]);
+        let _ = write!(page, "\n## ralph {name}\n\n```text\n{}\n```\n", text.trim_end());
+    }
+    page
+}
+
+#[track_caller]
+fn is_page(path: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if env::var_os("RALPH_WRITE").is_some() {
+        fs::write(&path, want).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    let differs = found.lines().zip(want.lines()).find(|(found, want)| found != want);
+    assert_eq!(differs, None, "{}; see tests/it/help.rs for how it is made", path.display());
+    assert_eq!(found.lines().count(), want.lines().count());
+}
+
+#[test]
+fn the_page_of_commands_is_what_they_say() {
+    let top = "# Commands\n\nWhat `ralph COMMAND --help` says. Made by `RALPH_WRITE=1 cargo test --test \
+               it help`.\n\n";
+    is_page("docs/commands.md", &format!("{top}{}", help("100")));
+}
+
+#[test]
+fn help_fits_a_narrow_screen() {
+    let page = help("60");
+    is_page("tests/it/help-60.md", &page);
+    let examples = |line: &&str| line.starts_with("  ralph ") || line.starts_with("  source ");
+    let long: Vec<&str> =
+        page.lines().filter(|line| line.chars().count() > 60 && !examples(line)).collect();
+    assert_eq!(long, [""; 0]);
+}
+
+#[test]
+fn the_page_of_settings_is_what_they_are() {
+    let schema = ralph::config::Config::schema();
+    let mut page =
+        "# Settings\n\nWhat `.ralph/config.yaml` may hold, as `ralph schema config` describes \
+                    it. A variable `RALPH_` and\nthe name in capitals stands above the files, a \
+                    flag above both. Made by\n`RALPH_WRITE=1 cargo test --test it help`.\n\n\
+                    | setting | default | what it is |\n|---|---|---|\n"
+            .to_owned();
+    for (key, property) in schema["properties"].as_object().unwrap() {
+        let what = property["description"].as_str().unwrap().replace('\n', " ").replace('|', "\\|");
+        let default = match &property["default"] {
+            serde_json::Value::Null => String::new(),
+            serde_json::Value::String(text) => format!("`{text}`"),
+            other => format!("`{other}`"),
+        };
+        let _ = writeln!(page, "| `{key}` | {default} | {what} |");
+    }
+    is_page("docs/settings.md", &page);
+}
+
+#[test]
+fn a_shell_completes_commands_ids_and_settings() {
+    let trial = Workspace::new().graph(DIAMOND);
+    let script = "source <(\"$RALPH\" completions bash)\n\
+                  ask() { COMP_WORDS=(ralph \"$@\"); COMP_CWORD=$#; COMP_TYPE=9; COMPREPLY=(); \
+                  _clap_complete_ralph ralph \"${!#}\" x; printf '%s\\n' \"$*: ${COMPREPLY[*]}\"; }\n\
+                  ask task-c; ask task-reset r; ask config max_c; ask run --task s; ask task-reset zz\n";
+    let output = trial.process("bash").args(["-c", script]).env("RALPH", RALPH).output().unwrap();
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @r"
+    task-c: task-complete
+    task-reset r: right
+    config max_c: max_cost max_cost_per_day
+    run --task s: start
+    task-reset zz:
+    ");
+    let broken = trial.file("task-graph.yaml", "tasks: [");
+    let output = broken.process("bash").args(["-c", script]).env("RALPH", RALPH).output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let trial = Workspace::bare();
+    let count = ralph::cli::commands().len() + 1;
+    trial.run(["man", "--to", "man1"]).stdout(&format!("{count} pages in man1\n"));
+    let page = trial.read("man1/ralph-run.1");
+    assert!(page.contains(".TH ralph-run 1") && page.contains("max\\-iterations"), "{page}");
+    assert!(trial.run(["man"]).out().contains("ralph\\-doctor(1)"));
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(trial.run(["completions", shell]).out().contains("RALPH_COMPLETE"), "{shell}");
+    }
+}
