@@ -362,6 +362,40 @@ fn the_readme_lists_the_commands() {
 }
 
 #[test]
+fn every_link_between_pages_leads_somewhere() {
+    let mut pages = files("docs");
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+        pages.push(Source { path: name.to_owned(), text: document(name) });
+    }
+    let heading = |line: &str| {
+        let text = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
+    };
+    let mut links = 0;
+    for page in &pages {
+        for rest in page.text.split("](").skip(1) {
+            let target = rest.split(')').next().unwrap_or_default();
+            if target.contains("://") || target.contains(char::is_whitespace) {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = Path::new(&page.path).parent().unwrap();
+            let path = if path.is_empty() { Path::new(&page.path) } else { &folder.join(path) };
+            let found = Path::new(ROOT).join(path);
+            assert!(found.exists(), "{} links to {target}, which is not there", page.path);
+            let there = |text: String| {
+                text.lines().any(|line| line.starts_with('#') && heading(line) == anchor)
+            };
+            let known = anchor.is_empty() || fs::read_to_string(&found).is_ok_and(there);
+            assert!(known, "{} links to {target}, a heading that is not there", page.path);
+        }
+    }
+    assert!(links > 20, "links were not found");
+}
+
+#[test]
 fn the_changelog_knows_the_version() {
     let version = env!("CARGO_PKG_VERSION");
     let named = document("CHANGELOG.md").lines().any(|line| {
