@@ -20,7 +20,7 @@ pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
 pub use look::{
     Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Restore, Schema, Schemas, Show, Status,
 };
-pub use run::{DagStatus, Prompt, Run, Which};
+pub use run::{DagStatus, Plan, Prompt, Run, Which};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
 /// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
@@ -67,6 +67,8 @@ pub enum Command {
     Run(Box<Run>),
     /// Show the next prompt, without touching anything
     Prompt(Prompt),
+    /// Show when all of it could be done, with how many agents at once
+    Plan(Plan),
     /// Show what is done, in progress, ready and blocked
     DagStatus(DagStatus),
     /// Give tasks back: pending, with all their attempts

@@ -11,6 +11,7 @@ pub mod demo_agent;
 pub mod doctor;
 pub mod heartbeat;
 mod inside;
+pub mod plan;
 pub mod prompt;
 pub mod replay;
 pub mod requests;
@@ -44,6 +45,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Run(options) => run::run(&here, *options),
         Command::Prompt(options) => prompt::run(&here, &options),
+        Command::Plan(options) => plan::run(&here, options),
         Command::DagStatus(options) => dag_status::run(&here, options),
         Command::TaskReset(options) => task::reset(&here, &options.ids),
         Command::TaskComplete(options) => task::complete(&here, &options.id),

@@ -5,9 +5,10 @@
 //! keys are worked out once per reading of the file and a decision is one pass without a sort.
 
 mod agents;
+mod forecast;
 mod holders;
 
-use std::{cmp::Reverse, collections::BinaryHeap, fmt, time::Duration};
+use std::{cmp::Reverse, fmt, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -22,6 +23,7 @@ use crate::{
     task::{Priority, Status, Task},
 };
 pub use agents::Turn;
+pub use forecast::{Forecast, Slot};
 
 /// Attempts before a task is parked, where nothing else is said.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -271,34 +273,6 @@ impl View<'_> {
             .collect();
         ready.sort_unstable();
         ready
-    }
-
-    /// The order in which everything that can be done would be done, one at a time, if every
-    /// attempt succeeded at once.
-    pub fn order(&self, now: DateTime<Utc>) -> Vec<Key> {
-        let mut open: Vec<usize> =
-            (0..self.graph.tasks().len()).map(|number| self.waits_for(number).count()).collect();
-        let startable = |number: usize| {
-            self.policy.filter.admits(self.graph.task(number))
-                && self.graph.task(number).status == Status::Pending
-                && !self.out_of_attempts(number)
-        };
-        let mut heap: BinaryHeap<Reverse<Key>> = self
-            .admitted()
-            .filter(|n| can_start(self.state(*n, now)))
-            .map(|number| Reverse(self.keys[number]))
-            .collect();
-        let mut order = Vec::new();
-        while let Some(Reverse(key)) = heap.pop() {
-            order.push(key);
-            for dependent in self.graph.dependents(key.number) {
-                open[dependent] -= 1;
-                if open[dependent] == 0 && startable(dependent) {
-                    heap.push(Reverse(self.keys[dependent]));
-                }
-            }
-        }
-        order
     }
 
     /// The decision: start what, wait until when, or stop for what reason.
@@ -575,7 +549,7 @@ mod tests {
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
                 graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, running: &[],
-            }.order(at(0));
+            }.forecast(1, &|_| 1, at(0)).slots.into_iter().map(|slot| slot.key).collect::<Vec<_>>();
             let mut all_went_well = true;
             let mut order = Vec::new();
             for step in 0.. {

@@ -22,6 +22,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "plan",
+        &[
+            ("ralph plan", "how long the night is, and what would make it shorter"),
+            ("ralph plan --milestone M1 --jobs 3", "of a part, with three agents"),
+        ],
+    ),
+    (
         "dag-status",
         &[
             ("ralph dag-status", "where everything stands"),

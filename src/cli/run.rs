@@ -111,6 +111,23 @@ pub struct Prompt {
     pub force: bool,
 }
 
+/// `ralph plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// With so many at once (may be repeated) [default: 1, 2, 4, … until more does not help]
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub jobs: Vec<usize>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Every task, however many there are
+    #[arg(long)]
+    pub all: bool,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+}
+
 /// `ralph dag-status`.
 #[derive(Debug, Args)]
 pub struct DagStatus {
@@ -132,4 +149,9 @@ fn money(text: &str) -> Result<f64, String> {
 
 fn task_id(text: &str) -> Result<TaskId, String> {
     TaskId::new(text).map_err(|rule| format!("the id {rule}"))
+}
+
+fn jobs(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
+    count.ok_or_else(|| "a number from 1 to 1000".to_owned())
 }

@@ -17,7 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     filter::Filter,
     graphfile::GraphFile,
-    plan::{MAX_ITERATIONS, Policy},
+    plan::{Key, MAX_ITERATIONS, Policy},
     redact::MARK,
     report::{
         Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
@@ -154,7 +154,8 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let chronicle = workspace.chronicle()?;
     let view = view(&file, chronicle.history(), policy);
     let now = Utc::now();
-    let order = view.order(now);
+    let slots = view.forecast(1, &|_| 1, now).slots;
+    let order: Vec<Key> = slots.into_iter().map(|slot| slot.key).collect();
     let mut text = String::new();
     let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
     for (at, key) in order.iter().enumerate() {

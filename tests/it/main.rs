@@ -26,6 +26,7 @@ mod notes;
 mod oracle;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
+mod plan;
 mod prompt;
 mod real;
 mod replay;

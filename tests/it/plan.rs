@@ -1,0 +1,58 @@
+//! `ralph plan`: what the night will look like.
+
+use crate::support::Workspace;
+
+const GRAPH: &str = "\
+tasks:
+  - {id: a, title: The base, estimate: 1h}
+  - {id: b, title: On it, estimate: 2h, depends_on: [a]}
+  - {id: c, title: Beside it, estimate: 30m, tags: [side]}
+  - {id: d, title: Also beside it, estimate: 30m, tags: [side]}
+  - {id: e, title: Held, status: blocked}
+  - {id: f, title: Waits for it, depends_on: [e]}
+";
+
+#[test]
+fn the_night_is_laid_out() {
+    let trial = Workspace::new().graph(GRAPH);
+    let page = trial.process(crate::support::RALPH).args(["plan"]).output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    // The clock's own words are cut off.
+    let lines: Vec<&str> = page.lines().map(|line| line.get(..15).unwrap_or(line).trim()).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    4 tasks to do,
+    nothing makes i
+
+    jobs  takes
+    1  4h
+    2  3h
+
+    in order, one a
+    1h  a  Th
+    2h  b  On
+    30m  c  Be
+    30m  d  Al
+    ");
+    assert!(page.contains("4 tasks to do, 4h of work; lengths as estimated"), "{page}");
+    assert!(page.contains("nothing makes it shorter than 3h: a -> b"), "{page}");
+    let plan = trial.run(["plan", "--json", "--jobs", "1", "--jobs", "2"]).json();
+    assert_eq!(plan["enough_jobs"], 2);
+    let seconds = |at: usize| plan["forecasts"][at]["seconds"].as_u64().unwrap();
+    assert_eq!((seconds(0), seconds(1)), (4 * 3600, 3 * 3600));
+    assert_eq!(plan["critical_path"]["ids"], serde_json::json!(["a", "b"]));
+    let part = trial.run(["plan", "--tag", "side", "--json"]).json();
+    assert_eq!(part["forecasts"][0]["seconds"], 3600);
+}
+
+#[test]
+fn past_attempts_say_how_long_tasks_take() {
+    let graph: String = (0..5).map(|n| format!("  - {{id: t{n}, estimate: 1h}}\n")).collect();
+    let trial = Workspace::new().graph(&format!("tasks:\n{graph}")).agent("commit");
+    trial.run(["run", "-q", "--max-iterations", "3"]).code(2).whatever();
+    let plan = trial.run(["plan", "--json", "--jobs", "1"]).json();
+    assert_eq!(plan["pace"]["tasks"], 3);
+    assert!(plan["pace"]["factor"].as_f64().unwrap() < 0.1, "an hour's task took no time");
+    assert!(plan["forecasts"][0]["seconds"].as_u64().unwrap() < 600);
+    trial.run(["run", "-q"]).whatever();
+    trial.run(["plan"]).stdout("nothing is left that can be done\n");
+}
