@@ -386,7 +386,10 @@ pub fn report(
 pub fn evidence(workspace: &Workspace, record: &Open, report: Option<Report>) -> Result<Evidence> {
     let head = workspace.repo.head()?;
     let since = workspace.repo.since(record.base.as_deref())?;
-    let strayed = if head.branch != record.branch {
+    let strayed = if let Some(what) = workspace.repo.unfinished() {
+        // A commit of what is left would be taken for its end.
+        Some(format!("{what} is left half-way"))
+    } else if head.branch != record.branch {
         let name = |branch: &Option<String>| match branch {
             Some(branch) => format!("`{branch}`"),
             None => "a detached HEAD".to_owned(),

@@ -112,6 +112,19 @@ impl Repo {
         &self.common_dir
     }
 
+    /// What somebody began here and neither finished nor aborted, such as `a merge`.
+    pub fn unfinished(&self) -> Option<&'static str> {
+        // As `git status` finds it; libgit2 has no opinion where it cannot open the repository.
+        let signs = [
+            ("MERGE_HEAD", "a merge"),
+            ("rebase-merge", "a rebase"),
+            ("rebase-apply", "a rebase"),
+            ("CHERRY_PICK_HEAD", "a cherry-pick"),
+            ("REVERT_HEAD", "a revert"),
+        ];
+        signs.into_iter().find(|(name, _)| self.git_dir.join(name).exists()).map(|(_, what)| what)
+    }
+
     /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
     /// loose references. Those of other work trees and of `ralph` itself are not among them.
     pub fn locks(&self) -> Vec<PathBuf> {

@@ -165,6 +165,7 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
         Finding::ok("repository", workspace.root().display().to_string()),
         project::graph(workspace, &graph, &past),
     ];
+    findings.extend(project::halves(workspace));
     let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
     let mut seen: Vec<&Call> = Vec::new();
     for (call, hint) in runner::agents(&policy, tasks) {

@@ -441,3 +441,12 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     trial.run(["pause"]).whatever();
     faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
 }
+
+#[test]
+fn a_merge_that_nobody_finished_is_a_doubt() {
+    let trial = healthy();
+    let head = trial.git(&["rev-parse", "HEAD"]);
+    trial.write(".git/MERGE_HEAD", &head);
+    let said = trial.run(["doctor", "-q"]).code(0).out();
+    assert!(said.starts_with("warning  work tree   a merge is left half-way"), "{said}");
+}

@@ -64,6 +64,14 @@ fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
     file.graph().tasks().iter().enumerate().filter(|(_, task)| !task.status.is_over())
 }
 
+/// Nobody is in the middle of something.
+pub(super) fn halves(workspace: &Workspace) -> Option<Finding> {
+    let what = workspace.repo.unfinished()?;
+    let found =
+        format!("{what} is left half-way; the first attempt would begin in the middle of it");
+    Some(Finding::warning("work tree", found, "finish it or abort it, as `git status` says"))
+}
+
 /// The logs are written where they seem to be.
 pub(super) fn logs(workspace: &Workspace) -> Finding {
     match workspace.check_logs() {
