@@ -5,6 +5,7 @@ mod control;
 mod examples;
 mod look;
 mod run;
+mod setup;
 mod task;
 
 use std::{
@@ -21,6 +22,7 @@ pub use look::{
     Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Restore, Schema, Schemas, Show, Status,
 };
 pub use run::{DagStatus, Plan, Prompt, Run, Which};
+pub use setup::{Init, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
 /// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
@@ -63,6 +65,10 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Set this project up: settings, a graph with examples, a prompt, recipes; overwrites nothing
+    Init(Init),
+    /// Print a built-in template, that of a task's prompt if none is named
+    Template(PrintTemplate),
     /// Work off the graph: choose, prompt, run the agent, judge, repeat
     Run(Box<Run>),
     /// Show the next prompt, without touching anything

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod demo_agent;
 pub mod doctor;
 pub mod heartbeat;
+pub mod init;
 mod inside;
 pub mod plan;
 pub mod prompt;
@@ -21,6 +22,7 @@ pub mod spawn;
 pub mod status;
 pub mod talk;
 pub mod task;
+pub mod template;
 pub mod verify;
 
 use std::{env, path::PathBuf};
@@ -43,6 +45,8 @@ use crate::{
 pub fn execute(cli: Cli) -> Result<Exit> {
     let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config };
     match cli.command {
+        Command::Init(options) => init::run(&here, &options),
+        Command::Template(options) => template::run(options.name.into()),
         Command::Run(options) => run::run(&here, *options),
         Command::Prompt(options) => prompt::run(&here, &options),
         Command::Plan(options) => plan::run(&here, options),

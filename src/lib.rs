@@ -28,6 +28,8 @@ pub mod graph;
 pub mod filter;
 pub mod plan;
 pub mod prompt;
+pub mod template;
+pub mod setup;
 pub mod paths;
 pub mod yaml;
 pub mod edit;

@@ -102,6 +102,20 @@ impl Repo {
         })
     }
 
+    /// Whether there is no repository around `dir`, not even one that cannot be opened.
+    pub fn is_missing(dir: &Path) -> bool {
+        let found = Repository::discover_path(dir, &[] as &[PathBuf]);
+        found.is_err_and(|error| error.code() == git2::ErrorCode::NotFound)
+    }
+
+    /// Makes a repository of `dir`, as `git init` does.
+    ///
+    /// # Errors
+    /// As git gives them.
+    pub fn init(dir: &Path) -> Result<()> {
+        Repository::init(dir).map(drop).with_context(|| format!("git init `{}`", dir.display()))
+    }
+
     /// The top of the work tree, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.root

@@ -75,6 +75,16 @@ pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Shows the cursor again, behind what was stopped while it had hidden it.
+pub fn show_cursor() {
+    let _ = console::Term::stderr().show_cursor();
+}
+
+/// Whether somebody can answer at a terminal.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && stderr_is_live()
+}
+
 /// Whether a person reads standard error on a terminal that can redraw a line.
 pub fn stderr_is_live() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

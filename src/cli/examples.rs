@@ -3,6 +3,24 @@
 /// Of a command, by its name.
 pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
+        "init",
+        &[
+            ("ralph init", "asks, shows what was chosen, and writes it"),
+            ("ralph init --yes", "takes every default"),
+            ("ralph init --dry-run", "shows what `--yes` would write"),
+            ("ralph init --global", "your own settings, for all projects"),
+            ("ralph init --prompt", "PROMPT.md, for a loop without a graph"),
+        ],
+    ),
+    (
+        "template",
+        &[
+            ("ralph template", "that of a task's prompt"),
+            ("ralph template prompt > BUILD_PROMPT.md", "that of a loop without a graph"),
+            ("ralph template just >> justfile", "the recipes"),
+        ],
+    ),
+    (
         "run",
         &[
             ("ralph run", "all of it, with the agent of the settings"),

@@ -28,6 +28,7 @@ use crate::{
     terminal::{self, Paint, Style, columns, visible},
 };
 use bench::Bench;
+pub(super) use program::login_sign;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

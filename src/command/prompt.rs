@@ -1,11 +1,14 @@
 //! `ralph prompt`: what the next agent would be told, and why that one is next.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::{env, fmt::Write as _};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::Utc;
 
-use super::Here;
+use super::{
+    Here,
+    init::{self, TASK},
+};
 use crate::{
     attempt,
     cli::Prompt,
@@ -13,8 +16,9 @@ use crate::{
     exit::{Exit, Failure},
     graphfile::{GraphFile, Write, rfc3339},
     plan::{State, View},
-    prompt::{DEFAULT_TEMPLATE, pretty},
+    prompt::pretty,
     task::{Status, TaskId},
+    template::Template,
     terminal,
     workspace::{Workspace, find, view},
 };
@@ -29,7 +33,7 @@ const RUNNERS_UP: usize = 9;
 pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
     let workspace = here.workspace()?;
     if options.write_template {
-        return write_template(workspace.root(), options.force);
+        return init::one(workspace.root(), TASK, Template::Task, options.force);
     }
     let mut file = workspace.graph()?;
     let mut chronicle = workspace.chronicle()?;
@@ -121,16 +125,4 @@ fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()>
     let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
     file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
     Ok(())
-}
-
-fn write_template(root: &Path, force: bool) -> Result<Exit> {
-    let path = root.join("prompts/task.md");
-    if path.exists() && !force {
-        let message = "`prompts/task.md` already exists (use --force to overwrite)";
-        return Err(Failure::new(Exit::Error, message).into());
-    }
-    fs::create_dir_all(root.join("prompts")).context("make `prompts`")?;
-    fs::write(&path, DEFAULT_TEMPLATE).context("write `prompts/task.md`")?;
-    terminal::print("created prompts/task.md\n")?;
-    Ok(Exit::Success)
 }

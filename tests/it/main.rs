@@ -18,6 +18,7 @@ mod edits;
 mod evidence;
 mod faults;
 mod help;
+mod init;
 mod licences;
 mod limits;
 #[cfg(target_os = "linux")]

@@ -153,8 +153,10 @@ fn the_template_is_written_once() {
     trial
         .run(["prompt", "--write-template"])
         .code(1)
-        .stderr("ralph: error: `prompts/task.md` already exists (use --force to overwrite)\n");
+        .stderr("ralph: error: prompts/task.md already exists (use --force to overwrite)\n");
     assert_eq!(trial.read("prompts/task.md"), "mine");
-    trial.run(["prompt", "--write-template", "--force"]).stdout("created prompts/task.md\n");
+    trial
+        .run(["prompt", "--write-template", "--force"])
+        .stdout("created prompts/task.md (overwritten)\n");
     assert_eq!(trial.read("prompts/task.md"), ralph::prompt::DEFAULT_TEMPLATE);
 }

@@ -14,7 +14,7 @@ tasks:
 ";
 
 /// The program on a terminal of so many columns.
-fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
+pub fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
     let mut command = Command::new("sh");
     let script = format!("stty cols {columns} rows 30 && exec \"$RALPH\" {words}");
     command.args(["-c", &script]).current_dir(trial.root()).env_clear().envs(trial.variables());
@@ -22,7 +22,8 @@ fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
     rexpect::session::spawn_command(command, Some(60_000)).unwrap()
 }
 
-fn code(session: &PtySession) -> i32 {
+/// The exit code, once it has ended.
+pub fn code(session: &PtySession) -> i32 {
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => code,
         other => panic!("{other:?}"),
@@ -36,7 +37,7 @@ fn utf8(text: &str) -> String {
 }
 
 /// The text without what moves the cursor or paints.
-fn bare(text: &str) -> String {
+pub fn bare(text: &str) -> String {
     let mut shown = String::new();
     let text = utf8(text);
     let mut rest = text.chars().peekable();

@@ -21,6 +21,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("console", &["terminal"]),
+    ("dialoguer", &["command/init/wizard"]),
     ("duct", &["agent"]),
     ("git2", &["repo"]),
     ("granit_parser", &["yaml"]),

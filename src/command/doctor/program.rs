@@ -15,7 +15,7 @@ use crate::{
     agent,
     call::Call,
     duration,
-    preset::{self, Login},
+    preset::{self, Login, Preset},
     runner,
     workspace::Workspace,
 };
@@ -77,17 +77,32 @@ fn login(call: &Call) -> Finding {
     }
 }
 
+/// What shows that somebody is logged in with this agent: the name of a variable or of a file.
+pub(in crate::command) fn login_sign(preset: &Preset) -> Option<String> {
+    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    sign(&preset.login?, set, |file| place(file).is_file())
+}
+
+fn sign(
+    login: &Login,
+    set: impl Fn(&str) -> bool,
+    is_there: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let variable = login.variables.iter().find(|name| set(name));
+    let file = || login.files.iter().find(|file| is_there(file));
+    variable
+        .map(|name| format!("`{name}` is set"))
+        .or_else(|| file().map(|file| format!("`{file}` is there")))
+}
+
 fn judge(
     agent: &str,
     login: Login,
     set: impl Fn(&str) -> bool,
     is_there: impl Fn(&str) -> bool,
 ) -> Finding {
-    if let Some(name) = login.variables.iter().find(|name| set(name)) {
-        return Finding::ok("login", format!("`{name}` is set"));
-    }
-    if let Some(file) = login.files.iter().find(|file| is_there(file)) {
-        return Finding::ok("login", format!("`{file}` is there"));
+    if let Some(found) = sign(&login, set, is_there) {
+        return Finding::ok("login", found);
     }
     let found = format!(
         "no sign that `{agent}` is logged in; a keychain or a helper program is not looked into"

@@ -1,0 +1,73 @@
+//! The flags of what sets a project up.
+
+use clap::Args;
+
+use crate::template::Template;
+
+/// `ralph init`.
+#[derive(Debug, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct Init {
+    /// Ask nothing and take every default, as without a terminal
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Write only this project's files, and do not ask about settings for all projects
+    #[arg(long)]
+    pub project: bool,
+    /// Write only your own settings for all projects, `~/.ralph/config.yaml`
+    #[arg(long, conflicts_with_all = ["project", "agents_md"])]
+    pub global: bool,
+    /// Write the settings anew, and keep the old file beside them as `config.yaml.bak`
+    #[arg(long)]
+    pub reset: bool,
+    /// Overwrite files that are there; of those that people write, the old one is kept as `.bak`
+    #[arg(long)]
+    pub force: bool,
+    /// Write only `PROMPT.md`, for a loop without a graph
+    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "dry_run"])]
+    pub prompt: bool,
+    /// Also tell agents of `ralph` in AGENTS.md or CLAUDE.md, behind what is in there
+    #[arg(long)]
+    pub agents_md: bool,
+    /// Write nothing: show what --yes would write
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `ralph template`.
+#[derive(Debug, Args)]
+pub struct PrintTemplate {
+    /// Which one
+    #[arg(value_enum, value_name = "NAME", default_value_t = Templates::Task)]
+    pub name: Templates,
+}
+
+/// The names of templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Templates {
+    /// `prompts/task.md`: what an agent is told of a task
+    Task,
+    /// `PROMPT.md`, for a loop without a graph
+    Prompt,
+    /// `task-graph.yaml` with two examples
+    Graph,
+    /// `.ralph/config.yaml`
+    Config,
+    /// The paragraph for AGENTS.md or CLAUDE.md
+    Agents,
+    /// The recipes for a justfile
+    Just,
+}
+
+impl From<Templates> for Template {
+    fn from(name: Templates) -> Template {
+        match name {
+            Templates::Task => Template::Task,
+            Templates::Prompt => Template::Prompt,
+            Templates::Graph => Template::Graph,
+            Templates::Config => Template::Config,
+            Templates::Agents => Template::Agents,
+            Templates::Just => Template::Just,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! How a project is tested, as far as it declares that.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::recipes;
+
+/// A command that tests the project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The command, for a shell.
+    pub command: String,
+    /// What it begins with.
+    pub program: String,
+    /// The file that declares it.
+    pub source: String,
+    /// Whether the project has it for people, whatever the language.
+    pub is_entry: bool,
+    /// Whether its program is on PATH.
+    pub is_ready: bool,
+}
+
+/// The files, in lower case, whose texts [`checks`] looks at.
+pub const READ: &[&str] = &[
+    "justfile",
+    ".justfile",
+    "makefile",
+    "gnumakefile",
+    "cargo.toml",
+    "package.json",
+    "go.mod",
+    "pyproject.toml",
+    "pytest.ini",
+    "setup.cfg",
+    "tox.ini",
+    "requirements.txt",
+    "requirements-dev.txt",
+];
+
+/// What a project declares, by the names at its top, the texts of those in [`READ`] and the names
+/// in its folder `tests`.
+pub fn checks(
+    names: &[String],
+    texts: &BTreeMap<String, String>,
+    in_tests: &[String],
+    on_path: impl Fn(&str) -> bool,
+) -> Vec<Check> {
+    let mut found = Vec::new();
+    let mut add = |command: &str, source: &str, is_entry| {
+        let program = command.split(' ').next().unwrap_or_default().to_owned();
+        let is_ready = on_path(&program);
+        let (command, source) = (command.to_owned(), source.to_owned());
+        found.push(Check { command, program, source, is_entry, is_ready });
+    };
+    let text = |name: &str| texts.get(name).map(String::as_str);
+    let justfile = texts.iter().find(|(name, _)| recipes::is_justfile(name));
+    if let Some((name, text)) = justfile
+        && recipes::taken(text).contains("test")
+    {
+        add("just test", name, true);
+    }
+    let makefile =
+        ["GNUmakefile", "makefile", "Makefile"].into_iter().find(|it| text(it).is_some());
+    if let Some((name, text)) = makefile.and_then(|name| Some((name, text(name)?)))
+        && let Some(target) = ["test", "check"].into_iter().find(|target| has_target(text, target))
+    {
+        add(&format!("make {target}"), name, true);
+    }
+    if let Some(text) = text("Cargo.toml") {
+        let has = |table: &str| text.lines().any(|line| line.trim() == table);
+        if has("[workspace]") {
+            add("cargo test --workspace", "Cargo.toml", false);
+        } else if has("[package]") {
+            add("cargo test", "Cargo.toml", false);
+        }
+    }
+    if let Some(runner) = text("package.json").and_then(|text| node(text, names)) {
+        add(runner, "package.json", false);
+    }
+    if text("go.mod").is_some() {
+        add("go test ./...", "go.mod", false);
+    }
+    if let Some(source) = pytest(names, texts, in_tests) {
+        let is_uv = names.iter().any(|name| name == "uv.lock") && on_path("uv");
+        add(if is_uv { "uv run pytest" } else { "pytest" }, &source, false);
+    }
+    found
+}
+
+/// Whether a makefile has a rule for the target.
+fn has_target(text: &str, target: &str) -> bool {
+    text.lines().any(|line| {
+        let Some((targets, rest)) = line.split_once(':') else {
+            return false;
+        };
+        let is_rule = !line.starts_with(['\t', '#', ' ', '.']) && !rest.starts_with(['=', ':']);
+        let is_rule = is_rule || (rest.starts_with(':') && !rest.starts_with(":="));
+        is_rule && !targets.contains('=') && targets.split_whitespace().any(|it| it == target)
+    })
+}
+
+/// The command for the `test` script of a `package.json`, which npm writes into a new one too: to
+/// fail.
+fn node(text: &str, names: &[String]) -> Option<&'static str> {
+    let package: Value = serde_json::from_str(text).ok()?;
+    let script = package["scripts"]["test"].as_str()?;
+    if script.trim().is_empty() || script.contains("no test specified") {
+        return None;
+    }
+    let locks = [
+        ("pnpm-lock.yaml", "pnpm test"),
+        ("yarn.lock", "yarn test"),
+        ("bun.lock", "bun run test"),
+        ("bun.lockb", "bun run test"),
+        ("package-lock.json", "npm test"),
+        ("npm-shrinkwrap.json", "npm test"),
+    ];
+    let locked = locks.iter().find(|(lock, _)| names.iter().any(|name| name == lock));
+    let told = package["packageManager"].as_str().and_then(|told| {
+        let tool = told.split('@').next()?;
+        locks.iter().find(|(_, command)| command.split(' ').next() == Some(tool))
+    });
+    Some(locked.or(told).map_or("npm test", |(_, command)| command))
+}
+
+/// Where it shows that the project is tested with pytest.
+fn pytest(
+    names: &[String],
+    texts: &BTreeMap<String, String>,
+    in_tests: &[String],
+) -> Option<String> {
+    let has = |name: &str, signs: &[&str]| {
+        let text = texts.get(name)?;
+        let is_sign = |line: &str| signs.iter().any(|sign| line.trim_start().starts_with(sign));
+        text.lines().any(is_sign).then(|| name.to_owned())
+    };
+    let dependency = || {
+        let text = texts.get("pyproject.toml")?;
+        let forms = ["\"pytest\"", "\"pytest>", "\"pytest=", "\"pytest~", "'pytest'", "'pytest>"];
+        forms.iter().any(|form| text.contains(form)).then(|| "pyproject.toml".to_owned())
+    };
+    let by_name = || {
+        let python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"];
+        let is_python = names.iter().any(|name| python.contains(&name.as_str()));
+        let is_test = |name: &String| {
+            let stem = name.strip_suffix(".py").unwrap_or_default();
+            stem == "conftest" || stem.starts_with("test_") || stem.ends_with("_test")
+        };
+        (is_python && in_tests.iter().any(is_test)).then(|| "tests/".to_owned())
+    };
+    texts
+        .contains_key("pytest.ini")
+        .then(|| "pytest.ini".to_owned())
+        .or_else(|| has("pyproject.toml", &["[tool.pytest", "pytest ="]))
+        .or_else(dependency)
+        .or_else(|| has("setup.cfg", &["[tool:pytest]"]))
+        .or_else(|| has("tox.ini", &["[pytest]"]))
+        .or_else(|| has("requirements-dev.txt", &["pytest"]))
+        .or_else(|| has("requirements.txt", &["pytest"]))
+        .or_else(by_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Files = [(&'static str, &'static str)];
+
+    /// Files with their texts; what ends with a slash is a folder with these in it.
+    fn of(files: &Files) -> Vec<String> {
+        let names: Vec<String> = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let texts = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let in_tests = files.iter().find(|(name, _)| *name == "tests/");
+        let in_tests: Vec<String> = in_tests
+            .map(|(_, text)| text.split_whitespace().map(str::to_owned).collect())
+            .unwrap_or_default();
+        let found = checks(&names, &texts.collect(), &in_tests, |_| true);
+        found.into_iter().map(|check| check.command).collect()
+    }
+
+    #[test]
+    fn each_kind_of_project_has_its_command() {
+        let script = r#"{"scripts": {"test": "vitest run"}}"#;
+        let pnpm = r#"{"packageManager": "pnpm@9.1.0", "scripts": {"test": "vitest run"}}"#;
+        let empty = r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#;
+        let cases: &[(&Files, &[&str])] = &[
+            (&[], &[]),
+            (&[("Cargo.toml", "[package]\nname = \"x\"\n")], &["cargo test"]),
+            (&[("Cargo.toml", "[workspace]\n")], &["cargo test --workspace"]),
+            (&[("Cargo.toml", "")], &[]),
+            (&[("package.json", script)], &["npm test"]),
+            (&[("package.json", script), ("pnpm-lock.yaml", "")], &["pnpm test"]),
+            (&[("package.json", script), ("yarn.lock", "")], &["yarn test"]),
+            (&[("package.json", script), ("bun.lock", "")], &["bun run test"]),
+            (&[("package.json", pnpm)], &["pnpm test"]),
+            (&[("package.json", empty)], &[]),
+            (&[("package.json", "{}")], &[]),
+            (&[("package.json", "{")], &[]),
+            (&[("go.mod", "module x\n")], &["go test ./..."]),
+            (&[("pytest.ini", "")], &["pytest"]),
+            (
+                &[("pyproject.toml", "[tool.pytest.ini_options]\n"), ("uv.lock", "")],
+                &["uv run pytest"],
+            ),
+            (&[("pyproject.toml", "[project]\n")], &[]),
+            (&[("pyproject.toml", "dev = [\"pytest>=8\"]\n")], &["pytest"]),
+            (&[("pyproject.toml", ""), ("tests/", "test_a.py")], &["pytest"]),
+            (&[("tests/", "test_a.py")], &[]),
+            (&[("requirements.txt", "flask\npytest==8\n")], &["pytest"]),
+            (&[("Makefile", "all:\n\ttrue\ntest: all\n\ttrue\n")], &["make test"]),
+            (&[("Makefile", "build check::\n\ttrue\n")], &["make check"]),
+            (&[("Makefile", "test := 1\ntest = a:b\n# test:\n\ttest: x\n.PHONY: test\n")], &[]),
+            (&[("justfile", "test *ARGS:\n  cargo test\n")], &["just test"]),
+            (&[("justfile", "test := '1'\n")], &[]),
+            (
+                &[
+                    ("justfile", "test:\n  x\n"),
+                    ("Cargo.toml", "[package]\n"),
+                    ("package.json", script),
+                ],
+                &["just test", "cargo test", "npm test"],
+            ),
+        ];
+        for (files, commands) in cases {
+            assert_eq!(of(files), *commands, "{files:?}");
+        }
+    }
+}

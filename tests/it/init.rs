@@ -1,0 +1,551 @@
+//! `ralph init` and `ralph template`: what is found, what is written, and what is left alone.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use crate::{
+    support::{Workspace, agent, wait_for},
+    terminal::{bare, code, on_terminal},
+};
+
+/// What a set-up writes into a repository with nothing in it.
+const WRITTEN: [&str; 7] = [
+    ".ralph/.gitignore",
+    ".ralph/config.yaml",
+    ".ralph/schemas/config.json",
+    ".ralph/schemas/task-graph.json",
+    "justfile",
+    "prompts/task.md",
+    "task-graph.yaml",
+];
+
+/// A folder, with git and these programs alone on PATH.
+fn folder(programs: &[&str]) -> Workspace {
+    let trial = Workspace::bare();
+    let bin = trial.dir().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    for name in ["git", "sh", "stty"] {
+        let real =
+            std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.exists());
+        symlink(real.unwrap(), bin.join(name)).unwrap();
+    }
+    for name in programs {
+        symlink(agent("commit"), bin.join(name)).unwrap();
+    }
+    let path = bin.display().to_string();
+    trial.env("PATH", &path)
+}
+
+/// A repository in such a folder, without a commit and without settings.
+fn repository(programs: &[&str]) -> Workspace {
+    let trial = folder(programs);
+    trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+    trial
+}
+
+/// The lines that are neither empty nor comments.
+fn said(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+/// What is not committed.
+fn untracked(trial: &Workspace) -> Vec<String> {
+    let text = trial.git(&["ls-files", "--others", "--exclude-standard"]);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_empty_repository_is_set_up_once() {
+    let trial = repository(&[]);
+    insta::assert_snapshot!(trial.run(["init"]).whole(), @r#"
+    exit code 0
+    --- stdout ---
+    created  .ralph/config.yaml
+    created  .ralph/.gitignore
+    created  .ralph/schemas/config.json
+    created  .ralph/schemas/task-graph.json
+    created  task-graph.yaml
+    created  prompts/task.md
+    created  justfile
+    added to the clone's own info/exclude: 4 lines, for logs/
+
+    Next: put your own tasks into task-graph.yaml, commit what was written, then
+      [ralph] check        is this a graph?
+      [ralph] doctor       would a run start, and what could go wrong?
+      [ralph] run --once   one attempt, to see how it goes
+    --- stderr ---
+    project: [repo], branch main
+    agent: none of claude, codex, gemini, opencode, amp, copilot, aider is on PATH
+    tests: none declared
+    "#);
+    assert_eq!(untracked(&trial), WRITTEN);
+    trial.run(["check"]).stdout_has("2 tasks");
+    assert_eq!(trial.read("prompts/task.md"), ralph::prompt::DEFAULT_TEMPLATE);
+    for file in ["task-graph.yaml", ".ralph/config.yaml"] {
+        let text = trial.read(file);
+        let first = text.lines().next().unwrap();
+        let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
+        let beside = Path::new(file).parent().unwrap();
+        let schema = trial.read(beside.join(schema).to_str().unwrap());
+        assert!(schema.contains("\"$schema\": \"https://json-schema.org/"), "{file}");
+    }
+    assert!(!trial.sign(".ralph").exists(), "nothing for all projects was asked for");
+    trial.write("logs/ralph.jsonl", "");
+    trial.write(".ralph/tasks/a/DONE", "");
+    assert_eq!(untracked(&trial), WRITTEN, "own files are ignored from the start");
+
+    let before = trial.everything();
+    insta::assert_snapshot!(trial.run(["init", "--yes"]).whole(), @r#"
+    exit code 0
+    --- stdout ---
+    kept     .ralph/config.yaml
+    kept     .ralph/.gitignore
+    kept     .ralph/schemas/config.json
+    kept     .ralph/schemas/task-graph.json
+    kept     task-graph.yaml
+    kept     prompts/task.md
+    kept     justfile
+    nothing was changed: all of it is there (--force overwrites)
+    --- stderr ---
+    project: [repo], branch main
+    agent: none of claude, codex, gemini, opencode, amp, copilot, aider is on PATH
+    tests: none declared
+    "#);
+    assert!(before == trial.everything(), "the second time something was changed");
+}
+
+/// Files, programs, and what the settings say besides the agent.
+type Kind =
+    (&'static [(&'static str, &'static str)], &'static [&'static str], &'static [&'static str]);
+
+#[test]
+fn each_kind_of_project_gets_its_own_command() {
+    const SCRIPT: &str = r#"{"scripts": {"test": "vitest run"}}"#;
+    const PACKAGE: &str = "[package]\nname = \"x\"\n";
+    let cases: &[Kind] = &[
+        (&[("Cargo.toml", PACKAGE)], &["cargo"], &["verify:", "  - cargo test"]),
+        (&[("package.json", SCRIPT)], &["npm"], &["verify:", "  - npm test"]),
+        (
+            &[("package.json", SCRIPT), ("pnpm-lock.yaml", "")],
+            &["npm", "pnpm"],
+            &["verify:", "  - pnpm test"],
+        ),
+        (&[("go.mod", "module x\n")], &["go"], &["verify:", "  - go test ./..."]),
+        (
+            &[("pyproject.toml", "[project]\n"), ("tests/test_a.py", "")],
+            &["pytest"],
+            &["verify:", "  - pytest"],
+        ),
+        (&[("Makefile", "check:\n\ttrue\n")], &["make"], &["verify:", "  - make check"]),
+        (
+            &[("justfile", "test:\n    true\n"), ("Cargo.toml", PACKAGE)],
+            &["just", "cargo"],
+            &["verify:", "  - just test"],
+        ),
+        (
+            &[("Cargo.toml", PACKAGE), ("package.json", SCRIPT)],
+            &["cargo", "npm"],
+            &["verify:", "  - cargo test", "  - npm test"],
+        ),
+        // Declared, but it cannot run here.
+        (&[("go.mod", "module x\n")], &[], &[]),
+    ];
+    for (files, programs, verify) in cases {
+        let trial = repository(programs);
+        for (name, text) in *files {
+            trial.write(name, text);
+        }
+        trial.run(["init", "--yes"]).whatever();
+        let config = trial.read(".ralph/config.yaml");
+        assert_eq!(said(&config), [&["agent: claude"], *verify].concat(), "{files:?}");
+        trial.run(["config", "verify"]).whatever();
+        trial.run(["check"]).stdout_has("3 tasks, 2 dependencies");
+        if verify.is_empty() {
+            let line = "# verify: [go test ./...]  # from go.mod; `go` is not on PATH";
+            assert!(config.lines().any(|it| it == line), "{config}");
+        }
+    }
+}
+
+#[test]
+fn agents_and_plans_are_named_and_no_key_is_looked_at() {
+    let trial = repository(&["claude", "codex"]).env("CODEX_API_KEY", "tell-nobody");
+    for file in ["PRD.md", "TODO.md", "docs/old.task-graph.yaml", ".beads/x"] {
+        trial.write(file, "");
+    }
+    let out = trial.run(["init", "--yes"]);
+    insta::assert_snapshot!(out.whole(), @r#"
+    exit code 0
+    --- stdout ---
+    created  .ralph/config.yaml
+    created  .ralph/.gitignore
+    created  .ralph/schemas/config.json
+    created  .ralph/schemas/task-graph.json
+    created  task-graph.yaml
+    created  prompts/task.md
+    created  justfile
+    added to the clone's own info/exclude: 4 lines, for logs/
+
+    Next: put your own tasks into task-graph.yaml, commit what was written, then
+      [ralph] check        is this a graph?
+      [ralph] doctor       would a run start, and what could go wrong?
+      [ralph] run --once   one attempt, to see how it goes
+    --- stderr ---
+    project: [repo], branch main
+    agent: claude ([trial]/bin/claude), no sign of a login
+    agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set
+    tests: none declared
+    backlog: docs/old.task-graph.yaml, a task graph: `ralph --graph docs/old.task-graph.yaml check` reads it where it is
+    backlog: PRD.md, a task can name it in `path`, and its agent reads it first
+    backlog: TODO.md, a task can name it in `path`, and its agent reads it first
+    backlog: .beads/, `bd list` shows what is open; write those down as tasks
+    "#);
+    assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: codex"]);
+    assert!(trial.graph_text().contains("\n    path: PRD.md\n"));
+    trial.run(["check"]).stdout_has("2 tasks, 0 dependencies");
+    for (path, (_, bytes)) in trial.everything() {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("tell-nobody"), "{} has the key", path.display());
+    }
+}
+
+#[test]
+fn files_of_others_are_added_to_and_nothing_else() {
+    for end in ["\n", "\r\n"] {
+        let text = |lines: &[&str]| lines.join(end);
+        let just =
+            text(&["set shell := ['sh', '-c']", "alias p := prompt", "@check:", "  true", ""]);
+        let agents = text(&["# Mine", "", "No newline at the end"]);
+        let trial = repository(&[]);
+        trial.write("Justfile", &just);
+        trial.write("AGENTS.md", &agents);
+        trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
+        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
+        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it has `check` \
+                    of its own\nadded to AGENTS.md: a paragraph on `ralph`\n";
+        assert!(out.contains(line), "{out}");
+        for (file, before) in [("Justfile", &just), ("AGENTS.md", &agents)] {
+            let after = trial.read(file);
+            assert!(after.starts_with(before.as_str()), "{after}");
+            let added = &after[before.len()..];
+            assert_eq!(added.matches('\n').count(), added.matches(end).count(), "{added:?}");
+        }
+        assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
+        let before = trial.everything();
+        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
+        assert!(out.contains("\nkept     Justfile: it has `check` of its own\n"), "{out}");
+        assert!(before == trial.everything(), "the second time something was changed");
+    }
+    let trial = repository(&[]);
+    trial.write("CLAUDE.md", "# Mine\n");
+    trial.run(["init", "--yes"]).whatever();
+    assert_eq!(trial.read("CLAUDE.md"), "# Mine\n", "it was not asked for");
+    trial.run(["init", "--yes", "--agents-md"]).whatever();
+    assert!(!trial.root().join("AGENTS.md").exists());
+    let agents = trial.run(["template", "agents"]).out();
+    assert_eq!(trial.read("CLAUDE.md"), format!("# Mine\n\n{agents}"));
+}
+
+#[test]
+fn what_is_there_is_overwritten_by_force_alone() {
+    let trial = repository(&[]);
+    let own = [
+        (".ralph/config.yaml", "timeout: 5m\n"),
+        ("task-graph.yaml", "tasks: [{id: mine}]\n"),
+        ("prompts/task.md", "# Mine\n"),
+        (".ralph/schemas/config.json", "{}\n"),
+    ];
+    for (file, text) in own {
+        trial.write(file, text);
+    }
+    let out = trial.run(["init", "--yes"]).whatever().out();
+    for (file, text) in own {
+        assert_eq!(trial.read(file), text);
+        assert!(out.contains(&format!("kept     {file}: it is there already\n")), "{out}");
+    }
+    assert!(out.contains("created  justfile\n"), "{out}");
+
+    let out = trial.run(["init", "--yes", "--reset"]).whatever().out();
+    let line = "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak\n";
+    assert!(out.contains(line), "{out}");
+    assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
+    assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
+    assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
+    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing was changed");
+
+    trial.write(".ralph/config.yaml", "timeout: [\n");
+    let out = trial.run(["init", "--yes", "--force"]).whatever().out();
+    for line in [
+        "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak.2\n",
+        "replaced task-graph.yaml; the old one is task-graph.yaml.bak\n",
+        "replaced .ralph/schemas/config.json\n",
+        "kept     justfile\n",
+    ] {
+        assert!(out.contains(line), "`{line}` is not in\n{out}");
+    }
+    assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
+    assert_eq!(trial.read("task-graph.yaml.bak"), own[1].1);
+    trial.run(["check"]).stdout_has("2 tasks");
+}
+
+#[test]
+fn settings_for_all_projects_are_a_file_of_their_own() {
+    let trial = folder(&["gemini"]);
+    let out = trial.run(["init", "--global", "--yes"]).whatever().out();
+    assert!(out.starts_with("created  ~/.ralph/config.yaml\n"), "{out}");
+    assert_eq!(trial.everything().len(), 0, "the project is left alone");
+    let path = trial.sign(".ralph/config.yaml");
+    assert_eq!(said(&fs::read_to_string(&path).unwrap()), ["agent: gemini"]);
+    trial
+        .run(["init", "--global"])
+        .stdout("kept     ~/.ralph/config.yaml\nnothing was changed: all of it is there (--force overwrites)\n")
+        .stderr_has("agent: gemini");
+    fs::write(&path, "agent: aider\n").unwrap();
+    trial.run(["init", "--global"]).stdout_has("it is there already\n").stderr_has("");
+    let line = "replaced ~/.ralph/config.yaml; the old one is ~/.ralph/config.yaml.bak\n";
+    trial.run(["init", "--global", "--reset"]).stdout_has(line).stderr_has("");
+
+    trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+    trial.run(["init", "--project", "--yes"]).whatever();
+    let config = trial.read(".ralph/config.yaml");
+    assert!(said(&config).is_empty(), "the agent is set for all projects: {config}");
+    trial.run(["config", "agent"]).stdout("gemini\n");
+    let nowhere = folder(&[]).env("HOME", "/nowhere");
+    nowhere.run(["init", "--global"]).code(1).stderr_has("there is no home folder");
+    trial
+        .run(["init", "--global", "--project"])
+        .code(64)
+        .stderr_has("cannot be used with '--project'");
+}
+
+#[test]
+fn the_prompt_of_a_plain_loop_is_written_once() {
+    let trial = folder(&[]);
+    trial.run(["init", "--prompt"]).stdout("created PROMPT.md\n");
+    let template = trial.run(["template", "prompt"]).out();
+    assert_eq!(trial.read("PROMPT.md"), template);
+    trial.write("PROMPT.md", "mine");
+    trial
+        .run(["init", "--prompt"])
+        .code(1)
+        .stderr("ralph: error: PROMPT.md already exists (use --force to overwrite)\n");
+    assert_eq!(trial.read("PROMPT.md"), "mine");
+    trial.run(["init", "--prompt", "--force"]).stdout("created PROMPT.md (overwritten)\n");
+    assert_eq!(trial.read("PROMPT.md"), template);
+    assert_eq!(trial.everything().len(), 1, "and nothing else");
+}
+
+#[test]
+fn a_dry_run_shows_everything_and_touches_nothing() {
+    let trial = repository(&["make"]);
+    trial.write("Makefile", "test:\n\ttrue\n");
+    trial.write("justfile", "a:\n  b\n");
+    let before = trial.everything();
+    let out = trial.run(["init", "--dry-run", "--agents-md"]).whatever().out();
+    for part in [
+        "create   .ralph/config.yaml\n    # yaml-language-server",
+        "\n      - make test\n",
+        "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Work off",
+        "\ncreate   AGENTS.md\n",
+        "\nnothing was written: this is what `ralph init --yes` would do\n",
+    ] {
+        assert!(out.contains(part), "`{part}` is not in\n{out}");
+    }
+    assert!(before == trial.everything(), "something was written");
+}
+
+#[test]
+fn nothing_is_written_where_not_all_of_it_can_be() {
+    let trial = folder(&[]);
+    trial
+        .run(["init", "--yes"])
+        .code(1)
+        .stderr("ralph: error: `[repo]` is not in a git repository; make one with `git init`\n");
+    trial.run(["--graph", "x.yaml", "init"]).code(64).stderr_has("leave out `--graph`");
+    assert_eq!(trial.everything().len(), 0);
+
+    let trial = repository(&[]);
+    trial.write("prompts", "a file");
+    let before = trial.everything();
+    trial.run(["init", "--yes"]).code(1).stderr_has(
+        "ralph: error: `prompts` is no folder; nothing was written. Move it away and try again\n",
+    );
+    assert!(before == trial.everything(), "something was written");
+}
+
+#[test]
+fn a_run_keeps_its_files() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let live = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    let graph = trial.graph_text();
+    trial
+        .run(["init", "--yes", "--force"])
+        .code(5)
+        .stderr_has("ralph: error: another ralph runs in this repository: process");
+    assert_eq!(trial.graph_text(), graph);
+    trial.leave("open");
+    live.end(&trial).whatever();
+}
+
+#[test]
+fn what_was_set_up_is_worked_off_to_the_end() {
+    let trial = Workspace::bare();
+    trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+    trial.git(&["config", "user.name", "Tess"]);
+    trial.git(&["config", "user.email", "tess@example.invalid"]);
+    trial.write("Makefile", "test:\n\ttest -d work\n\techo verified >> ../verified\n");
+    let trial = trial.env("RALPH_FSYNC", "false").agent("commit");
+    trial.run(["init", "--yes"]).stdout_has("run --once").stderr_has("`make test`");
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Set ralph up"]);
+    let agent = agent("commit");
+    trial.run(["doctor", "--quiet", "--", &agent]).whatever();
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
+    assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
+    assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
+    trial.run(["init", "--yes"]).stdout_has("nothing was changed").stderr_has("");
+}
+
+#[test]
+fn templates_go_to_standard_output() {
+    let trial = folder(&[]);
+    trial.run(["template"]).stdout(ralph::prompt::DEFAULT_TEMPLATE);
+    trial.run(["template", "task"]).stdout(ralph::prompt::DEFAULT_TEMPLATE);
+    for (name, part) in [
+        ("graph", "\n  - id: first-version\n"),
+        ("config", "\nagent: claude\n"),
+        ("just", "\nralph *ARGS:\n    ralph run {{ARGS}}\n"),
+        ("agents", "`task-graph.yaml`"),
+    ] {
+        trial.run(["template", name]).stdout_has(part);
+    }
+    insta::assert_snapshot!(trial.run(["template", "prompt"]).out(), @r#"
+    Read README.md, AGENTS.md or CLAUDE.md, and specs/README.md, those that are there. Then open
+    IMPLEMENTATION_PLAN.md and pick the most important thing in it that is not done.
+
+    Do that one thing, and all of it:
+
+    - read the code before you believe that something is missing or finished
+    - where a test is missing, write it, in the style of those that are there
+    - run the tests and make them pass
+    - tick the thing off in IMPLEMENTATION_PLAN.md, and write down there what you found and left
+    - commit, and push where there is somewhere to push to
+
+    Only when nothing in the plan is left and all tests pass, end your last message with
+    <promise>COMPLETE</promise>
+    "#);
+    insta::assert_snapshot!(trial.run(["template", "grpah"]).whole(), @r#"
+    exit code 64
+    --- stderr ---
+    error: invalid value 'grpah' for '[NAME]'
+      [possible values: task, prompt, graph, config, agents, just]
+
+      tip: a similar value exists: 'graph'
+
+    For more information, try '--help'.
+    "#);
+    let help = trial.run(["template", "--help"]).out();
+    assert!(help.contains("- agents: The paragraph for AGENTS.md or CLAUDE.md"), "{help}");
+    trial.write("task-graph.yaml", &trial.run(["template", "graph"]).out());
+    trial.git(&["init", "--quiet"]);
+    trial.run(["check"]).stdout_has("2 tasks");
+}
+
+#[test]
+fn the_wizard_asks_and_enter_takes_the_default() {
+    let trial = folder(&["claude", "codex", "make", "cargo"]);
+    let trial = trial.env("ANTHROPIC_API_KEY", "tell-nobody");
+    trial.write("Makefile", "test:\n\ttrue\n");
+    trial.write("Cargo.toml", "[package]\n");
+    let down = "\u{1b}[B";
+    // The second agent; three attempts; one command more; no recipes; agents are told.
+    let answers = [
+        ("Make one?", "\r".to_owned()),
+        ("Which agent?", format!("{down}\r")),
+        ("how many attempts", "\u{7f}\u{7f}3\r".to_owned()),
+        ("Run which", format!("{down} \r")),
+        ("Recipes for `just` in justfile?", "n".to_owned()),
+        ("Advice for agents in AGENTS.md?", "y".to_owned()),
+        ("in all your projects?", "y".to_owned()),
+        ("Write 8 files?", "\r".to_owned()),
+    ];
+    let mut terminal = on_terminal(&trial, 60, "init");
+    let mut seen = String::new();
+    for (question, answer) in &answers {
+        seen += &terminal.exp_string(question).unwrap();
+        terminal.send(answer).unwrap();
+        terminal.flush().unwrap();
+    }
+    seen += &terminal.exp_eof().unwrap();
+    assert_eq!(code(&terminal), 0);
+    let seen = bare(&seen);
+    assert!(
+        seen.contains("created  ~/.ralph/config.yaml") && !seen.contains("tell-nobody"),
+        "{seen}"
+    );
+    assert!(seen.contains("claude (`ANTHROPIC_API_KEY` is set)"), "{seen}");
+    let config = trial.read(".ralph/config.yaml");
+    assert_eq!(
+        said(&config),
+        [
+            "agent: codex",
+            "verify:",
+            "  - make test",
+            "  - cargo test",
+            "max_iterations: 3  # attempts in a run"
+        ]
+    );
+    assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());
+    assert_eq!(trial.read("AGENTS.md"), trial.run(["template", "agents"]).out());
+}
+
+#[test]
+fn whoever_leaves_the_wizard_leaves_no_file() {
+    for leave in ["\u{3}", "\u{1b}", "n"] {
+        let trial = folder(&[]);
+        let last = leave == "n";
+        let mut terminal = on_terminal(&trial, 60, "init");
+        terminal.exp_string("Make one?").unwrap();
+        if leave == "\u{1b}" {
+            terminal.send(leave).unwrap();
+        } else {
+            terminal.send("y").unwrap();
+            terminal.flush().unwrap();
+            terminal.exp_string("Which agent?").unwrap();
+            terminal.send(if last { "\r" } else { leave }).unwrap();
+        }
+        terminal.flush().unwrap();
+        if last {
+            for (question, answer) in [
+                ("how many", "\r"),
+                ("A command", "make\r"),
+                ("Recipes", "y"),
+                ("Advice", "n"),
+                ("projects?", "n"),
+                ("Write", "n"),
+            ] {
+                terminal.exp_string(question).unwrap();
+                terminal.send(answer).unwrap();
+                terminal.flush().unwrap();
+            }
+        }
+        let rest = terminal.exp_eof().unwrap();
+        assert_eq!(code(&terminal), 130, "{leave:?}: {rest}");
+        assert!(bare(&rest).contains("stopped; nothing was written"), "{rest}");
+        let (hidden, shown) = (rest.rfind("\u{1b}[?25l"), rest.rfind("\u{1b}[?25h"));
+        assert!(hidden < shown || hidden.is_none(), "the cursor is there again: {rest:?}");
+        assert_eq!(trial.everything().len(), 0, "{leave:?}");
+        assert!(!trial.sign(".ralph").exists());
+    }
+}
+
+#[test]
+fn a_run_without_a_set_up_asks_nothing() {
+    let trial = repository(&[]);
+    let mut terminal = on_terminal(&trial, 80, "run");
+    let said = bare(&terminal.exp_eof().unwrap());
+    assert!(said.contains("task-graph.yaml"), "{said}");
+    assert_eq!(code(&terminal), 65, "{said}");
+}
