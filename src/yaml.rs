@@ -590,7 +590,8 @@ mod tests {
             let begin = Instant::now();
             let message_found = fault(&text).message;
             assert!(message_found.contains(message), "{message_found}");
-            assert!(begin.elapsed() < Duration::from_secs(1), "{message}");
+            // What is not refused early takes minutes, also on the fastest machine.
+            assert!(begin.elapsed() < Duration::from_secs(60), "{message}");
         }
     }
 

@@ -180,7 +180,7 @@ fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
 #[test]
 fn a_guardian_killed_while_verifying_costs_no_attempt() {
     let verify =
-        "    verify: 'touch \"$TRIAL_DIR/verifying\"; [ -e \"$TRIAL_DIR/go\" ] || sleep 600'";
+        "    verify: '[ -e \"$TRIAL_DIR/go\" ] || { touch \"$TRIAL_DIR/verifying\"; sleep 600; }'";
     let trial = Workspace::new().graph(&graph(verify)).agent("commit");
     let run = trial.start(["run"]);
     wait_for(&trial.sign("verifying"));
