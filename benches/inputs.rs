@@ -16,7 +16,7 @@ use ralph::{
     event::{Ended, Event},
     record::Record,
     task::TaskId,
-    transcript::Usage,
+    transcript::{Format, Usage},
     verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 
@@ -217,6 +217,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
                 base: Some(format!("{:040x}", random.next())),
                 branch: Some("main".to_owned()),
                 log,
+                format: Format::Text,
                 why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
             }
         } else {

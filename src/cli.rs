@@ -19,7 +19,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::exit::{Exit, Failure};
 pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
 pub use look::{
-    Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Restore, Schema, Schemas, Show, Status,
+    Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Restore, Schema, Schemas,
+    Show, Status,
 };
 pub use run::{DagStatus, Plan, Prompt, Run, Which};
 pub use setup::{Init, PrintTemplate};
@@ -111,6 +112,10 @@ pub enum Command {
     Stop(Stop),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
     Heartbeat(Heartbeat),
+    /// Read the journal in plain words, or what an agent printed
+    Logs(Logs),
+    /// Watch the agent at work: what it says and which tools it uses
+    Attach(Attach),
     /// List the attempts: when, how long, how they were judged, what they left
     Attempts(Attempts),
     /// Show one attempt: verdict, evidence, files, the end of its output

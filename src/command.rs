@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod attach;
 pub mod attempts;
 pub mod check;
 pub mod completions;
@@ -12,6 +13,8 @@ pub mod doctor;
 pub mod heartbeat;
 pub mod init;
 mod inside;
+mod listen;
+pub mod logs;
 pub mod plan;
 pub mod prompt;
 pub mod replay;
@@ -68,6 +71,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Resume(options) => requests::resume(&here, options.now),
         Command::Stop(options) => requests::stop(&here, options.now),
         Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
+        Command::Logs(options) => logs::run(&here, &options),
+        Command::Attach(options) => attach::run(&here, &options),
         Command::Attempts(options) => attempts::list(&here, &options),
         Command::Show(options) => attempts::show(&here, &options),
         Command::Restore(options) => attempts::restore(&here, &options),

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     call::Call,
     task::{Status, TaskId},
+    transcript::Format,
     verdict::Check,
 };
 pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
@@ -83,6 +84,9 @@ pub enum Event {
         log: String,
         /// The key by which the task was chosen.
         why: String,
+        /// How its output is to be read.
+        #[serde(default, skip_serializing_if = "is_text")]
+        format: Format,
     },
     /// Somebody said the task is done, with `ralph task-complete`, while an attempt ran.
     Reported {
@@ -435,6 +439,11 @@ fn is_zero(count: &u32) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_off(flag: &bool) -> bool {
     !*flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_text(format: &Format) -> bool {
+    *format == Format::Text
 }
 
 /// A task that holds others back.

@@ -347,7 +347,7 @@ impl History {
 pub(crate) mod tests {
     use super::*;
     use crate::{
-        transcript::Usage,
+        transcript::{Format, Usage},
         verdict::{Evidence, Outcome},
     };
 
@@ -384,8 +384,15 @@ pub(crate) mod tests {
         }
     }
 
-    fn started(attempt: u32) -> Event {
-        Event::Started { attempt, base: None, branch: None, log: String::new(), why: String::new() }
+    pub fn started(attempt: u32) -> Event {
+        Event::Started {
+            attempt,
+            base: None,
+            branch: None,
+            log: String::new(),
+            why: String::new(),
+            format: Format::Text,
+        }
     }
 
     #[test]

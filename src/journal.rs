@@ -119,9 +119,27 @@ impl Journal {
         mut each: impl FnMut(Option<Record>),
     ) -> io::Result<Skipped> {
         let mut skipped = Skipped::default();
+        self.read_lines(mark, |line| match line {
+            None => each(None),
+            Some((_, Ok(record))) => each(Some(record)),
+            Some((_, Err(Unread::Unknown))) => skipped.unknown += 1,
+            Some((_, Err(Unread::Damaged))) => skipped.damaged += 1,
+        })?;
+        Ok(skipped)
+    }
+
+    /// The same with every line as it is, with its end, also one that is no record.
+    ///
+    /// # Errors
+    /// As [`Journal::read`].
+    pub fn read_lines(
+        &self,
+        mark: &mut Mark,
+        mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
+    ) -> io::Result<()> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(skipped),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
@@ -132,7 +150,7 @@ impl Journal {
             *mark = Mark { inode: metadata.ino(), ..Mark::default() };
         }
         if metadata.len() == mark.offset {
-            return Ok(skipped);
+            return Ok(());
         }
         file.seek(SeekFrom::Start(mark.offset))?;
         let mut lines = BufReader::with_capacity(64 * 1024, file);
@@ -142,18 +160,17 @@ impl Journal {
             let bytes = lines.read_until(b'\n', &mut line)?;
             if line.last() != Some(&b'\n') {
                 // The end, or a line that is being written or was torn: not ours to judge yet.
-                return Ok(skipped);
+                return Ok(());
             }
             mark.offset += bytes as u64;
-            match Record::from_line(&line) {
-                Ok(record) => {
-                    mark.seq = record.seq;
-                    each(Some(record));
-                }
-                Err(Unread::Unknown) => skipped.unknown += 1,
-                Err(Unread::Damaged) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Err(Unread::Damaged) => skipped.damaged += 1,
+            if line.trim_ascii().is_empty() {
+                continue;
             }
+            let read = Record::from_line(&line);
+            if let Ok(record) = &read {
+                mark.seq = record.seq;
+            }
+            each(Some((&line, read)));
         }
     }
 }

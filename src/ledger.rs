@@ -116,14 +116,10 @@ mod tests {
     use super::*;
     use crate::{
         event::Cause,
-        history::tests::{end, record},
+        history::tests::{end, record, started},
         task::Status,
         verdict::Verdict,
     };
-
-    fn started(attempt: u32) -> Event {
-        Event::Started { attempt, base: None, branch: None, log: String::new(), why: String::new() }
-    }
 
     #[test]
     fn every_attempt_is_kept_with_its_end_and_what_changed_meanwhile() {

@@ -26,10 +26,46 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     Ok(last.iter().map(|line| line.chars().take(500).collect()).collect())
 }
 
-/// A growing file, read on from where the last look ended.
-pub struct Follow {
+/// A growing file, read on from where the last look ended. It need not be there yet.
+#[derive(Debug)]
+pub struct Tail {
     path: PathBuf,
     offset: u64,
+}
+
+impl Tail {
+    /// Of the whole file at `path`.
+    pub fn new(path: PathBuf) -> Tail {
+        Tail { path, offset: 0 }
+    }
+
+    /// Hands over what came since, bit by bit, and says whether there was anything. A rest that
+    /// cannot be read is none.
+    pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
+        let begin = self.offset;
+        let Ok(mut file) = File::open(&self.path) else {
+            return false;
+        };
+        if file.seek(SeekFrom::Start(begin)).is_err() {
+            return false;
+        }
+        let mut block = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut block) {
+                Ok(length @ 1..) => {
+                    each(&block[..length]);
+                    self.offset += length as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return self.offset > begin,
+            }
+        }
+    }
+}
+
+/// What an agent tells while it runs.
+pub struct Follow {
+    tail: Tail,
     /// None for words: of those only the last line is of use while there are more to come.
     transcript: Option<Transcript>,
 }
@@ -38,17 +74,13 @@ impl Follow {
     /// Of the file at `path`, which need not be there yet.
     pub fn new(path: PathBuf, format: Format) -> Follow {
         let transcript = (format != Format::Text).then(|| Transcript::new(format));
-        Follow { path, offset: 0, transcript }
+        Follow { tail: Tail::new(path), transcript }
     }
 
     /// Reads on. What has been told up to now, where it tells anything.
     pub fn look(&mut self) -> Option<&Told> {
         let transcript = self.transcript.as_mut()?;
-        if let Ok(mut file) = File::open(&self.path)
-            && file.seek(SeekFrom::Start(self.offset)).is_ok()
-        {
-            self.offset += feed(transcript, file);
-        }
+        self.tail.read(|bytes| transcript.push(bytes));
         Some(transcript.told())
     }
 
@@ -56,7 +88,7 @@ impl Follow {
     pub fn doing(&self) -> Option<String> {
         match &self.transcript {
             Some(transcript) => transcript.told().doing.clone(),
-            None => last_line(&self.path),
+            None => last_line(&self.tail.path),
         }
     }
 }
@@ -64,26 +96,8 @@ impl Follow {
 /// What the output in a file told, all of it.
 pub fn told(path: &Path, format: Format) -> Told {
     let mut transcript = Transcript::new(format);
-    if let Ok(file) = File::open(path) {
-        feed(&mut transcript, file);
-    }
+    Tail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
     transcript.finish()
-}
-
-/// The bytes that were read. An unreadable rest has told nothing.
-fn feed(transcript: &mut Transcript, mut file: File) -> u64 {
-    let mut block = vec![0; 64 * 1024];
-    let mut taken = 0;
-    loop {
-        match file.read(&mut block) {
-            Ok(length @ 1..) => {
-                transcript.push(&block[..length]);
-                taken += length as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return taken,
-        }
-    }
 }
 
 /// The end of a file as text, at most so many bytes; nothing of one that cannot be read.

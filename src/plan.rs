@@ -423,7 +423,7 @@ mod tests {
     use crate::{
         event::{Begun, Ended, Event, Stop},
         graph::tests::{graph, task},
-        history::tests::{end, record},
+        history::tests::{end, record, started},
         verdict::Verdict,
     };
 
@@ -561,9 +561,7 @@ mod tests {
                         let id = graph.task(n).id.to_string();
                         let attempt = history.of(&graph.task(n).id).attempts + 1;
                         prop_assert!(history.of(&graph.task(n).id).counted < MAX_ATTEMPTS);
-                        history.apply(&record(&id, now, Event::Started {
-                            attempt, base: None, branch: None, log: String::new(), why: String::new(),
-                        }));
+                        history.apply(&record(&id, now, started(attempt)));
                         now += 1;
                         order.push(key);
                         if verdicts.next() == Some(0) {

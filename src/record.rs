@@ -233,7 +233,7 @@ mod tests {
         event::*,
         obstacle::{Met, Obstacle},
         task::Status,
-        transcript::{Tokens, Usage},
+        transcript::{Format, Tokens, Usage},
         verdict::*,
     };
 
@@ -344,6 +344,7 @@ mod tests {
                 branch: Some("main".to_owned()),
                 log: "l".to_owned(),
                 why: "w".to_owned(),
+                format: Format::ClaudeJson,
             },
             Event::Reported { attempt: 1 },
             Event::Asked { attempt: 1, question: "which?".to_owned() },

@@ -6,6 +6,7 @@
 
 pub mod fancy;
 pub mod heartbeat;
+pub mod log;
 pub mod plain;
 pub mod summary;
 pub mod words;

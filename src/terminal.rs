@@ -70,6 +70,23 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes bytes to standard output, for whoever wants to know that its reader has gone.
+///
+/// # Errors
+/// As the system gives them; a reader that has seen enough is [`io::ErrorKind::BrokenPipe`].
+pub fn put(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// The same to standard error.
+///
+/// # Errors
+/// As [`put`].
+pub fn put_error(bytes: &[u8]) -> io::Result<()> {
+    io::stderr().lock().write_all(bytes)
+}
+
 /// Says something on standard error; where nobody can hear it, nothing is lost.
 pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
@@ -88,6 +105,16 @@ pub fn can_ask() -> bool {
 /// Whether a person reads standard error on a terminal that can redraw a line.
 pub fn stderr_is_live() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether standard output is a terminal.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// The columns of the terminal behind standard output; none if there is no terminal.
@@ -128,6 +155,58 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// The same for text of several lines, which stay lines.
+pub fn visible_lines(text: &str) -> String {
+    let line = |line: &str| match line.strip_suffix('\n') {
+        Some(line) => visible(line.strip_suffix('\r').unwrap_or(line)).into_owned() + "\n",
+        None => visible(line).into_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// The same for a stream, wherever it was cut.
+#[derive(Debug, Default)]
+pub struct Visible {
+    /// What cannot be told without what comes next.
+    held: Vec<u8>,
+}
+
+impl Visible {
+    /// The text for the next bytes, as far as it can be told.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let rest = self.held.split_off(self.held.len() - open_end(&self.held));
+        let text = visible_lines(&String::from_utf8_lossy(&self.held));
+        self.held = rest;
+        text
+    }
+
+    /// The text for what was held back.
+    pub fn finish(&mut self) -> String {
+        visible_lines(&String::from_utf8_lossy(&std::mem::take(&mut self.held)))
+    }
+}
+
+/// How many of the last bytes may be the beginning of a character or of the end of a line.
+fn open_end(bytes: &[u8]) -> usize {
+    if bytes.last() == Some(&b'\r') {
+        return 1;
+    }
+    let near = bytes.len().saturating_sub(3);
+    let begin = bytes[near..].iter().rposition(|byte| *byte & 0b1100_0000 != 0b1000_0000);
+    let Some(begin) = begin.map(|at| near + at) else {
+        return 0;
+    };
+    let whole = match bytes[begin] {
+        0b1100_0000..0b1110_0000 => 2,
+        0b1110_0000..0b1111_0000 => 3,
+        0b1111_0000.. => 4,
+        _ => 1,
+    };
+    let there = bytes.len() - begin;
+    if there < whole { there } else { 0 }
 }
 
 /// At most `width` columns of one line, with an ellipsis where it was cut.
@@ -204,6 +283,21 @@ mod tests {
     fn control_characters_are_shown() {
         assert_eq!(visible("plain é"), "plain é");
         assert_eq!(visible("a\u{1b}[31m\tb\u{202e}"), "a\\u{1b}[31m b\\u{202e}");
+    }
+
+    #[test]
+    fn a_stream_is_made_harmless_wherever_it_is_cut() {
+        let text = "one \u{1b}[31mtwo\u{1b}[0m\r\nzwölf 日本 🦀\r three\n\nno end".as_bytes();
+        let want = "one \\u{1b}[31mtwo\\u{1b}[0m\nzwölf 日本 🦀\\u{d} three\n\nno end";
+        for cut in 0..=text.len() {
+            let mut stream = Visible::default();
+            let mut shown = stream.push(&text[..cut]) + &stream.push(&text[cut..]);
+            shown += &stream.finish();
+            assert_eq!(shown, want, "cut at {cut}");
+        }
+        let mut stream = Visible::default();
+        assert_eq!(stream.push(b"\xff\xc3") + &stream.push(b"a\xf0\x9f"), "\u{fffd}\u{fffd}a");
+        assert_eq!(stream.finish(), "\u{fffd}");
     }
 
     #[test]

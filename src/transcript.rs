@@ -12,6 +12,7 @@ mod claude;
 mod codex;
 mod copilot;
 mod gemini;
+mod hear;
 mod lines;
 mod opencode;
 mod text;
@@ -22,6 +23,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use hear::Ear;
+pub use hear::Heard;
 use lines::Lines;
 
 /// Bytes that are kept of a message or a result.
@@ -157,13 +160,19 @@ pub struct Told {
     pub has_spoken: bool,
     /// Lines that were too long to be read.
     pub skipped: u64,
+    /// Whoever listens along.
+    ear: Option<Box<Ear>>,
 }
 
 impl Told {
     /// It uses a tool: counts it, and says so.
     fn uses(&mut self, tool: &str, target: Option<&str>) {
         let mut tool = cut(tool, PHRASE);
-        self.doing = Some(phrase(&format!("{tool} {}", target.unwrap_or_default())));
+        let doing = phrase(&format!("{tool} {}", target.unwrap_or_default()));
+        if let Some(ear) = &mut self.ear {
+            ear.hear(Heard::Uses(doing.clone()));
+        }
+        self.doing = Some(doing);
         if self.tools.len() >= TOOLS && !self.tools.contains_key(&tool) {
             "…".clone_into(&mut tool);
         }
@@ -174,12 +183,23 @@ impl Told {
         if text.trim().is_empty() {
             return;
         }
+        if let Some(ear) = &mut self.ear {
+            ear.hear_words(text);
+        }
         self.doing = text.lines().map(phrase).find(|line| !line.is_empty());
         self.message = Some(cut(text, MESSAGE));
     }
 
     fn does(&mut self, what: &str) {
         self.doing = Some(phrase(what));
+    }
+
+    /// It waits for its provider.
+    fn waits(&mut self, why: &str) {
+        self.does(&format!("waiting for the provider ({why})"));
+        if let (Some(ear), Some(doing)) = (&mut self.ear, &self.doing) {
+            ear.hear(Heard::Uses(doing.clone()));
+        }
     }
 
     /// Something has begun: a result so far was not the end.
@@ -193,6 +213,9 @@ impl Told {
     }
 
     fn ends(&mut self, end: End) {
+        if let (Some(ear), true) = (&mut self.ear, end.is_error) {
+            ear.hear_failure(&end.text);
+        }
         self.doing = None;
         self.is_over = true;
         self.end = Some(end);
@@ -310,6 +333,18 @@ impl Transcript {
         Transcript { reader, lines: Lines::default(), told: Told::default() }
     }
 
+    /// The same, for somebody who listens along.
+    #[must_use]
+    pub fn aloud(mut self) -> Transcript {
+        self.told.ear = Some(Box::default());
+        self
+    }
+
+    /// What was heard since this was asked last; nothing of words for people.
+    pub fn heard(&mut self) -> Vec<Heard> {
+        self.told.ear.as_mut().map_or_else(Vec::new, |ear| ear.take())
+    }
+
     /// Takes the next bytes, wherever they were cut.
     pub fn push(&mut self, bytes: &[u8]) {
         if let Reader::Text(reader) = &mut self.reader {
@@ -352,7 +387,11 @@ impl Reader {
         }
         let events = lines::events(line);
         if events.is_empty() {
-            told.last_line = Some(text::short(&String::from_utf8_lossy(line)));
+            let line = String::from_utf8_lossy(line);
+            if let Some(ear) = &mut told.ear {
+                ear.hear(Heard::Prints(cut(line.trim_end(), MESSAGE)));
+            }
+            told.last_line = Some(text::short(&line));
         }
         for event in &events {
             match self {

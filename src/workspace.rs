@@ -178,13 +178,17 @@ impl Workspace {
         GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
     }
 
+    /// The journal.
+    pub fn journal(&self) -> Journal {
+        Journal::new(self.root().join(self.place.journal()), self.durable())
+    }
+
     /// Reads the past; facts added to it belong to a new run.
     ///
     /// # Errors
     /// As the disk gives them.
     pub fn chronicle(&self) -> Result<Chronicle> {
-        let journal = Journal::new(self.root().join(self.place.journal()), self.durable());
-        Chronicle::open(journal, self.state.clone(), new_run_id(Utc::now()), self.secrets())
+        Chronicle::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
     /// Reads every attempt there was, as far back as the journal goes.
@@ -193,9 +197,8 @@ impl Workspace {
     /// As the disk gives them.
     pub fn ledger(&self) -> Result<Ledger> {
         let name = self.place.journal();
-        let journal = Journal::new(self.root().join(name), false);
         let mut ledger = Ledger::default();
-        journal
+        self.journal()
             .read(&mut Mark::default(), |record| {
                 if let Some(record) = record {
                     ledger.apply(&record);

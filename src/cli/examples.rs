@@ -98,6 +98,17 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "attempts",
         &[("ralph attempts", "the newest last"), ("ralph attempts parser", "of one task")],
     ),
+    (
+        "logs",
+        &[
+            ("ralph logs -f", "the journal in plain words, as it grows"),
+            ("ralph logs --task parser --attempt 2", "of all that, one attempt"),
+            ("ralph logs -f --output", "what the agents say, one after the other"),
+            ("ralph logs --raw --task parser > out", "every byte that the newest attempt printed"),
+            ("ralph logs --json --all | jq .action", "for programs"),
+        ],
+    ),
+    ("attach", &[("ralph attach", "Ctrl-C leaves; the run goes on")]),
     ("show", &[("ralph show parser", "its newest attempt"), ("ralph show parser.2", "its second")]),
     ("restore", &[("ralph restore parser.2", "a branch `ralph/restore/parser.2`")]),
     (

@@ -115,6 +115,49 @@ pub struct Attempts {
     pub json: bool,
 }
 
+/// `ralph logs`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct Logs {
+    /// Go on with what comes, until Ctrl-C
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only what is about this task, in all runs
+    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub task: Option<String>,
+    /// Only what is about this attempt at it
+    #[arg(long, value_name = "N", requires = "task")]
+    pub attempt: Option<u32>,
+    /// All runs, and not the newest one alone
+    #[arg(long)]
+    pub all: bool,
+    /// What the agent says and which tools it uses, instead of the journal; without `--task` that of
+    /// the newest attempt
+    #[arg(long, conflicts_with_all = ["raw", "json", "all"])]
+    pub output: bool,
+    /// What the agent prints, as it is, its standard error on standard error; on a terminal escapes
+    /// are shown and not obeyed
+    #[arg(long, conflicts_with_all = ["json", "all"])]
+    pub raw: bool,
+    /// The lines of the journal as they are
+    #[arg(long)]
+    pub json: bool,
+    /// Begin with the last lines, so many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
+}
+
+/// `ralph attach`.
+#[derive(Debug, Args)]
+pub struct Attach {
+    /// Only attempts at this task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    pub id: Option<String>,
+    /// Begin with the last lines, so many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: usize,
+}
+
 /// `ralph show`.
 #[derive(Debug, Args)]
 pub struct Show {

@@ -92,7 +92,7 @@ impl Standing {
         }
     }
 
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Standing::None => "none",
             Standing::Running => "running",

@@ -60,6 +60,7 @@ impl Runner {
             branch: record.branch.clone(),
             log: record.log.clone(),
             why: key.to_string(),
+            format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
         };
         self.emit(Some(about), started)?;
         crash::point("start.told");

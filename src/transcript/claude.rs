@@ -129,8 +129,8 @@ fn system(told: &mut Told, event: &Value) {
             told.runs_on(event["model"].as_str());
             told.does("thinking");
         }
-        "api_retry" => told.does(&format!(
-            "waiting for the provider ({}, retry {} of {})",
+        "api_retry" => told.waits(&format!(
+            "{}, retry {} of {}",
             event["error"].as_str().unwrap_or("error"),
             count(&event["attempt"]),
             count(&event["max_retries"]),

@@ -20,7 +20,7 @@ impl Reader {
             }
             "assistant.turn_retry" => {
                 let why = data["reason"].as_str().unwrap_or("error");
-                told.does(&format!("waiting for the provider ({why})"));
+                told.waits(why);
             }
             "assistant.message" => {
                 self.error = None;

@@ -49,10 +49,9 @@ fn status(trial: &Workspace) -> String {
     trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
 }
 
-/// Without what differs from one run to the next: dates, sizes, the width of columns.
+/// Without what differs from one run to the next: sizes, the width of columns.
 fn plain(text: &str) -> String {
     let word = |word: &str| match word {
-        _ if word.starts_with("20") && word.matches('-').count() == 2 => "[date]".to_owned(),
         "bytes)" => String::new(),
         _ if word.starts_with('(') => "[size]".to_owned(),
         _ => word.to_owned(),

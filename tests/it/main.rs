@@ -21,6 +21,7 @@ mod help;
 mod init;
 mod licences;
 mod limits;
+mod logs;
 #[cfg(target_os = "linux")]
 mod matrix;
 mod notes;

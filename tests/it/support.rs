@@ -412,6 +412,9 @@ fn placeholder(before: &str, word: &str) -> Option<&'static str> {
     if shape == "00:00:00" {
         return Some("[time]");
     }
+    if shape == "0000-00-00" {
+        return Some("[date]");
+    }
     if shape.starts_with("00000000T000000Z-") {
         return Some("[run]");
     }
@@ -578,6 +581,11 @@ impl Live {
     /// What it said so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// What it printed so far.
+    pub fn printed(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
     /// Waits until it ends by itself.

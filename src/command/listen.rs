@@ -1,0 +1,452 @@
+//! What agents print, shown to people while it comes or afterwards: by `ralph logs --output`,
+//! `ralph logs --raw` and `ralph attach`.
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::Path,
+    sync::mpsc::{self, Receiver},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use super::logs::{About, LOOK, Reading, draw};
+use crate::{
+    event::Event,
+    exit::{Exit, Failure},
+    history::History,
+    output::Tail,
+    record::Record,
+    report::log::Log,
+    signal,
+    terminal::{self, Paint, Style, Visible, plain, visible, visible_lines},
+    transcript::{Format, Heard, Transcript},
+    workspace::Workspace,
+};
+
+/// Between two looks at whether the run goes on.
+const LIVES: Duration = Duration::from_secs(1);
+
+/// What is to be shown.
+pub(super) struct Wanted {
+    /// Of which task and attempt; of the newest where nothing is said.
+    pub(super) about: About,
+    pub(super) voice: Voice,
+    /// How many lines of what was printed before.
+    pub(super) lines: Option<usize>,
+    /// Whether to go on with what comes.
+    pub(super) follow: bool,
+    /// Whether to do so only as long as the run goes on, and to say so when somebody leaves it.
+    pub(super) attached: bool,
+}
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Voice {
+    /// What the agent says and which tools it uses, with what the journal tells.
+    Readable,
+    /// Every byte of it.
+    Raw,
+}
+
+/// Shows what agents print.
+///
+/// # Errors
+/// Nothing there; as the disk gives them.
+pub(super) fn listen(workspace: &Workspace, wanted: Wanted) -> Result<Exit> {
+    let mut listener = Listener::new(workspace, wanted);
+    listener.begin()?;
+    if !listener.wanted.follow {
+        listener.end_attempt()?;
+        return Ok(Exit::Success);
+    }
+    let leaving = listener.wanted.attached.then(leaving).transpose()?;
+    let mut looked = Instant::now();
+    loop {
+        match &leaving {
+            None => std::thread::sleep(LOOK),
+            Some(leaving) => match leaving.recv_timeout(LOOK) {
+                Ok(signal::SUSPEND) => signal::suspend(),
+                Ok(_) => {
+                    listener.end_attempt()?;
+                    terminal::say("detached; the run goes on, and `ralph stop` would end it");
+                    return Ok(Exit::Success);
+                }
+                Err(_) => {}
+            },
+        }
+        if listener.look()? {
+            return Ok(Exit::Success);
+        }
+        if listener.wanted.attached && looked.elapsed() > LIVES {
+            looked = Instant::now();
+            if let Some(exit) = listener.is_over()? {
+                return Ok(exit);
+            }
+        }
+    }
+}
+
+/// The signals by which somebody leaves.
+fn leaving() -> io::Result<Receiver<i32>> {
+    let (tell, told) = mpsc::channel();
+    signal::listen(move |number| {
+        let _ = tell.send(number);
+    })?;
+    Ok(told)
+}
+
+struct Listener<'a> {
+    workspace: &'a Workspace,
+    wanted: Wanted,
+    reading: Reading,
+    history: History,
+    log: Log,
+    out: Out,
+    shown: Option<Shown>,
+}
+
+impl<'a> Listener<'a> {
+    fn new(workspace: &'a Workspace, wanted: Wanted) -> Listener<'a> {
+        Listener {
+            workspace,
+            out: Out::new(wanted.lines),
+            wanted,
+            reading: Reading::new(workspace),
+            history: History::default(),
+            log: Log::default(),
+            shown: None,
+        }
+    }
+
+    /// Finds the attempt in what has happened, and shows what it has printed up to now.
+    fn begin(&mut self) -> Result<()> {
+        let mut found: Option<(Record, Option<Record>)> = None;
+        let (about, history, log) = (&mut self.wanted.about, &mut self.history, &mut self.log);
+        let mut begun = None;
+        self.reading.next(|_, read| {
+            let Ok(record) = read else {
+                return Ok(());
+            };
+            history.apply(&record);
+            if let Event::LoopStarted(_) = record.event {
+                begun = Some(record.clone());
+            }
+            if !about.admits(&record) {
+                return Ok(());
+            }
+            match (&record.event, &mut found) {
+                (Event::Started { .. }, _) => found = Some((record, None)),
+                (event, Some((started, end @ None)))
+                    if event.ended().is_some() && started.task_id == record.task_id =>
+                {
+                    *end = Some(record);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if let Some(begun) = begun {
+            log.line(&begun);
+        }
+        // What is over is not what somebody wants to sit beside.
+        let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
+        match found {
+            Some((started, end)) => {
+                self.begin_attempt(&started)?;
+                self.poll()?;
+                if let Some(end) = end {
+                    self.end_attempt()?;
+                    self.tell(&end)?;
+                }
+                self.out.go_live()
+            }
+            None if self.wanted.attached => {
+                self.out.go_live()?;
+                terminal::say("no attempt runs just now; waiting for the next one");
+                Ok(())
+            }
+            None if self.wanted.follow => self.out.go_live(),
+            None => Err(self.wanted.about.nothing(self.workspace)?),
+        }
+    }
+
+    /// Shows what is new; true when there is nothing to come.
+    fn look(&mut self) -> Result<bool> {
+        self.poll()?;
+        let mut records = Vec::new();
+        self.reading.next(|_, read| {
+            records.extend(read);
+            Ok(())
+        })?;
+        for record in records {
+            self.history.apply(&record);
+            let is_wanted = self.wanted.about.admits(&record);
+            let is_of_run = record.task_id.is_none();
+            let is_end = record.event.ended().is_some()
+                && self.shown.as_ref().is_some_and(|shown| shown.is_of(&record));
+            if is_end {
+                self.poll()?;
+                self.end_attempt()?;
+            }
+            match record.event {
+                Event::Started { .. } if is_wanted => {
+                    self.end_attempt()?;
+                    self.begin_attempt(&record)?;
+                }
+                _ if is_wanted || is_of_run => self.tell(&record)?,
+                _ => {}
+            }
+            if is_end && self.wanted.about.attempt.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the run has ended, and how this ends then.
+    fn is_over(&mut self) -> Result<Option<Exit>> {
+        if self.history.run.finished.is_some() {
+            return Ok(Some(Exit::Success));
+        }
+        if self.workspace.is_live(&self.history)? {
+            return Ok(None);
+        }
+        // It may have said so meanwhile.
+        self.look()?;
+        if self.history.run.finished.is_some() {
+            return Ok(Some(Exit::Success));
+        }
+        self.end_attempt()?;
+        let message = "the run is gone and has not said why; `ralph status` shows how it stood";
+        Err(Failure::new(Exit::Error, message).into())
+    }
+
+    fn begin_attempt(&mut self, started: &Record) -> Result<()> {
+        self.tell(started)?;
+        if let Event::Started { log, format, .. } = &started.event {
+            let folder = self.workspace.root().join(log);
+            self.shown = Some(Shown::new(started, &folder, *format, self.wanted.voice));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        self.shown.as_mut().map_or(Ok(()), |shown| shown.poll(&mut self.out))
+    }
+
+    fn end_attempt(&mut self) -> Result<()> {
+        self.shown.take().map_or(Ok(()), |mut shown| shown.finish(&mut self.out))
+    }
+
+    /// Says what the journal tells, where that does not get between bytes.
+    fn tell(&mut self, record: &Record) -> Result<()> {
+        let Some(line) = self.log.line(record).filter(|_| self.wanted.voice == Voice::Readable)
+        else {
+            return Ok(());
+        };
+        self.out.begin_line()?;
+        let text = draw(&line, record.timestamp, self.out.paint, self.out.width);
+        self.out.put(Stream::Out, text.as_bytes())
+    }
+}
+
+/// An attempt whose output is shown.
+struct Shown {
+    started: Record,
+    stdout: Tail,
+    stderr: Tail,
+    out: Reader,
+    err: Reader,
+}
+
+/// How one stream is read.
+enum Reader {
+    Typed(Box<Transcript>),
+    /// Words for people, without what paints them. Holds back the line that is not whole.
+    Words(Vec<u8>),
+    /// As it is, but for what is harmful on a terminal.
+    Raw(Stream, Option<Visible>),
+}
+
+impl Shown {
+    fn new(started: &Record, folder: &Path, format: Format, voice: Voice) -> Shown {
+        let words = || Reader::Words(Vec::new());
+        let shown = |is_terminal: bool| is_terminal.then(Visible::default);
+        let (out, err) = match (voice, format) {
+            (Voice::Raw, _) => (
+                Reader::Raw(Stream::Out, shown(terminal::stdout_is_terminal())),
+                Reader::Raw(Stream::Err, shown(terminal::stderr_is_terminal())),
+            ),
+            (Voice::Readable, Format::Text | Format::Aider) => (words(), words()),
+            (Voice::Readable, format) => {
+                (Reader::Typed(Box::new(Transcript::new(format).aloud())), words())
+            }
+        };
+        let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
+        let (stdout, stderr) = (Tail::new(stdout), Tail::new(stderr));
+        Shown { started: started.clone(), stdout, stderr, out, err }
+    }
+
+    fn is_of(&self, record: &Record) -> bool {
+        self.started.task_id == record.task_id
+    }
+
+    fn poll(&mut self, out: &mut Out) -> Result<()> {
+        // Errors first: what agents say last is their answer, on standard output.
+        let mut result = Ok(());
+        for (tail, reader) in [(&mut self.stderr, &mut self.err), (&mut self.stdout, &mut self.out)]
+        {
+            tail.read(|bytes| {
+                if result.is_ok() {
+                    result = reader.take(bytes, out);
+                }
+            });
+        }
+        result
+    }
+
+    fn finish(&mut self, out: &mut Out) -> Result<()> {
+        self.err.finish(out)?;
+        self.out.finish(out)
+    }
+}
+
+impl Reader {
+    fn take(&mut self, bytes: &[u8], out: &mut Out) -> Result<()> {
+        match self {
+            Reader::Typed(transcript) => {
+                transcript.push(bytes);
+                transcript.heard().into_iter().try_for_each(|heard| out.hear(&heard))
+            }
+            Reader::Words(held) => {
+                held.extend_from_slice(bytes);
+                let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else {
+                    return Ok(());
+                };
+                let rest = held.split_off(end + 1);
+                let text = words(held);
+                *held = rest;
+                out.put(Stream::Out, text.as_bytes())
+            }
+            Reader::Raw(stream, None) => out.put(*stream, bytes),
+            Reader::Raw(stream, Some(visible)) => out.put(*stream, visible.push(bytes).as_bytes()),
+        }
+    }
+
+    /// Shows what was held back.
+    fn finish(&mut self, out: &mut Out) -> Result<()> {
+        match self {
+            Reader::Typed(_) => out.begin_line(),
+            Reader::Words(held) if held.is_empty() => Ok(()),
+            Reader::Words(held) => {
+                let text = words(held) + "\n";
+                held.clear();
+                out.put(Stream::Out, text.as_bytes())
+            }
+            Reader::Raw(stream, Some(visible)) => out.put(*stream, visible.finish().as_bytes()),
+            Reader::Raw(_, None) => Ok(()),
+        }
+    }
+}
+
+/// Lines for people: of one that a progress bar wrote over, what was to be seen last.
+fn words(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = plain(&text);
+    let line = |line: &str| {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let line = line.trim_end_matches('\r');
+        visible(line.rsplit('\r').next().unwrap_or(line)).into_owned() + end
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// Where something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Out,
+    Err,
+}
+
+/// What is printed: held back until it is known which lines are the last, and then as it comes.
+struct Out {
+    paint: Paint,
+    width: Option<usize>,
+    held: Option<VecDeque<(Stream, Vec<u8>)>>,
+    most: usize,
+    /// Whether the last line has no end yet.
+    is_open: bool,
+}
+
+impl Out {
+    fn new(lines: Option<usize>) -> Out {
+        Out {
+            paint: Paint::for_stream(&io::stdout()),
+            width: terminal::stdout_width(),
+            held: lines.map(|_| VecDeque::new()),
+            most: lines.unwrap_or(usize::MAX),
+            is_open: false,
+        }
+    }
+
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.is_open = bytes.last() != Some(&b'\n');
+        let Some(held) = &mut self.held else {
+            return Ok(stream.put(bytes)?);
+        };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match held.back_mut() {
+                Some((before, begun)) if *before == stream && begun.last() != Some(&b'\n') => {
+                    begun.extend_from_slice(line);
+                }
+                _ => held.push_back((stream, line.to_vec())),
+            }
+            if held.len() > self.most {
+                held.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the last line, if it has no end.
+    fn begin_line(&mut self) -> Result<()> {
+        if self.is_open { self.put(Stream::Out, b"\n") } else { Ok(()) }
+    }
+
+    fn go_live(&mut self) -> Result<()> {
+        for (stream, line) in self.held.take().unwrap_or_default() {
+            stream.put(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Says a piece of what an agent tells.
+    fn hear(&mut self, heard: &Heard) -> Result<()> {
+        if !matches!(heard, Heard::GoesOn(_)) {
+            self.begin_line()?;
+        }
+        let painted = |style, text: String| self.paint.text(style, text).into_owned();
+        let text = match heard {
+            Heard::Says(text) => visible_lines(text.trim_start()),
+            Heard::GoesOn(text) => visible_lines(text),
+            Heard::Uses(doing) => painted(Style::Faint, format!("  > {}", visible(doing))),
+            Heard::Fails(why) => painted(Style::Bad, format!("failed: {}", visible(why))),
+            Heard::Prints(line) => visible(&plain(line)).into_owned(),
+        };
+        self.put(Stream::Out, text.as_bytes())
+    }
+}
+
+impl Stream {
+    fn put(self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Out => terminal::put(bytes),
+            Stream::Err => terminal::put_error(bytes),
+        }
+    }
+}

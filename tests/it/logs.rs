@@ -1,0 +1,290 @@
+//! `ralph logs` and `ralph attach`: what happens and what agents print, shown to people and to
+//! programs, while it comes and afterwards.
+
+use std::{fs, process::Stdio};
+
+use crate::{
+    support::{Live, RALPH, Workspace, until, wait_for},
+    terminal::{bare, code, on_terminal},
+};
+
+const TWO: &str = "tasks: [{id: a, title: One}, {id: b, depends_on: [a]}]\n";
+
+/// An agent that prints the named recording and, if it is told so, does its task.
+fn replaying(name: &str) -> Workspace {
+    let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
+    let format = format!("{}-json", name.split('-').next().unwrap());
+    let agent = format!(
+        "agent: {{command: [\"{RALPH}\", replay, {file}, --commit, --report, --speed, max], output: \
+         {format}}}\nfsync: false\n",
+    );
+    Workspace::new().graph(TWO).file(".ralph/config.yaml", &agent)
+}
+
+#[test]
+fn every_fact_is_a_line() {
+    let trial = Workspace::new().graph(TWO).agent("fail-once");
+    trial.run(["logs"]).code(0).stderr("no run yet; `ralph run` starts one\n");
+    trial.run(["run", "--max-iterations", "2"]).code(2).whatever();
+    let log = "\
+[date]
+[time]  run [run], agent: [agents]/fail-once
+[time]  2 tasks, 0 complete
+[time]  Iteration 1 of 2 · a · attempt 1
+[time]  a failed after [took]: exited with code 1
+[time]  Iteration 2 of 2 · a · attempt 2
+[time]  a was reported done
+[time]  a complete in [took]: reported done, and committed
+[time]  the limit of 2 iterations reached (exit code 2): 1 completed in 2 attempts, 1 left
+";
+    trial.run(["logs"]).stdout(log);
+    trial.run(["task-reset", "a"]).whatever();
+    let end = "[time]  a: complete -> pending by command\n[time]  a was reset\n";
+    trial.run(["logs"]).stdout(&format!("{log}{end}"));
+    trial.run(["logs", "-n", "2"]).stdout(&format!("[date]\n{end}"));
+    trial.run(["logs", "-n", "0"]).stdout("");
+}
+
+#[test]
+fn only_what_is_asked_for() {
+    let trial = Workspace::new().graph(TWO).agent("commit");
+    trial.run(["run", "--once"]).whatever();
+    trial.run(["run"]).whatever();
+    let count = |text: String, part: &str| text.matches(part).count();
+    assert_eq!(count(trial.run(["logs"]).out(), "run ["), 1);
+    assert_eq!(count(trial.run(["logs", "--all"]).out(), "run ["), 2);
+    let of_b = trial.run(["logs", "--task", "b"]).out();
+    assert_eq!((count(of_b.clone(), " b "), count(of_b, " a ")), (3, 0));
+    trial.run(["task-reset", "a"]).whatever();
+    trial.run(["run", "--task", "a"]).whatever();
+    let of_second = "\
+[date]
+[time]  Iteration 1 of 50 · a · attempt 2
+[time]  a was reported done
+[time]  a complete in [took]: reported done, and committed
+";
+    trial.run(["logs", "--task", "a", "--attempt", "2"]).stdout(of_second);
+    trial
+        .run(["logs", "--task", "bb"])
+        .code(1)
+        .stderr("ralph: error: the journal has nothing about `bb`; did you mean `b`?\n");
+    trial.run(["logs", "--task", "a", "--attempt", "7"]).code(1).stderr(
+        "ralph: error: the journal has nothing about attempt 7 at `a`; `ralph attempts` lists what \
+         there was\n",
+    );
+    trial.run(["logs", "--task", "../x"]).code(64).stderr_has("the id");
+    trial.run(["logs", "--attempt", "2"]).code(64).stderr_has("--task <ID>");
+}
+
+#[test]
+fn programs_get_the_lines_as_they_are() {
+    let trial = Workspace::new().graph(TWO).agent("commit");
+    trial.run(["run", "--once"]).whatever();
+    let file = trial.root().join("logs/ralph.jsonl");
+    let mut text = fs::read_to_string(&file).unwrap();
+    let newer = text.lines().next_back().unwrap().replace("\"finished\"", "\"teleported\"");
+    text = format!("{text}{newer}\nnot json\n{{}}\n");
+    fs::write(&file, &text).unwrap();
+    let kept = trial.redact(text.strip_suffix("not json\n{}\n").unwrap());
+    let said = "2 lines of the journal could not be read, and were left out\n";
+    trial.run(["logs", "--json", "--all"]).stdout(&kept).stderr(said);
+    let lines: Vec<&str> = kept.lines().collect();
+    let last = format!("{}\n", lines[lines.len() - 1]);
+    trial.run(["logs", "--json", "-n", "1"]).stdout(&last).stderr(said);
+    let of_a = trial.run(["logs", "--json", "--task", "a"]).stderr(said).out();
+    assert!(of_a.lines().all(|line| line.contains("\"task_id\":\"a\"")), "{of_a}");
+    // What only a newer version knows, people are not told.
+    assert!(!trial.run(["logs", "--all"]).stderr(said).out().contains("teleported"));
+}
+
+#[test]
+fn a_new_day_is_named() {
+    let trial = Workspace::new().graph(TWO);
+    let line = |seq: u32, at: &str| {
+        format!(
+            "{{\"timestamp\":\"{at}\",\"run_id\":\"r\",\"seq\":{seq},\"iteration\":null,\
+             \"task_id\":\"a\",\"action\":\"reset\"}}\n"
+        )
+    };
+    let days = ["2026-11-20T23:59:59.000Z", "2026-11-21T00:00:01.000Z", "2026-11-21T00:00:02.000Z"];
+    let text: String = (0..).zip(days).map(|(seq, at)| line(seq, at)).collect();
+    trial.write("logs/ralph.jsonl", &text);
+    let output = trial.process(RALPH).arg("logs").output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "2026-11-20\n23:59:59  a was reset\n2026-11-21\n00:00:01  a was reset\n00:00:02  a was \
+         reset\n"
+    );
+}
+
+#[test]
+fn it_goes_on_with_what_comes_also_in_a_new_file() {
+    let trial = Workspace::new().graph(TWO).agent("commit");
+    let live = trial.start(["logs", "-f"]);
+    until("it waits", || live.said() == "no run yet; waiting for one\n");
+    trial.run(["run", "--once"]).whatever();
+    let complete = |live: &Live, id: &str| live.printed().contains(&format!("{id} complete in"));
+    until("the first is told", || complete(&live, "a"));
+    let old = trial.root().join("logs/old.jsonl");
+    fs::rename(trial.root().join("logs/ralph.jsonl"), old).unwrap();
+    trial.run(["run"]).whatever();
+    until("the second is told", || complete(&live, "b"));
+    let text = live.printed();
+    assert_eq!(text.matches("a complete in").count(), 1, "{text}");
+    live.kill();
+}
+
+#[test]
+fn a_follower_whose_reader_has_gone_ends() {
+    let trial = Workspace::new().graph(TWO).agent("commit");
+    trial.run(["run"]).whatever();
+    for words in ["logs -f", "logs -f --output"] {
+        let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 2");
+        let mut shell = trial.process("sh");
+        let mut pipe = shell.args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();
+        until("it ends", || {
+            trial.run(["task-reset", "a"]).whatever();
+            trial.run(["run", "-q"]).whatever();
+            trial.sign("code").exists()
+        });
+        assert!(pipe.wait().unwrap().success());
+        assert_eq!(fs::read_to_string(trial.sign("code")).unwrap(), "0\n", "{words}");
+        fs::remove_file(trial.sign("code")).unwrap();
+    }
+}
+
+#[test]
+fn raw_is_every_byte_but_no_escape_reaches_a_terminal() {
+    let script =
+        "printf '\\033]0;owned\\007\\033[31mr\\303\\244d\\r\\n\\377\\n'; printf 'odd\\033[2J' >&2";
+    let trial = Workspace::new().graph(TWO).command(["sh", "-c", script]);
+    trial.run(["run", "--once"]).code(1).whatever();
+    let output = trial.process(RALPH).args(["logs", "--raw"]).output().unwrap();
+    assert_eq!(output.stdout, b"\x1b]0;owned\x07\x1b[31mr\xc3\xa4d\r\n\xff\n");
+    assert_eq!(output.stderr, b"odd\x1b[2J");
+    for words in ["logs --raw", "logs --output", "logs", "logs --all --json"] {
+        let mut person = on_terminal(&trial, 100, &format!("{words} 2>&1"));
+        let said = person.exp_eof().unwrap();
+        assert_eq!(code(&person), 0, "{words}");
+        for escape in ["\u{1b}]", "\u{1b}[2J", "\u{7}"] {
+            assert!(!said.contains(escape), "{words}: {said:?}");
+        }
+        let shown = "\\u{1b}]0;owned\\u{7}\\u{1b}[31mräd";
+        assert_eq!(bare(&said).contains(shown), words == "logs --raw", "{said:?}");
+    }
+    let plain = trial.run(["logs", "--output"]).out();
+    assert!(plain.contains("\nräd\n\u{fffd}\nodd\n"), "{plain:?}");
+    trial.run(["logs", "--raw", "-n", "1"]).stdout("\u{fffd}\n");
+}
+
+#[test]
+fn typed_output_is_words_and_tools() {
+    for (name, said) in [
+        (
+            "claude-success.jsonl",
+            "  > Edit src/sun.rs\n  > Bash cargo test --quiet\nThe sun shines.\n",
+        ),
+        (
+            "codex-success.jsonl",
+            "  > command_execution bash -lc 'cargo test'\n  > file_change src/sun.rs\nThe sun shines.\n",
+        ),
+        ("gemini-success.jsonl", "  > run_shell_command make\nThe sun shines.\n"),
+        (
+            "copilot-success.jsonl",
+            "  > waiting for the provider (rate_limit)\n  > bash make\nThe sun shines.\n",
+        ),
+        ("opencode-success.jsonl", "  > bash make\nThe sun shines.\n"),
+    ] {
+        let trial = replaying(name);
+        trial.run(["run", "--once"]).code(0).whatever();
+        trial.run(["logs", "--output"]).stdout(&format!(
+            "[time]  Iteration 1 of 50 · a · attempt 1\n{said}[time]  a complete in [took]: reported \
+             done, and committed\n"
+        ));
+        trial.run(["logs", "--output", "-n", "2"]).stdout(
+            "The sun shines.\n[time]  a complete in [took]: reported done, and committed\n",
+        );
+    }
+}
+
+#[test]
+fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
+    let trial = Workspace::new().graph(TWO).agent("gate");
+    trial
+        .run(["attach"])
+        .code(1)
+        .stderr("ralph: error: nothing runs here: `ralph run` starts something\n");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    trial
+        .run(["attach", "b"])
+        .code(1)
+        .stderr("ralph: error: `b` is not worked on: `a` does; `ralph attach` shows it\n");
+    let live = trial.start(["attach"]);
+    until("it follows", || live.printed().contains("attempt 1"));
+    trial.leave("open");
+    let text = live.end(&trial).code(0).out();
+    // Journal and output are two files: which of them is seen first is not said.
+    let twice = |line: &&str| !line.ends_with("was reported done");
+    assert_eq!(
+        text.lines().filter(twice).collect::<Vec<_>>().join("\n"),
+        "\
+[time]  Iteration 1 of 50 · a · attempt 1
+a is reported done; it is judged by its commits when attempt 1 ends
+[time]  a complete in [took]: reported done, and committed
+[time]  Iteration 2 of 50 · b · attempt 1
+b is reported done; it is judged by its commits when attempt 1 ends
+[time]  b complete in [took]: reported done, and committed
+[time]  the graph is complete (exit code 0): 2 completed in 2 attempts, 0 left"
+    );
+    run.end(&trial).code(0).whatever();
+    trial.run(["attach"]).code(1).stderr(
+        "ralph: error: nothing runs here: the newest run is finished; `ralph logs --output` shows \
+         what its agent said\n",
+    );
+}
+
+#[test]
+fn whoever_leaves_does_not_stop_the_run() {
+    let trial = Workspace::new().graph(TWO).agent("gate");
+    let run = trial.start(["run", "--once"]);
+    wait_for(&trial.sign("waiting-a"));
+    let mut person = on_terminal(&trial, 60, "attach");
+    person.exp_string("Iteration 1 of 50").unwrap();
+    person.send_control('c').unwrap();
+    let said = bare(&person.exp_eof().unwrap());
+    assert_eq!(code(&person), 0);
+    assert!(said.contains("detached; the run goes on"), "{said}");
+    trial.leave("open");
+    run.end(&trial).code(0).whatever();
+
+    fs::remove_file(trial.sign("open")).unwrap();
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-b"));
+    let live = trial.start(["attach"]);
+    until("it follows", || !live.printed().is_empty());
+    run.kill();
+    let ran = live.end(&trial).code(1).stdout_has("b · attempt 1");
+    ran.stderr_has("the run is gone and has not said why");
+}
+
+#[test]
+fn lines_are_wrapped_where_they_are_read() {
+    let long = "word ".repeat(40);
+    let trial = Workspace::new().graph(TWO).agent("commit");
+    let config = format!("verify: [\"true {long}\"]\nfsync: false\n");
+    let trial = trial.file(".ralph/config.yaml", &config);
+    trial.run(["run", "--once"]).code(0).whatever();
+    for columns in [60, 100] {
+        let mut person = on_terminal(&trial, columns, "logs");
+        let text = bare(&person.exp_eof().unwrap());
+        assert_eq!(code(&person), 0);
+        for line in text.lines() {
+            let width = ralph::terminal::columns(line.trim_end());
+            assert!(width <= columns as usize, "{width} columns of {columns}: {line:?}");
+        }
+        assert!(text.matches("word").count() >= 80, "{text}");
+    }
+    let piped = trial.run(["logs"]).out();
+    assert!(piped.lines().any(|line| line.contains(long.trim_end())), "{piped}");
+}
