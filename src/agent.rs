@@ -21,13 +21,17 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, BufRead, BufReader, PipeWriter, Write},
-    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt, process::ExitStatusExt},
+    },
     path::{self, Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
 };
 
+use rustix::process::{Signal, getpgrp, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 pub use crate::event::Identity;
@@ -36,10 +40,13 @@ pub use child::Foreground;
 use guard::{Brief, Notice, Order};
 use process::Process;
 use stream::Streams;
-pub use tree::{Member, is_alive, kill_marked, sweep, works_in};
+pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
 
 /// What Claude Code takes as the sign that it runs inside another Claude Code.
 pub const NESTED: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"];
+
+/// Names the attempt to what only holds up the terminal of its agent; the agent does not get it.
+pub const PANE: &str = "RALPH_PANE";
 
 /// What to start, and where its input and output lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,10 +80,13 @@ pub struct Post<'a> {
     pub exit: Option<PathBuf>,
     /// The runner's lock.
     pub lock: &'a File,
-    /// After how long without output and processor time it says so.
+    /// After how long without a sign of life it says so.
     pub idle: Option<Duration>,
     /// Whether it takes secrets out of the agent's output.
     pub redact: bool,
+    /// Where the agent is shown on a terminal of its own: the file that says what is on it, in a
+    /// number. Whether that changes is then the one sign of life.
+    pub screen: Option<PathBuf>,
 }
 
 /// What the runner hears of its agent.
@@ -153,6 +163,7 @@ impl Agent {
             exit: post.exit.clone(),
             idle: post.idle,
             redact: post.redact,
+            screen: post.screen.clone(),
         };
         // A guardian that is gone before it has read its brief says no more than one that is gone
         // after it.
@@ -295,6 +306,31 @@ pub fn own_identity() -> Identity {
     Identity::of(std::process::id())
 }
 
+/// Opens the record of an attempt so that whatever this process starts has it open as well: std
+/// closes what it opens on exec, a plain duplicate stays.
+///
+/// # Errors
+/// As the system gives them.
+pub fn sign(record: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::io::dup(File::open(record)?)?)
+}
+
+/// Asks the group of this process to end.
+pub fn terminate_own_group() {
+    signal_own_group(&[Signal::TERM, Signal::CONT]);
+}
+
+/// Ends the group of this process, itself included.
+pub fn kill_own_group() {
+    signal_own_group(&[Signal::KILL]);
+}
+
+fn signal_own_group(signals: &[Signal]) {
+    for signal in signals {
+        let _ = kill_process_group(getpgrp(), *signal);
+    }
+}
+
 /// Makes this process the parent of whatever its descendants leave behind, so that the children of
 /// a guardian that was killed are found. Only where the system can.
 pub fn adopt_orphans() {
@@ -385,8 +421,9 @@ mod tests {
             };
             let lock = File::open(dir).unwrap();
             let (record, exit) = (dir.join("record"), dir.join("exit"));
-            let post =
-                Post { program, record, exit: Some(exit), lock: &lock, idle: None, redact: true };
+            let exit = Some(exit);
+            let (idle, redact, screen) = (None, true, None);
+            let post = Post { program, record, exit, lock: &lock, idle, redact, screen };
             Agent::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);

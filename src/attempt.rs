@@ -34,6 +34,7 @@ use crate::{
     prompt::{self, Facts},
     state,
     task::{CommitRule, Status, Task, TaskId},
+    tmux,
     transcript::Told,
     verdict::{Evidence, Outcome, Report},
     workspace::Workspace,
@@ -123,6 +124,9 @@ pub struct Open {
     /// The process that guards it.
     #[serde(default)]
     pub guardian: Option<Identity>,
+    /// The folder of the terminal that its agent has, if it has one.
+    #[serde(default)]
+    pub pane: Option<PathBuf>,
     /// Git's lock files that were there before it began: somebody else's.
     #[serde(default)]
     pub locks: Vec<PathBuf>,
@@ -202,6 +206,17 @@ impl Open {
             path.strip_prefix(workspace.root()).unwrap_or(&path).display().to_string()
         };
         removed.map(shown).collect()
+    }
+
+    /// Removes what is kept of it until it is closed.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn forget(&self, workspace: &Workspace) -> Result<()> {
+        if let Some(folder) = &self.pane {
+            tmux::remove(folder);
+        }
+        workspace.state.remove_attempt(&self.name()).context("close the attempt")
     }
 
     /// A file in its task's folder, by which its agent says something.
@@ -334,6 +349,7 @@ pub fn begin(
         call: None,
         agent: None,
         guardian: None,
+        pane: None,
         locks: workspace.repo.locks(),
         controls: Some(workspace.repo.controls()),
     })

@@ -22,7 +22,7 @@ pub use look::{
     Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Restore, Schema, Schemas,
     Show, Status,
 };
-pub use run::{DagStatus, Plan, Prompt, Run, Which};
+pub use run::{DagStatus, Pane, Plan, Prompt, Run, Which};
 pub use setup::{Init, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
@@ -114,7 +114,7 @@ pub enum Command {
     Heartbeat(Heartbeat),
     /// Read the journal in plain words, or what an agent printed
     Logs(Logs),
-    /// Watch the agent at work: what it says and which tools it uses
+    /// Watch the agent at work: in its terminal with `ralph run --tmux`, else what it says
     Attach(Attach),
     /// List the attempts: when, how long, how they were judged, what they left
     Attempts(Attempts),
@@ -135,6 +135,15 @@ pub enum Command {
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
+    /// Stands in for an agent that is to have a terminal
+    #[command(name = "__pane", hide = true)]
+    Pane(Pane),
+    /// Stands before an agent in its terminal
+    #[command(name = "__in-pane", hide = true)]
+    InPane {
+        /// The folder of its pane
+        folder: PathBuf,
+    },
     /// Stands between `ralph run` and its agent
     #[command(name = "__guard", hide = true)]
     Guard,

@@ -15,6 +15,7 @@ pub mod init;
 mod inside;
 mod listen;
 pub mod logs;
+mod pane;
 pub mod plan;
 pub mod prompt;
 pub mod replay;
@@ -82,6 +83,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Completions(options) => completions::completions(&options.shell),
         Command::Man(options) => completions::man(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
+        Command::Pane(options) => pane::run(&options),
+        Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => {
             crate::agent::guard::run().context("guard the agent")?;
             Ok(Exit::Success)

@@ -415,6 +415,9 @@ pub struct Begun {
     /// Whether it waits for tasks that are in progress elsewhere.
     #[serde(default, skip_serializing_if = "is_off")]
     pub wait: bool,
+    /// Whether its agents have terminals.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub tmux: bool,
     /// What the run was restricted to, as the flags said it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,

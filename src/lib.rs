@@ -49,6 +49,7 @@ pub mod disk;
 pub mod journal;
 pub mod repo;
 pub mod agent;
+pub mod tmux;
 
 // Shell.
 pub mod complaint;

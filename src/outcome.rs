@@ -59,7 +59,7 @@ impl fmt::Display for Outcome {
             }
             Outcome::Idle { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));
-                write!(f, "ended by ralph after {limit} without output, work or a changed file")
+                write!(f, "ended by ralph after {limit} of doing nothing")
             }
             Outcome::Lingered { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));

@@ -34,6 +34,7 @@ use crate::{
     signal,
     state::Lock,
     task::{Status, TaskId},
+    tmux,
     workspace::{self, Holder, Workspace},
 };
 
@@ -56,6 +57,8 @@ pub struct Options {
     pub wait: bool,
     /// The attempts of the paused run that this one goes on with.
     pub before: u32,
+    /// Whether each agent has a terminal of its own.
+    pub tmux: bool,
 }
 
 impl Options {
@@ -121,6 +124,9 @@ impl Runner {
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
         start::check_agents(&policy, file.graph(), &workspace)?;
+        if options.tmux {
+            tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
+        }
         workspace.check_logs()?;
         let lock = workspace.lock()?;
         let Some(lock) = lock else {

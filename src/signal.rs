@@ -16,6 +16,9 @@ use signal_hook::{
 /// What service managers send to end a program.
 pub const TERM: i32 = SIGTERM;
 
+/// What a terminal sends that is closed.
+pub const HANGUP: i32 = SIGHUP;
+
 /// What a terminal sends at Ctrl-Z.
 pub const SUSPEND: i32 = SIGTSTP;
 
@@ -24,6 +27,11 @@ pub const SUSPEND: i32 = SIGTSTP;
 pub fn suspend() {
     // It fails for an unknown signal only.
     let _ = emulate_default_handler(SIGTSTP);
+}
+
+/// Ends this process as one that this signal kills. Comes back where it kills none.
+pub fn end_by(signal: i32) {
+    let _ = emulate_default_handler(signal);
 }
 
 /// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, one after the other, on a

@@ -117,6 +117,11 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether a person sits at a terminal, to type and to read.
+pub fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
 /// The columns of the terminal behind standard output; none if there is no terminal.
 pub fn stdout_width() -> Option<usize> {
     width(&io::stdout())

@@ -1,12 +1,13 @@
-//! A child agent: a command in the foreground, with the streams of this process.
+//! A child agent, or the agent of a pane: a command in the foreground, with the streams of this
+//! process.
 //!
 //! In the group of whoever started it, so that a signal to the group reaches it as well.
 
-use std::{io, os::unix::process::ExitStatusExt, path::Path};
+use std::{fs::File, io, os::unix::process::ExitStatusExt, path::Path};
 
 use duct::unix::HandleExt;
 
-use super::{Identity, NESTED, process};
+use super::{Identity, NESTED, PANE, process};
 use crate::verdict::Outcome;
 
 /// A command that runs.
@@ -17,8 +18,8 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// Starts a program, found already, in `dir` and with `env` on top of this process's
-    /// environment.
+    /// Starts a program, found already, in `dir`, with `env` on top of this process's environment
+    /// and, if there is one, `input` as its standard input.
     ///
     /// # Errors
     /// When it cannot be executed, or the system has no process to give.
@@ -27,9 +28,13 @@ impl Foreground {
         arguments: &[String],
         dir: &Path,
         env: &[(&str, &str)],
+        input: Option<File>,
     ) -> io::Result<Foreground> {
         let mut command = duct::cmd(program, arguments).dir(dir).env("PWD", dir);
-        for name in NESTED {
+        if let Some(input) = input {
+            command = command.stdin_file(input);
+        }
+        for name in NESTED.into_iter().chain([PANE]) {
             command = command.env_remove(name);
         }
         for (name, value) in env {

@@ -5,7 +5,7 @@
 //! when the runner dies, it ends the tree at once.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufRead},
     path::{Path, PathBuf},
     sync::{
@@ -20,7 +20,9 @@ use std::{
 use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, Member, Spec, process::Process, secrets, send, stream::Streams, tree};
+use super::{
+    Identity, Member, PANE, Spec, process::Process, secrets, send, sign, stream::Streams, tree,
+};
 use crate::{crash, verdict::Outcome};
 
 /// What the guardian is to do; the first line on its standard input.
@@ -32,10 +34,12 @@ pub struct Brief {
     pub record: PathBuf,
     /// Where to write how the agent ended.
     pub exit: Option<PathBuf>,
-    /// After how long without output and processor time the runner is told.
+    /// After how long without a sign of life the runner is told.
     pub idle: Option<Duration>,
     /// Whether secrets are taken out of its output. Their values are in the agent's environment.
     pub redact: bool,
+    /// Where the agent is shown on a terminal of its own: the file that says what is on it.
+    pub screen: Option<PathBuf>,
 }
 
 /// A further line on its standard input.
@@ -105,18 +109,21 @@ enum Message {
     Ended(Outcome),
 }
 
-/// The signs of life of a tree: output and processor time.
+/// The signs of life of a tree: output and processor time; of one that has a terminal, what is to
+/// be seen there and nothing else.
 struct Pulse {
     /// Bytes of output so far.
     printed: Arc<AtomicU64>,
+    screen: Option<PathBuf>,
     seen: (u64, u64),
     last: Instant,
     told: bool,
 }
 
 impl Pulse {
-    fn new() -> Pulse {
-        Pulse { printed: Arc::default(), seen: (0, 0), last: Instant::now(), told: false }
+    fn new(screen: Option<PathBuf>) -> Pulse {
+        let printed = Arc::default();
+        Pulse { printed, screen, seen: (0, 0), last: Instant::now(), told: false }
     }
 
     fn beat(&mut self) {
@@ -127,13 +134,21 @@ impl Pulse {
     fn is_gone(&mut self, limit: Duration) -> bool {
         /// Timers of an idle interpreter tick too: a few hundredths of a second in five are none.
         const RESTLESS: u64 = 5;
-        let printed = self.printed.load(Ordering::Relaxed);
-        let ticks = tree::ticks_of_tree(std::process::id());
+        let (shown, ticks) = match &self.screen {
+            None => {
+                let printed = self.printed.load(Ordering::Relaxed);
+                (printed, tree::ticks_of_tree(std::process::id()))
+            }
+            Some(screen) => {
+                let text = fs::read_to_string(screen).unwrap_or_default();
+                (text.trim().parse().unwrap_or(0), 0)
+            }
+        };
         let (before, used) = self.seen;
-        if printed != before || ticks.abs_diff(used) > RESTLESS {
+        if shown != before || ticks.abs_diff(used) > RESTLESS {
             self.beat();
         }
-        self.seen = (printed, ticks);
+        self.seen = (shown, ticks);
         let gone = !self.told && self.last.elapsed() >= limit;
         self.told |= gone;
         gone
@@ -160,7 +175,7 @@ pub fn run() -> io::Result<()> {
     let brief: Brief = serde_json::from_str(&brief)?;
     crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
-    let pulse = Pulse::new();
+    let pulse = Pulse::new(brief.screen.clone());
     let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
         Ok(started) => started,
         Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
@@ -169,7 +184,10 @@ pub fn run() -> io::Result<()> {
     tell(&Notice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
     thread::spawn(move || listen(&outbox));
-    let mut guard = Guard { agent, inbox, pulse, idle: brief.idle, frozen: false, fate: None };
+    let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
+    let pane = pane.map(|(name, value)| format!("{name}={value}"));
+    let mut guard =
+        Guard { agent, inbox, pulse, idle: brief.idle, pane, frozen: false, fate: None };
     let outcome = guard.watch()?;
     let alone = guard.fate == Some(Fate::Abandoned);
     crash::point("guard.ended");
@@ -179,7 +197,8 @@ pub fn run() -> io::Result<()> {
         guard.agent.kill();
     }
     guard.agent.reap();
-    let (swept, immortal) = if spared { (Vec::new(), 0) } else { tree::sweep() };
+    let (swept, immortal) =
+        if spared { (Vec::new(), 0) } else { tree::sweep(guard.pane.as_deref()) };
     crash::point("guard.swept");
     if spared {
         streams.cut();
@@ -216,6 +235,8 @@ struct Guard {
     pulse: Pulse,
     /// After how long without a sign of life the runner is told.
     idle: Option<Duration>,
+    /// What is in the environment of those that only hold up the agent's terminal.
+    pane: Option<String>,
     frozen: bool,
     /// None as long as it lives its own life.
     fate: Option<Fate>,
@@ -247,11 +268,15 @@ impl Guard {
         }
         let mut told = Vec::new();
         while self.fate.is_none_or(|fate| fate == Fate::Asked) {
-            let left = tree::descendants(std::process::id());
+            let mut left = tree::descendants(std::process::id());
             if left.is_empty() {
                 return Ok(());
             }
-            if left != told {
+            // That goes by itself when what it holds up has gone.
+            if let Some(pane) = &self.pane {
+                left.retain(|member| !tree::has_entry(member.pid, pane));
+            }
+            if !left.is_empty() && left != told {
                 tell(&Notice::Left { members: left.clone() })?;
                 told = left;
             }
@@ -301,9 +326,7 @@ fn start(
 ) -> io::Result<(Process, Streams)> {
     let secrets = brief.redact.then(|| secrets(&brief.spec));
     let (streams, stdout, stderr) = Streams::open(&brief.spec, secrets.as_ref(), printed)?;
-    // Inherited by the agent and by whatever it starts: std closes what it opens on exec, a plain
-    // duplicate stays.
-    let sign = rustix::io::dup(File::open(&brief.record)?)?;
+    let sign = sign(&brief.record)?;
     let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
         let _ = outbox.send(Message::Ended(outcome));
     })?;

@@ -85,8 +85,9 @@ fn processes() -> Vec<u32> {
 }
 
 /// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
-/// process leaves behind comes to it. Returns who was killed, and how many would not die in time.
-pub fn sweep() -> (Vec<Member>, usize) {
+/// process leaves behind comes to it. Returns who was killed, without those with the entry `pane` in
+/// their environment, and how many would not die in time.
+pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
     /// A process in an uninterruptible wait does not die at once; one that never does is told.
     const PATIENCE: Duration = Duration::from_secs(10);
     let own = std::process::id();
@@ -98,7 +99,10 @@ pub fn sweep() -> (Vec<Member>, usize) {
         }
         let family = descendants(own);
         for member in &family {
+            // Whose it is cannot be told of a dead one.
+            let is_agents = pane.is_none_or(|pane| !has_entry(member.pid, pane));
             if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
+                && is_agents
                 && killed.iter().all(|known| known.pid != member.pid)
             {
                 killed.push(member.clone());
@@ -139,10 +143,26 @@ pub(super) fn thaw() {
 
 /// Whether no child of this process lives, in one call and without reaping a dead one: the system
 /// has no child to name that might yet be stopped.
-pub(super) fn is_childless() -> bool {
+pub fn is_childless() -> bool {
     let looked =
         waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
     looked.is_err_and(|error| error == Errno::CHILD)
+}
+
+/// Waits until this process, which must be a subreaper, has no child any more, and says whether
+/// that was so in time.
+pub fn outlast_children(limit: Duration) -> bool {
+    const LONGEST: Duration = Duration::from_millis(250);
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while reap() {
+        if began.elapsed() >= limit {
+            return false;
+        }
+        thread::sleep(pause);
+        pause = LONGEST.min(pause * 2);
+    }
+    true
 }
 
 /// Takes in every dead child; false once there is no child at all.
@@ -214,7 +234,7 @@ fn is_living(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.alive() && stat.parent != 0)
 }
 
-fn has_entry(pid: u32, entry: &str) -> bool {
+pub(super) fn has_entry(pid: u32, entry: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     })

@@ -29,6 +29,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph run --agent codex", "with another agent"),
             ("ralph run -- ./my-agent.sh --fast", "with any command"),
             ("ralph run --dry-run", "the order it would take"),
+            (
+                "ralph run --tmux -- claude --dangerously-skip-permissions",
+                "on screens of their own",
+            ),
         ],
     ),
     (
@@ -108,7 +112,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph logs --json --all | jq .action", "for programs"),
         ],
     ),
-    ("attach", &[("ralph attach", "Ctrl-C leaves; the run goes on")]),
+    ("attach", &[("ralph attach", "Ctrl-C leaves, or C-b d in tmux; the run goes on")]),
     ("show", &[("ralph show parser", "its newest attempt"), ("ralph show parser.2", "its second")]),
     ("restore", &[("ralph restore parser.2", "a branch `ralph/restore/parser.2`")]),
     (

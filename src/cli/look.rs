@@ -153,7 +153,7 @@ pub struct Attach {
     /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Begin with the last lines, so many
+    /// Begin with the last lines, so many; in tmux with the whole screen
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
 }

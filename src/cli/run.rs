@@ -1,6 +1,6 @@
 //! The flags of what chooses and works: `run`, `prompt`, `dag-status`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
@@ -75,6 +75,10 @@ pub struct Run {
     /// Show the order it would take and why, and touch nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Give each agent a terminal of its own, a window of tmux, to which `ralph attach` goes. Only
+    /// what changes on its screen, or a changed file, is then a sign of life for `--idle`
+    #[arg(long)]
+    pub tmux: bool,
     /// Say only how it ended
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -85,6 +89,28 @@ pub struct Run {
     /// [default: that of the settings, else claude]
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
+}
+
+/// `ralph __pane`.
+#[derive(Debug, Args)]
+pub struct Pane {
+    /// A folder to make for it
+    pub folder: PathBuf,
+    /// What the window is called
+    #[arg(long)]
+    pub title: String,
+    /// The prompt
+    #[arg(long)]
+    pub prompt: PathBuf,
+    /// The record of the attempt
+    #[arg(long)]
+    pub record: PathBuf,
+    /// How often to look at the screen, if at all
+    #[arg(long, value_parser = duration::parse)]
+    pub look: Option<Duration>,
+    /// The agent
+    #[arg(last = true, required = true)]
+    pub argv: Vec<String>,
 }
 
 /// `ralph prompt`.

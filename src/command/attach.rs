@@ -1,4 +1,4 @@
-//! `ralph attach`: what the agent says that runs.
+//! `ralph attach`: the terminal of the agent that runs, or what it says.
 
 use anyhow::Result;
 
@@ -9,14 +9,17 @@ use super::{
     status::{Standing, look},
 };
 use crate::{
+    attempt::Open,
     cli::Attach,
     exit::{Exit, Failure},
+    terminal, tmux,
+    workspace::Workspace,
 };
 
 /// Shows it until the run is over or somebody leaves. The run does not notice.
 ///
 /// # Errors
-/// Nothing runs, or not that task; as the disk gives them.
+/// Nothing runs, or not that task; as the disk and tmux give them.
 pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
     let workspace = here.workspace()?;
     let about = About::new(options.id.as_deref(), None)?;
@@ -43,6 +46,17 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
         let message = format!("`{id}` is not worked on: {what}");
         return Err(Failure::new(Exit::Error, message).into());
     }
+    if terminal::is_interactive()
+        && let Some(server) = window(&workspace, &about)
+    {
+        if tmux::is_around() {
+            let message = "this terminal is a window of tmux already; use another one, or go there \
+                           all the same with `TMUX= ralph attach`, where your own tmux gets the keys \
+                           first: leave with C-b C-b d";
+            return Err(Failure::new(Exit::Error, message).into());
+        }
+        return Err(server.attach().into());
+    }
     without_reader(listen::listen(
         &workspace,
         Wanted {
@@ -53,4 +67,12 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
             attached: true,
         },
     ))
+}
+
+/// The window in which the agent of such an attempt runs, if it does in one.
+fn window(workspace: &Workspace, about: &About) -> Option<tmux::Server> {
+    let records: Vec<Open> = workspace.state.peek();
+    let wanted = |record: &&Open| about.task.as_ref().is_none_or(|id| *id == record.task_id);
+    let folders = records.iter().filter(wanted).filter_map(|record| record.pane.as_deref());
+    folders.map(tmux::Server::of).find(tmux::Server::runs)
 }

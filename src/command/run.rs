@@ -45,6 +45,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         once: options.once,
         wait: options.wait,
         before: 0,
+        tmux: options.tmux,
     };
     if options.dry_run {
         return dry_run(&workspace, &run.policy(&workspace));
@@ -94,6 +95,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         once: begun.once,
         wait: begun.wait,
         before,
+        tmux: begun.tmux,
     };
     work(workspace, file, run, Verbosity::Normal)
 }

@@ -37,7 +37,7 @@ pub fn run(here: &Here, argv: &[String]) -> Result<Exit> {
     signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
     let began = Instant::now();
     let started =
-        Foreground::start(&program, arguments, &dir, &env).context("start the command")?;
+        Foreground::start(&program, arguments, &dir, &env, None).context("start the command")?;
     let running = running.get_or_init(|| started);
     let child = Child {
         child_run_id: run_id.clone(),

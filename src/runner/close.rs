@@ -15,6 +15,7 @@ use crate::{
     output,
     promise::Worth,
     task::{CommitRule, Status},
+    terminal,
     transcript::Told,
     verdict::{Autocommit, Evidence, Outcome, Verdict},
 };
@@ -104,7 +105,7 @@ impl Runner {
             .or(told.last_line.as_deref())
             .is_some_and(|result| self.workspace.config.promise().is_made(result));
         let last_line =
-            word.or(told.message).as_deref().and_then(output::last_of).or(told.last_line);
+            word.or(told.message).and_then(|text| last_said(record, &text)).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
         let ended = Ended {
             attempt: record.attempt,
@@ -141,7 +142,7 @@ impl Runner {
         if parks {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }
-        self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
+        record.forget(&self.workspace)?;
         crash::point("close.removed");
         self.hold(None)
     }
@@ -194,7 +195,7 @@ impl Runner {
                 past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
             if closed {
                 crash::point("recover.known");
-                self.workspace.state.remove_attempt(&record.name()).context("close the attempt")?;
+                record.forget(&self.workspace)?;
                 continue;
             }
             let recovered =
@@ -208,4 +209,9 @@ impl Runner {
         }
         self.close_children(None)
     }
+}
+
+/// The last line of what an agent said. On a terminal, what paints it is no part of it.
+fn last_said(record: &Open, text: &str) -> Option<String> {
+    output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
 }

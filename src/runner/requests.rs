@@ -35,6 +35,7 @@ impl Runner {
             agents: self.options.agents.clone().unwrap_or_default(),
             max_iterations: policy.max_iterations,
             before: self.options.before,
+            tmux: self.options.tmux,
             max_attempts: policy.max_attempts,
             timeout_seconds: Some(workspace.config.timeout.as_secs_f64()),
             idle_seconds: Some(workspace.config.idle.as_secs_f64()),

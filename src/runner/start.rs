@@ -1,13 +1,17 @@
 //! The beginning of an attempt: intent on disk and in the graph, then the agent.
 
-use std::{env, time::Instant};
+use std::{
+    env,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{self, Agent, NESTED, NotStarted, Post, Spec},
+    agent::{self, Agent, NESTED, NotStarted, PANE, Post, Spec},
     attempt::{self, Open, Terms},
     call::Call,
     crash,
@@ -19,6 +23,7 @@ use crate::{
     plan::{Key, Policy, Turn},
     preset,
     task::Task,
+    tmux,
     transcript::Format,
     verdict::Outcome,
     workspace::Workspace,
@@ -43,7 +48,8 @@ impl Runner {
         };
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
         let terms = Terms::of(&self.workspace, self.file.graph().task(number));
-        let record = Open { call, terms: Some(terms), ..record };
+        let pane = self.options.tmux.then(tmux::folder);
+        let record = Open { call, terms: Some(terms), pane, ..record };
         let record = attempt::open(&self.workspace, record, &prompt)?;
         crash::point("start.recorded");
         self.hold(Some(&id))?;
@@ -73,17 +79,24 @@ impl Runner {
     pub(super) fn launch(&mut self, mut record: Open, stage: Stage) -> Result<()> {
         self.announce(&record, &stage)?;
         let call = record.call.clone().context("an attempt without an agent")?;
-        let spec = self.instead(&record, &stage, self.spec(&record, &call));
+        let mut spec = self.instead(&record, &stage, self.spec(&record, &call));
         let (outbox, name) = (self.outbox.clone(), record.name());
         let began = Instant::now();
         let is_agent = matches!(stage, Stage::Agent);
+        let idle = self.idle_limit(&record, &stage);
+        let sign = self.workspace.state.attempt(&record.name());
+        let pane = record.pane.as_deref().filter(|_| is_agent);
+        if let Some(folder) = pane {
+            spec = in_pane(spec, folder, &record, &sign, idle);
+        }
         let post = Post {
             program: agent::own_program(),
-            record: self.workspace.state.attempt(&record.name()),
+            record: sign,
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
-            idle: self.idle_limit(&record, &stage),
+            idle,
             redact: self.workspace.redacts(),
+            screen: pane.map(tmux::screen),
         };
         let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
         match Agent::spawn(&spec, &post, tell) {
@@ -161,6 +174,32 @@ impl Runner {
             stderr: record.file(&self.workspace, "stderr"),
         }
     }
+}
+
+/// What gives the agent of `spec` a terminal and ends as it does.
+fn in_pane(spec: Spec, folder: &Path, record: &Open, sign: &Path, idle: Option<Duration>) -> Spec {
+    /// Between two looks at the screen; where the limit is short, no more often than that.
+    const LOOK: Duration = Duration::from_secs(2);
+    const OFTEN: Duration = Duration::from_millis(100);
+    let shown = |path: &Path| path.display().to_string();
+    let mut argv = vec![
+        shown(&agent::own_program()),
+        "__pane".to_owned(),
+        shown(folder),
+        format!("--title={} attempt {}", record.task_id, record.attempt),
+        format!("--prompt={}", shown(&spec.stdin)),
+        format!("--record={}", shown(sign)),
+    ];
+    let look = idle.map(|idle| (idle / 4).clamp(OFTEN, LOOK));
+    argv.extend(look.map(|look| format!("--look={}ms", look.as_millis())));
+    argv.push("--".to_owned());
+    argv.extend(spec.argv);
+    let mut env = spec.env;
+    env.push((PANE.to_owned(), record.mark()));
+    let mut env_remove = spec.env_remove;
+    // Of the terminal that this run may itself be in.
+    env_remove.extend(["TMUX", "TMUX_PANE"].map(str::to_owned));
+    Spec { argv, env, env_remove, ..spec }
 }
 
 /// Git's background maintenance calls `setsid` and outlives the attempt that caused it.

@@ -14,6 +14,7 @@ use crate::{
     duration,
     event::Event,
     output::Follow,
+    terminal,
     verdict::Outcome,
 };
 
@@ -80,7 +81,10 @@ impl Running {
             let same = self.exit_by.filter(|(_, before)| *before == busy);
             same.unwrap_or((Instant::now() + grace, busy))
         });
-        let doing = self.output.doing();
+        let mut doing = self.output.doing();
+        if self.record.pane.is_some() {
+            doing = doing.map(|doing| terminal::plain(&doing).into_owned());
+        }
         if self.doing == doing {
             return None;
         }
@@ -102,7 +106,7 @@ impl Runner {
             return (ended, 0);
         }
         // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
-        let (swept, immortal) = agent::sweep();
+        let (swept, immortal) = agent::sweep(None);
         ended.extend(swept.into_iter().map(|member| member.name));
         (ended, immortal)
     }

@@ -43,6 +43,8 @@ mod support;
 mod terminal;
 mod tidy;
 #[cfg(target_os = "linux")]
+mod tmux;
+#[cfg(target_os = "linux")]
 mod torture;
 mod transcripts;
 mod usage;

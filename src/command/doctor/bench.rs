@@ -108,6 +108,7 @@ impl Bench {
             lock: &lock,
             idle: None,
             redact: false,
+            screen: None,
         };
         let (tell, told) = mpsc::channel();
         let agent = match Agent::spawn(&spec, &post, move |news| drop(tell.send(news))) {

@@ -1,0 +1,251 @@
+//! An agent with a terminal of its own, in a real tmux: it is judged, limited and ended like any
+//! other, and a person can go there.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{
+    support::{SETTINGS, Workspace, until, wait_for},
+    terminal::{bare, code, on_terminal},
+};
+
+/// A repository of one task; none where there is no tmux to try it with.
+fn trial() -> Option<Workspace> {
+    if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no tmux here");
+        return None;
+    }
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let dir = trial.dir().display().to_string();
+    Some(trial.env("TMPDIR", &dir))
+}
+
+/// Nothing runs, and no socket is left where they were.
+#[track_caller]
+fn nothing_is_left(trial: &Workspace) {
+    trial.nobody_is_left();
+    let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> =
+        entries.filter(|name| name.to_string_lossy().starts_with("ralph-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
+    let Some(trial) = trial() else { return };
+    let trial = trial.agent("painter");
+    trial.run(["run", "--tmux"]).code(0).stderr(
+        "\
+[time]  1 task, 0 complete
+[time]  Iteration 1 of 50 · a · P2 · attempt 1
+[time]    a
+[time]  a complete in [took]: reported done, and committed
+[time]    [commit] Work on a
+[time]    1 file, +1 -0
+[time]    0 left
+[time]  the graph is complete (exit code 0)
+[time]  1 completed in 1 attempt, [took]; 1 of 1 done
+[time]    + a: [commit] Work on a
+",
+    );
+    assert_eq!(
+        fs::read_to_string(trial.sign("terminal")).unwrap(),
+        "prints on a terminal\nhas one to ask\n\
+         task a attempt 1 pane unset term screen-256color\n"
+    );
+    assert_eq!(
+        fs::read_to_string(trial.sign("prompt")).unwrap(),
+        trial.read("logs/attempts/a/1/prompt.md")
+    );
+    assert_eq!(
+        trial.read("logs/attempts/a/1/stdout"),
+        "\u{1b}[31mred\u{1b}[0m and plain\r\non standard error\r\n\
+         a is reported done; it is judged by its commits when attempt 1 ends\r\n\
+         the last \u{1b}[1mwords\u{1b}[0m\r\n"
+    );
+    assert_eq!(trial.read("logs/attempts/a/1/stderr"), "");
+    assert_eq!(trial.lines("completed")[0]["last_line"], "the last words");
+    assert_eq!(trial.lines("loop_started")[0]["tmux"], true);
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn all_that_was_printed_before_the_end_is_kept() {
+    let Some(trial) = trial() else { return };
+    let trial = trial.command(["sh", "-c", "seq 100000; echo the end"]);
+    trial.run(["run", "--tmux", "--once", "-q"]).code(1).whatever();
+    let log = trial.read("logs/attempts/a/1/stdout").replace('\r', "");
+    let numbers: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert!(log == numbers + "the end\n", "{} bytes", log.len());
+}
+
+#[test]
+fn how_the_agent_ends_is_told_as_it_was() {
+    for (script, how) in
+        [("exit 7", "exited with code 7"), ("kill -SEGV $$", "killed by signal 11")]
+    {
+        let Some(trial) = trial() else { return };
+        let trial = trial.command(["sh", "-c", script]);
+        trial.run(["run", "--tmux", "--once"]).code(1).stderr_has(how);
+        nothing_is_left(&trial);
+    }
+}
+
+#[test]
+fn whatever_ends_it_nothing_is_left() {
+    // What cannot be reached through its group, its terminal or its parent.
+    let script = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM HUP; sleep 600' & \
+                  touch \"$TRIAL_DIR/there\"; while :; do sleep 1; done";
+    let start = |flags: &[&str]| {
+        let trial = trial()?.command(["sh", "-c", script]);
+        let live = match flags {
+            [flag, value] => trial.start(["run", "--tmux", "--once", flag, value]),
+            _ => trial.start(["run", "--tmux", "--once"]),
+        };
+        wait_for(&trial.sign("there"));
+        Some((trial, live))
+    };
+    let Some((trial, live)) = start(&["--timeout", "1s"]) else { return };
+    live.end(&trial).code(1).stderr_has("its limit of [took] is reached");
+    nothing_is_left(&trial);
+
+    let (trial, live) = start(&[]).unwrap();
+    live.signal(Signal::INT);
+    live.end(&trial).code(130).stderr_has("stopped by SIGINT");
+    nothing_is_left(&trial);
+
+    let (trial, live) = start(&[]).unwrap();
+    let guardian = || {
+        let record: Value =
+            serde_json::from_str(&trial.read(".git/ralph/attempts/a.1.json")).ok()?;
+        Pid::from_raw(i32::try_from(record["guardian"]["pid"].as_i64()?).ok()?)
+    };
+    until("the guardian is on record", || guardian().is_some());
+    kill_process(guardian().unwrap(), Signal::KILL).unwrap();
+    live.end(&trial).code(1).stderr_has("a interrupted after");
+    nothing_is_left(&trial);
+
+    let (trial, live) = start(&[]).unwrap();
+    live.kill();
+    trial.nobody_is_left();
+    // The folder is in the record of the attempt, and goes with it.
+    let trial = trial.agent("commit");
+    trial.run(["run", "--tmux"]).code(0).stderr_has("recovered attempt 1");
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn an_agent_that_is_asked_to_end_may_do_so() {
+    let Some(trial) = trial() else { return };
+    let script = "trap 'echo so be it; exit 0' TERM; touch \"$TRIAL_DIR/there\"; \
+                  while :; do sleep 0.1; done";
+    let trial = trial
+        .command(["sh", "-c", script])
+        .file(".ralph/config.yaml", &SETTINGS.replace("grace: 200ms", "grace: 60s"));
+    let live = trial.start(["run", "--tmux"]);
+    wait_for(&trial.sign("there"));
+    trial.run(["stop", "--now"]).whatever();
+    live.end(&trial).code(4).stderr_has("stopped by `ralph stop`");
+    assert!(trial.read("logs/attempts/a/1/stdout").ends_with("so be it\r\n"));
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn what_an_agent_left_running_is_waited_for_and_can_still_print() {
+    let Some(trial) = trial() else { return };
+    let script = "(sleep 1; echo late) & \"$RALPH\" task-complete a > /dev/null; echo bye";
+    let trial = trial
+        .command(["sh", "-c", script])
+        .graph("tasks: [{id: a, commit: optional}]\n")
+        .file(".ralph/config.yaml", &SETTINGS.replace("timeout: 0s", "timeout: 60s"));
+    let ran = trial.run(["run", "--tmux"]).code(0);
+    ran.stderr_has("waiting up to 1m for 2 processes (sh, sleep)");
+    assert_eq!(trial.lines("children_ended").len(), 1);
+    assert_eq!(trial.read("logs/attempts/a/1/stdout"), "bye\r\nlate\r\n");
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn an_agent_whose_screen_stands_still_is_idle_however_busy_it_is() {
+    let Some(trial) = trial() else { return };
+    // Paints, and so prints, but nothing new is to be seen.
+    let script = "while :; do printf '\\033[Hworking'; done";
+    let trial = trial.command(["sh", "-c", script]);
+    let ran = trial.run(["run", "--tmux", "--once", "--idle", "1s"]).code(1);
+    ran.stderr_has("ending a: it did nothing for [took]");
+    assert_eq!(trial.lines("failed")[0]["outcome"], "idle");
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn an_agent_whose_screen_changes_is_not_idle() {
+    let Some(trial) = trial() else { return };
+    let script = "for n in 1 2 3 4 5 6; do printf '\\033[Hstep %s' $n; sleep 0.5; done; exit 9";
+    let trial = trial.command(["sh", "-c", script]);
+    let ran = trial.run(["run", "--tmux", "--once", "--idle", "2s"]).code(1);
+    ran.stderr_has("exited with code 9");
+}
+
+#[test]
+fn a_person_goes_to_the_window_and_leaves_it() {
+    let Some(trial) = trial() else { return };
+    let script = "cat > /dev/null; echo 'Hello, window'; read -r word < /dev/tty; \
+                  echo \"heard $word\" > \"$TRIAL_DIR/heard\"; exec sleep 600";
+    let trial = trial.command(["sh", "-c", script]);
+    let live = trial.start(["run", "--tmux", "--once"]);
+    until("the agent speaks", || {
+        fs::read_to_string(trial.root().join("logs/attempts/a/1/stdout"))
+            .is_ok_and(|text| text.contains("window"))
+    });
+    let mut person = on_terminal(&trial, 60, "attach");
+    person.exp_string("Hello, window").unwrap();
+    person.exp_string("ralph: a attempt 1").unwrap();
+    person.send_line("there").unwrap();
+    wait_for(&trial.sign("heard"));
+    person.send_control('b').unwrap();
+    person.send("d").unwrap();
+    person.flush().unwrap();
+    person.exp_string("[detached").unwrap();
+    person.exp_eof().unwrap();
+    assert_eq!(code(&person), 0);
+
+    // Within tmux there is a choice, and elsewhere than on a terminal no window.
+    let trial = trial.env("TMUX", "/tmp/x,1,0");
+    let mut person = on_terminal(&trial, 200, "attach");
+    let said = bare(&person.exp_eof().unwrap());
+    assert_eq!(code(&person), 1);
+    assert!(said.contains("`TMUX= ralph attach`"), "{said}");
+    let follower = trial.start(["attach"]);
+    until("the output is shown", || follower.printed().contains("Hello, window"));
+    live.signal(Signal::INT);
+    live.end(&trial).code(130).whatever();
+    follower.end(&trial).code(0).stdout_has("stopped by SIGINT");
+    nothing_is_left(&trial);
+}
+
+#[test]
+fn without_a_new_enough_tmux_nothing_is_claimed() {
+    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let bin = trial.dir().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let trial = trial.env("PATH", bin.to_str().unwrap());
+    trial.run(["run", "--tmux"]).code(69).stderr(
+        "ralph: error: `--tmux` needs tmux 3.0 or newer, and it is not on PATH; install it, or \
+         leave out `--tmux`\n",
+    );
+    let tmux = bin.join("tmux");
+    fs::write(&tmux, "#!/bin/sh\necho tmux 2.9a\n").unwrap();
+    let mut made = Command::new("chmod");
+    assert!(made.arg("+x").arg(&tmux).status().unwrap().success());
+    trial.run(["run", "--tmux"]).code(69).stderr(
+        "ralph: error: `--tmux` needs tmux 3.0 or newer, and this is tmux 2.9a; install a newer \
+         one, or leave out `--tmux`\n",
+    );
+    assert_eq!(trial.status("a"), "pending");
+    assert!(!trial.root().join("logs").exists());
+}
