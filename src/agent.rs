@@ -12,6 +12,7 @@
 
 mod child;
 pub mod guard;
+mod guarded;
 mod process;
 mod stream;
 mod tree;
@@ -38,6 +39,7 @@ pub use crate::event::Identity;
 use crate::{crash, redact::Redactor, verdict::Outcome};
 pub use child::Foreground;
 use guard::{Brief, Notice, Order};
+pub use guarded::run_guarded;
 use process::Process;
 use stream::Streams;
 pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
@@ -148,6 +150,7 @@ impl Agent {
     ) -> Result<Agent, NotStarted> {
         let (order_reader, mut orders) = io::pipe()?;
         let (notice_reader, notices) = io::pipe()?;
+        let mut guardians = tree::guardians();
         let handle = duct::cmd(&post.program, ["__guard"])
             .stdin_file(order_reader)
             .stdout_file(post.lock.try_clone()?)
@@ -156,6 +159,9 @@ impl Agent {
             .start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
         let guardian = Identity::of(pid);
+        guardians.push(pid);
+        drop(guardians);
+        let gone = move || tree::guardians().retain(|guardian| *guardian != pid);
         crash::point("agent.guarded");
         let brief = Brief {
             spec: spec.clone(),
@@ -172,6 +178,7 @@ impl Agent {
         let notice = next(&mut notices);
         let Some(Notice::Started { identity }) = notice else {
             let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
+            gone();
             return Err(match notice {
                 Some(Notice::NotStarted { error }) => NotStarted::Refused(error),
                 _ if killed => NotStarted::Unguarded,
@@ -191,6 +198,7 @@ impl Agent {
                 }
             };
             let _ = handle.wait();
+            gone();
             tell(News::Closed(closed));
         })?;
         Ok(Agent { guardian, identity, orders: Mutex::new(orders) })

@@ -165,7 +165,7 @@ impl Open {
         }
         let record = workspace.state.attempt(&self.name());
         let entry = format!("RALPH_ATTEMPT_ID={}", self.mark());
-        agent::kill_marked(&entry, &record).into_iter().map(|member| member.name).collect()
+        agent::kill_marked(Some(&entry), &record).into_iter().map(|member| member.name).collect()
     }
 
     /// How the agent ended, if its guardian lived to say so and the end was the agent's own.

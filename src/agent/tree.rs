@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     path::Path,
-    sync::OnceLock,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -44,8 +44,20 @@ pub struct Member {
     pub name: String,
 }
 
+/// The guardians that this process has started and that are still there. Whoever starts one holds
+/// on to the list meanwhile.
+pub(super) fn guardians() -> MutexGuard<'static, Vec<u32>> {
+    static GUARDIANS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Every living descendant of a process, by the parents that `/proc` names.
 pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
+    descendants_without(ancestor, &[])
+}
+
+/// The same without some of them and what descends from those.
+fn descendants_without(ancestor: u32, spared: &[u32]) -> Vec<Member> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in processes() {
         if let Some(stat) = Stat::of(pid).filter(Stat::alive) {
@@ -55,7 +67,8 @@ pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
     let mut found = Vec::new();
     let mut open = vec![ancestor];
     while let Some(parent) = open.pop() {
-        for pid in children.remove(&parent).unwrap_or_default() {
+        let young = children.remove(&parent).unwrap_or_default();
+        for pid in young.into_iter().filter(|pid| !spared.contains(pid)) {
             open.push(pid);
             found.push(Member { pid, parent, name: name(pid) });
         }
@@ -85,19 +98,26 @@ fn processes() -> Vec<u32> {
 }
 
 /// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
-/// process leaves behind comes to it. Returns who was killed, without those with the entry `pane` in
-/// their environment, and how many would not die in time.
+/// process leaves behind comes to it; guardians that are still there and what they guard are left
+/// alone. Returns who was killed, without those with the entry `pane` in their environment, and how
+/// many would not die in time.
 pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
     /// A process in an uninterruptible wait does not die at once; one that never does is told.
     const PATIENCE: Duration = Duration::from_secs(10);
+    /// With a child that stays the system does not say when there is no other; so often nobody is
+    /// to be seen then.
+    const QUIET: usize = 10;
     let own = std::process::id();
     let began = Instant::now();
     let mut killed: Vec<Member> = Vec::new();
+    let mut quiet = 0;
     loop {
-        if !reap() {
+        let guardians = guardians();
+        if !reap() || quiet == QUIET {
             return (killed, 0);
         }
-        let family = descendants(own);
+        let family = descendants_without(own, &guardians);
+        quiet = if family.is_empty() && !guardians.is_empty() { quiet + 1 } else { 0 };
         for member in &family {
             // Whose it is cannot be told of a dead one.
             let is_agents = pane.is_none_or(|pane| !has_entry(member.pid, pane));
@@ -111,7 +131,8 @@ pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
         if began.elapsed() > PATIENCE {
             return (killed, family.len());
         }
-        if family.is_empty() {
+        drop(guardians);
+        if family.is_empty() && quiet == 0 {
             continue;
         }
         thread::sleep(Duration::from_micros(300));
@@ -189,8 +210,9 @@ pub(super) fn reap_orphans(agent: u32) {
 
 /// After the guardian is gone too: ends every process that is recognisably of an attempt, wherever
 /// it hangs now: by an entry of its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or by having the
-/// attempt's record open, which an agent's children inherit and `env -i` does not close.
-pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
+/// attempt's record open, which an agent's children inherit and `env -i` does not close. The same
+/// for a command that is no agent, which has no such entry.
+pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
     const PATIENCE: Duration = Duration::from_secs(10);
     /// A process that hands on to a new one again and again may be missed by a single look, and on
     /// a busy machine by ten.
@@ -213,7 +235,10 @@ pub fn kill_marked(entry: &str, record: &Path) -> Vec<Member> {
             if strangers.contains(&(pid, stat.start_time)) {
                 continue;
             }
-            let ours = || is_living(pid) && (has_entry(pid, entry) || has_open(pid, record));
+            let ours = || {
+                is_living(pid)
+                    && (entry.is_some_and(|entry| has_entry(pid, entry)) || has_open(pid, record))
+            };
             let member = Member { pid, parent: stat.parent, name: name(pid) };
             if signal_if(pid, Signal::KILL, ours) {
                 quiet = 0;
@@ -415,7 +440,7 @@ mod tests {
             sleeper(|command| command.env_clear().stdout(fs::File::open(&record).unwrap()));
         let longer = format!("{value}2");
         let mut stranger = sleeper(|command| command.env("RALPH_ATTEMPT_ID", &longer));
-        let killed = kill_marked(&format!("RALPH_ATTEMPT_ID={value}"), &record);
+        let killed = kill_marked(Some(&format!("RALPH_ATTEMPT_ID={value}")), &record);
         let mut pids: Vec<u32> = killed.iter().map(|member| member.pid).collect();
         pids.sort_unstable();
         let mut want = [marked.id(), holding.id()];
