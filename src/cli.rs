@@ -19,8 +19,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::exit::{Exit, Failure};
 pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
 pub use look::{
-    Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Restore, Schema, Schemas,
-    Show, Status,
+    Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Notify, Restore, Schema,
+    Schemas, Show, Status,
 };
 pub use run::{DagStatus, Pane, Plan, Prompt, Run, Which};
 pub use setup::{Init, PrintTemplate};
@@ -102,6 +102,8 @@ pub enum Command {
     Schema(Schema),
     /// Find what would keep a run from working, and say what to do about it
     Doctor(Doctor),
+    /// Show who is told of what, or try it
+    Notify(Notify),
     /// Show how the run stands: running, paused, finished or crashed
     Status(Status),
     /// Let the running attempt finish and start no other until `ralph resume`

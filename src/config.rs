@@ -3,6 +3,9 @@
 //! The doc comments are what `ralph schema` and the docs say. Where values come from is `layers`'
 //! affair.
 
+mod hooks;
+mod notify;
+
 use std::{sync::OnceLock, time::Duration};
 
 use schemars::JsonSchema;
@@ -17,6 +20,9 @@ use crate::{
     promise::{self, Pattern, Promise, Worth},
     spend::Budget,
 };
+
+pub use hooks::Hooks;
+pub use notify::{Notifier, Way};
 
 /// The agent, where nothing else is said.
 const AGENT: &str = "claude";
@@ -60,6 +66,12 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub grace: Duration,
+    /// How long a command of `hooks` may take.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub hook_timeout: Duration,
+    /// Commands that are run before and after runs and attempts.
+    pub hooks: Hooks,
     /// After how long without output, processor time and changed files an attempt is ended; `0s`
     /// for never.
     #[serde(with = "length")]
@@ -90,6 +102,17 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub max_wait: Duration,
+    /// Who is told of what: a list of commands, webhooks and desktops.
+    #[schemars(with = "Vec<notify::Written>")]
+    pub notify: Vec<Notifier>,
+    /// How long it may take to tell one of them.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub notify_timeout: Duration,
+    /// How long a run that is over waits for those who have not been told yet.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub notify_wait: Duration,
     /// What becomes of what an agent left running when the wait for it is over.
     #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
     pub on_orphans: Orphans,
@@ -144,6 +167,8 @@ impl Default for Config {
             exit_grace: Duration::from_secs(30),
             fsync: true,
             grace: Duration::from_secs(5),
+            hook_timeout: minutes(1),
+            hooks: Hooks::default(),
             idle: minutes(15),
             learnings: LEARNINGS.to_owned(),
             max_attempts: plan::MAX_ATTEMPTS,
@@ -153,6 +178,9 @@ impl Default for Config {
             max_iterations: plan::MAX_ITERATIONS,
             max_tokens: None,
             max_wait: plan::MAX_WAIT,
+            notify: Vec::new(),
+            notify_timeout: Duration::from_secs(10),
+            notify_wait: Duration::from_secs(10),
             on_orphans: Orphans::default(),
             promise: Worth::default(),
             promise_text: promise::TEXT.to_owned(),
@@ -253,6 +281,8 @@ fn fault(key: &str, value: &Value) -> Option<String> {
         "max_cost" => is_missing(config.max_cost),
         "max_cost_per_day" => is_missing(config.max_cost_per_day),
         "commit_timeout" => config.commit_timeout.is_zero(),
+        "hook_timeout" => config.hook_timeout.is_zero(),
+        "notify_timeout" => config.notify_timeout.is_zero(),
         "max_duration" => config.max_duration.is_some_and(|length| length.is_zero()),
         "timeout" => config.timeout.is_zero(),
         "verify_timeout" => config.verify_timeout.is_zero(),
@@ -294,6 +324,13 @@ impl Serialize for Agents {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany")]
 pub struct Commands(pub Vec<String>);
+
+impl Commands {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "it must be a command or a list of commands")]

@@ -6,6 +6,7 @@
 mod child;
 mod ended;
 mod stop;
+mod told;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ use crate::{
 pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
 pub use ended::Ended;
 pub use stop::StopReason;
+pub use told::{Hook, HookFailed, NotifyFailed};
 
 /// The version of the journal's shape, in the first line of every run.
 pub const SCHEMA: u32 = 1;
@@ -245,6 +247,10 @@ pub enum Event {
         /// By so many seconds: forward, or backward where negative.
         seconds: i64,
     },
+    /// A command of `hooks` in the settings did not succeed.
+    HookFailed(HookFailed),
+    /// Somebody who is to be told of a moment could not be; said once for each of them.
+    NotifyFailed(NotifyFailed),
     /// `ralph run` ended.
     Finished {
         /// In words.
@@ -319,6 +325,8 @@ impl Event {
         "suspended",
         "continued",
         "clock_set",
+        "hook_failed",
+        "notify_failed",
         "finished",
     ];
 }

@@ -264,7 +264,9 @@ impl History {
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
             | Event::Blocked { .. }
-            | Event::ClockSet { .. } => {}
+            | Event::ClockSet { .. }
+            | Event::HookFailed(_)
+            | Event::NotifyFailed(_) => {}
         }
     }
 

@@ -21,6 +21,9 @@ pub mod verdict;
 pub mod event;
 pub mod spend;
 pub mod record;
+pub mod moment;
+#[cfg(feature = "webhook")]
+pub mod signature;
 pub mod history;
 pub mod ledger;
 pub mod notes;
@@ -50,6 +53,8 @@ pub mod journal;
 pub mod repo;
 pub mod agent;
 pub mod tmux;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 // Shell.
 pub mod complaint;
@@ -61,6 +66,7 @@ pub mod graphfile;
 pub mod workspace;
 pub mod attempt;
 pub mod report;
+pub mod hooks;
 pub mod runner;
 pub mod cli;
 pub mod command;

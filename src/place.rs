@@ -20,14 +20,16 @@ pub struct Place {
     journal: String,
     heartbeat: String,
     attempts: String,
+    hooks: String,
 }
 
 /// The files and folders that `ralph` writes, whichever loop they belong to, relative to the
 /// repository; folders end with a slash.
-pub const OWN: [&str; 6] = [
+pub const OWN: [&str; 7] = [
     "logs/ralph.jsonl",
     "logs/ralph.heartbeat",
     "logs/attempts/",
+    "logs/hooks/",
     "logs/loops/",
     ".ralph/tasks/",
     ".ralph/loops/",
@@ -51,6 +53,7 @@ impl Place {
             journal: format!("{logs}/ralph.jsonl"),
             heartbeat: format!("{logs}/ralph.heartbeat"),
             attempts: format!("{logs}/attempts"),
+            hooks: format!("{logs}/hooks"),
         }
     }
 
@@ -72,6 +75,11 @@ impl Place {
     /// The folder of prompts and outputs, relative to the repository.
     pub fn attempts(&self) -> &str {
         &self.attempts
+    }
+
+    /// The folder of what hooks of whole runs print, relative to the repository.
+    pub fn hooks(&self) -> &str {
+        &self.hooks
     }
 
     /// That of one attempt.
@@ -134,6 +142,7 @@ mod tests {
             [
                 place.journal().to_owned(),
                 place.heartbeat().to_owned(),
+                place.hooks().to_owned(),
                 place.attempt(task, 1),
                 place.folder(task),
                 place.pins(task),
@@ -147,6 +156,7 @@ mod tests {
             [
                 "logs/ralph.jsonl",
                 "logs/ralph.heartbeat",
+                "logs/hooks",
                 "logs/attempts/docs/1",
                 ".ralph/tasks/docs",
                 "refs/ralph/docs",
@@ -159,6 +169,7 @@ mod tests {
             [
                 "logs/loops/docs/ralph.jsonl",
                 "logs/loops/docs/ralph.heartbeat",
+                "logs/loops/docs/hooks",
                 "logs/loops/docs/attempts/1",
                 ".ralph/loops/docs",
                 "refs/ralph/loop+docs",

@@ -400,6 +400,12 @@ mod tests {
             Event::Suspended {},
             Event::Continued { seconds: 60, slept: true },
             Event::ClockSet { seconds: -60 },
+            Event::HookFailed(HookFailed { hook: Hook::BeforeRun, check: check() }),
+            Event::NotifyFailed(NotifyFailed {
+                notifier: "webhook hooks.example.com".to_owned(),
+                moment: "finished".to_owned(),
+                why: "it answered 500".to_owned(),
+            }),
             Event::Finished {
                 why: "complete".to_owned(),
                 exit_code: 0,

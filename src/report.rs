@@ -7,13 +7,15 @@
 pub mod fancy;
 pub mod heartbeat;
 pub mod log;
+pub mod message;
+pub mod notify;
 pub mod plain;
 pub mod summary;
 pub mod words;
 
 use std::time::Duration;
 
-use crate::{plan::View, record::Record};
+use crate::{config::Config, plan::View, record::Record};
 
 /// Somebody who is told what happens.
 pub trait Reporter {
@@ -25,6 +27,14 @@ pub trait Reporter {
 
     /// The loop turns.
     fn tick(&mut self) {}
+
+    /// The settings have changed.
+    fn settle(&mut self, _config: &Config) {}
+
+    /// The run is over: whether it has still something to do that is worth waiting for.
+    fn is_busy(&mut self) -> bool {
+        false
+    }
 
     /// How often it wants to be told so.
     fn interval(&self) -> Duration {

@@ -6,12 +6,14 @@
 mod children;
 mod close;
 mod harm;
+mod hooks;
 mod requests;
 mod start;
 mod verify;
 mod watch;
 
 use std::{
+    mem,
     sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
@@ -107,6 +109,8 @@ pub struct Runner {
     clocks: clock::Reading,
     /// How many signals asked it to stop.
     signals: u32,
+    /// The task and the number of the attempt before which the hook has been run.
+    prepared: Option<(TaskId, u32)>,
     /// Whether something that an attempt left behind was let live.
     spared: bool,
 }
@@ -165,6 +169,7 @@ impl Runner {
             told: false,
             clocks: clock::read(),
             signals: 0,
+            prepared: None,
             spared: false,
         })
     }
@@ -179,7 +184,7 @@ impl Runner {
         self.emit(None, Event::LoopStarted(self.begun()))?;
         crash::point("run.begun");
         self.announce_graph()?;
-        let result = self.recover().and_then(|()| self.turn());
+        let result = self.begin();
         if result.is_err() {
             // Nothing may outlive the run that watches it.
             for running in &self.running {
@@ -203,12 +208,25 @@ impl Runner {
             duration_seconds: duration::seconds(self.began.elapsed()),
         };
         crash::point("run.over");
-        let recorded = self.emit(None, finished);
+        let recorded = self.put_on_record(None, finished);
         crash::point("run.finished");
+        let recorded = recorded.and_then(|finished| {
+            self.after_run(&finished)?;
+            self.drain()
+        });
         self.chronicle.save();
         let reason = result?;
         recorded?;
         Ok(reason)
+    }
+
+    /// What comes before the first decision, and then the rest.
+    fn begin(&mut self) -> Result<StopReason> {
+        if let Some(reason) = self.before_run()? {
+            return Ok(reason);
+        }
+        self.recover()?;
+        self.turn()
     }
 
     fn turn(&mut self) -> Result<StopReason> {
@@ -218,7 +236,12 @@ impl Runner {
             self.resettle()?;
             let numbers = self.numbers();
             match self.view(&numbers).decide(Utc::now()) {
-                Decision::Start(key) => self.start(key)?,
+                Decision::Start(key) if self.is_prepared(key) => self.start(key)?,
+                Decision::Start(key) => {
+                    if let Some(reason) = self.before_attempt(key)? {
+                        return Ok(reason);
+                    }
+                }
                 Decision::Wait(wait) => self.wait(wait)?,
                 Decision::Stop(reason) => return Ok(reason),
             }
@@ -248,10 +271,19 @@ impl Runner {
 
     /// The one way in which a fact enters the world: journal, then history, then reporters.
     fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<()> {
+        self.put_on_record(about, event).map(drop)
+    }
+
+    /// The same, and the record of it.
+    fn put_on_record(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
         let (task_id, iteration) = about.unzip();
+        let kind = mem::discriminant(&event);
         let records = self.chronicle.emit(iteration, task_id, event)?;
         self.tell(&records);
-        Ok(())
+        // Others may have written before and after it.
+        let run_id = self.chronicle.run_id();
+        let ours = |it: &Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
+        records.into_iter().rfind(ours).context("what was put on record is not")
     }
 
     fn tell(&mut self, records: &[Record]) {
@@ -337,6 +369,9 @@ impl Runner {
             }
         };
         self.workspace.config = config;
+        for reporter in &mut self.reporters {
+            reporter.settle(&self.workspace.config);
+        }
         let stop = self.policy.stop;
         self.policy = Policy { stop, ..self.options.policy(&self.workspace) };
         self.file.inherit(self.policy.inherit);
@@ -420,10 +455,15 @@ impl Runner {
                 }
             }
         }
+        self.tick();
+        Ok(())
+    }
+
+    /// The loop turns.
+    fn tick(&mut self) {
         for reporter in &mut self.reporters {
             reporter.tick();
         }
-        Ok(())
     }
 }
 

@@ -139,10 +139,15 @@ impl Workspace {
     /// Finds the secrets of this process's environment and of those that the settings give to
     /// agents; none where they are not looked for.
     pub fn secrets(&self) -> Option<Redactor> {
+        self.redacts().then(|| self.all_secrets())
+    }
+
+    /// Finds them in what leaves the machine, also where they are not kept out of what is written.
+    pub fn all_secrets(&self) -> Redactor {
         let agents = self.config.agent.calls.iter();
         let given =
             agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
-        self.redacts().then(|| Redactor::of_variables(env::vars_os().chain(given)))
+        Redactor::of_variables(env::vars_os().chain(given))
     }
 
     /// The graph file.
@@ -330,7 +335,8 @@ impl Workspace {
     pub fn check_logs(&self) -> Result<()> {
         let place = &self.place;
         let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
-        let files = [place.journal(), place.heartbeat(), place.attempts()].map(Path::new);
+        let files =
+            [place.journal(), place.heartbeat(), place.attempts(), place.hooks()].map(Path::new);
         for name in folder.filter(|path| !path.as_os_str().is_empty()).chain(files) {
             let path = self.root().join(name);
             let Ok(target) = fs::read_link(&path) else {

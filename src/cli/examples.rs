@@ -93,6 +93,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "doctor",
         &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
     ),
+    ("notify", &[("ralph notify --test", "before the night: is everybody told?")]),
     ("status", &[("ralph status", ""), ("ralph status --json | jq .state", "")]),
     ("pause", &[("ralph pause", "the running attempt goes on to its end")]),
     ("resume", &[("ralph resume", ""), ("ralph resume --now", "try the provider again at once")]),

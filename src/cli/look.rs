@@ -33,6 +33,14 @@ pub enum By {
     Story,
 }
 
+/// `ralph notify`.
+#[derive(Debug, Args)]
+pub struct Notify {
+    /// Tell each of them something now, and say how that went
+    #[arg(long)]
+    pub test: bool,
+}
+
 /// `ralph check`.
 #[derive(Debug, Args)]
 pub struct Check {

@@ -9,6 +9,7 @@ mod commits;
 mod machine;
 mod program;
 mod project;
+mod told;
 
 use std::fmt::Write as _;
 
@@ -180,6 +181,7 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
         findings.push(project::prompts(workspace, file, chronicle.history()));
         findings.push(project::verify(workspace, file));
     }
+    findings.extend(told::all(workspace));
     findings.extend([
         commits::committer(workspace),
         commits::head(workspace),

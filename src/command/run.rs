@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
     attempt,
     call::Call,
     cli::Run,
-    config::Layer,
+    config::{Layer, Way},
     duration,
     event::Begun,
     exit::{Exit, Failure},
@@ -20,7 +20,12 @@ use crate::{
     plan::{Key, MAX_ITERATIONS, Policy},
     redact::MARK,
     report::{
-        Reporter, Verbosity, fancy::Fancy, heartbeat::Heartbeat, plain::Plain, words::counted,
+        Reporter, Verbosity,
+        fancy::Fancy,
+        heartbeat::Heartbeat,
+        notify::{Notify, desktop_is_here},
+        plain::Plain,
+        words::counted,
     },
     runner::{Options, Runner},
     terminal,
@@ -116,7 +121,15 @@ pub fn work(
     } else {
         Box::new(Plain::new(std::io::stderr(), verbosity))
     };
-    let reporters = vec![view, Box::new(Heartbeat::new(heartbeat))];
+    let desktop = workspace.config.notify.iter().any(|one| one.way == Way::Desktop);
+    if verbosity == Verbosity::Verbose
+        && desktop
+        && let Err(why) = desktop_is_here(workspace.root())
+    {
+        terminal::say(&format!("nothing is shown on the desktop: {why}"));
+    }
+    let notify = Notify::new(&workspace).context("start those who tell what happens")?;
+    let reporters = vec![view, Box::new(Heartbeat::new(heartbeat)), Box::new(notify)];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 

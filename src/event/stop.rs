@@ -26,6 +26,8 @@ pub enum StopReason {
     Promised,
     /// This verify command did not succeed before an attempt.
     BaselineBroken(String),
+    /// This hook did not succeed, so that what it comes before does not begin.
+    HookFailed(String),
     /// The one attempt that was asked for was made.
     Once {
         /// Whether it completed its task.
@@ -51,6 +53,7 @@ impl StopReason {
             }
             StopReason::Once { completed: false }
             | StopReason::Failures(_)
+            | StopReason::HookFailed(_)
             | StopReason::StartLimit(_) => Exit::Error,
             StopReason::Denied(_, code) => *code,
             StopReason::Signal(number, _) => Exit::Signal(*number),
@@ -74,7 +77,7 @@ impl fmt::Display for StopReason {
                 "{count} attempts in a row failed within 5s; does the agent start at all?"
             ),
             StopReason::Promised => f.write_str("done by the word of the agent (`promise: trust`)"),
-            StopReason::Denied(why, _) => f.write_str(why),
+            StopReason::Denied(why, _) | StopReason::HookFailed(why) => f.write_str(why),
             StopReason::BaselineBroken(why) => write!(
                 f,
                 "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"

@@ -2,7 +2,9 @@
 
 mod children;
 mod files;
+mod notice;
 mod talk;
+mod told;
 
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::{
 };
 
 pub use children::waiting;
+pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
 /// How many names of a list are given.
@@ -38,6 +41,11 @@ pub struct Line {
 
 pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
+}
+
+/// A plain line.
+pub fn plain(text: &str) -> Line {
+    line(None, text)
 }
 
 /// `1 attempt`, `2 attempts`.
@@ -175,6 +183,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
         other => talk::lines(id, other, verbose)
             .or_else(|| files::lines(other).map(|line| vec![line]))
+            .or_else(|| told::lines(other))
             .unwrap_or_else(|| of_run(other, record.timestamp)),
     }
 }

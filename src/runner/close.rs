@@ -132,7 +132,7 @@ impl Runner {
             _ if verdict.counts() => Event::Failed(ended),
             _ => Event::Interrupted(ended),
         };
-        self.emit(Some(about), event)?;
+        let judged = self.put_on_record(Some(about), event)?;
         crash::point("close.told");
         if promised {
             let trusted = self.workspace.config.promise == Worth::Trust;
@@ -144,7 +144,8 @@ impl Runner {
         }
         record.forget(&self.workspace)?;
         crash::point("close.removed");
-        self.hold(None)
+        self.hold(None)?;
+        self.after_attempt(&judged, &record.log)
     }
 
     /// What the attempt comes to. Work that was reported done, verified and is not committed is

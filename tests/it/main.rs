@@ -25,6 +25,7 @@ mod logs;
 #[cfg(target_os = "linux")]
 mod matrix;
 mod notes;
+mod notify;
 mod oracle;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;

@@ -1,0 +1,222 @@
+//! Tells those whom the settings name, each by a thread and a queue of its own: who is slow or out
+//! of reach keeps neither the loop waiting nor the others.
+
+mod queue;
+mod way;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Reporter,
+    message::{Message, Sender, facts},
+    summary::Tally,
+    words,
+};
+use crate::{
+    chronicle::Chronicle,
+    config::{Config, Notifier, Way},
+    event::{Event, NotifyFailed},
+    journal::Journal,
+    moment::{Moment, moment_of},
+    plan::View,
+    record::Record,
+    redact::Redactor,
+    state::State,
+    workspace::Workspace,
+};
+use queue::Queue;
+pub use way::{Messenger, desktop_is_here};
+
+/// How much longer than it may a run waits for those that are just being told.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Tells whom the settings name.
+pub struct Notify {
+    sender: Sender,
+    office: Arc<Office>,
+    /// Those of the settings as they are now.
+    lines: Vec<Line>,
+    /// Those that settings do not name any more and that are still being told what came before.
+    leaving: Vec<Line>,
+    /// How many there have been.
+    opened: usize,
+    timeout: Duration,
+    wait: Duration,
+    tally: Tally,
+    /// When the run is not held up by it any longer.
+    until: Option<Instant>,
+}
+
+/// One who is told.
+struct Line {
+    notifier: Notifier,
+    queue: Arc<Queue>,
+}
+
+/// What the threads need of the repository.
+struct Office {
+    state: State,
+    journal: PathBuf,
+    durable: bool,
+    secrets: Option<Redactor>,
+    run_id: Mutex<String>,
+    root: PathBuf,
+}
+
+impl Notify {
+    /// Tells of a run in this repository.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn new(workspace: &Workspace) -> io::Result<Notify> {
+        let office = Office {
+            state: workspace.state.clone(),
+            journal: workspace.root().join(workspace.place.journal()),
+            durable: workspace.durable(),
+            secrets: workspace.secrets(),
+            run_id: Mutex::default(),
+            root: workspace.root().to_owned(),
+        };
+        let mut notify = Notify {
+            sender: Sender::of(workspace),
+            office: Arc::new(office),
+            lines: Vec::new(),
+            leaving: Vec::new(),
+            opened: 0,
+            timeout: Duration::ZERO,
+            wait: Duration::ZERO,
+            tally: Tally::default(),
+            until: None,
+        };
+        notify.open(&workspace.config)?;
+        Ok(notify)
+    }
+
+    /// Goes by these settings. Those who stay keep their queues.
+    fn open(&mut self, config: &Config) -> io::Result<()> {
+        let same_limit = self.timeout == config.notify_timeout;
+        (self.timeout, self.wait) = (config.notify_timeout, config.notify_wait);
+        let mut before = std::mem::take(&mut self.lines);
+        // A desktop that is not here is not worth a complaint in every run.
+        let root = self.office.root.clone();
+        let is_here = |it: &&Notifier| it.way != Way::Desktop || desktop_is_here(&root).is_ok();
+        for notifier in config.notify.iter().filter(is_here) {
+            let known = before.iter().position(|line| same_limit && line.notifier == *notifier);
+            let line = match known {
+                Some(at) => before.remove(at),
+                None => self.line(notifier)?,
+            };
+            self.lines.push(line);
+        }
+        for line in &before {
+            line.queue.close();
+        }
+        self.leaving.retain(|line| line.queue.is_busy());
+        self.leaving.extend(before);
+        Ok(())
+    }
+
+    fn line(&mut self, notifier: &Notifier) -> io::Result<Line> {
+        let messenger = Messenger::new(
+            notifier.way.clone(),
+            self.timeout,
+            self.office.state.dir().join("notify"),
+            self.opened.to_string(),
+            self.office.root.clone(),
+        );
+        self.opened += 1;
+        let queue = Arc::new(Queue::default());
+        let (inner, office) = (Arc::clone(&queue), Arc::clone(&self.office));
+        thread::Builder::new()
+            .name("notify".to_owned())
+            .spawn(move || work(&messenger, &inner, &office))?;
+        Ok(Line { notifier: notifier.clone(), queue })
+    }
+}
+
+/// Tells one of them what is in its queue, until that is closed.
+fn work(messenger: &Messenger, queue: &Queue, office: &Office) {
+    let mut complained = false;
+    while let Some((message, lost)) = queue.next() {
+        let result = match lost {
+            0 => messenger.tell(&message, &|| queue.is_cut()),
+            _ => Err(format!("there was too much to tell at once; {lost} left out")),
+        };
+        if let Err(why) = result
+            && !std::mem::replace(&mut complained, true)
+        {
+            office.complain(&messenger.way, &message, why);
+        }
+        queue.done();
+    }
+}
+
+impl Office {
+    /// Puts on record that somebody was not told; the run says so when it reads that.
+    fn complain(&self, way: &Way, message: &Message, why: String) {
+        let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let journal = Journal::new(self.journal.clone(), self.durable);
+        let chronicle = Chronicle::open(journal, self.state.clone(), run_id, self.secrets.clone());
+        let moment = message.event.clone();
+        let failed = NotifyFailed { notifier: way.to_string(), moment, why };
+        // A journal that cannot be written to ends the run by itself.
+        let _ = chronicle
+            .and_then(|mut chronicle| chronicle.emit(None, None, Event::NotifyFailed(failed)));
+    }
+}
+
+impl Reporter for Notify {
+    fn record(&mut self, record: &Record, view: &View<'_>) {
+        self.tally.note(record);
+        if let Event::LoopStarted(_) = record.event {
+            let mut run_id = self.office.run_id.lock().unwrap_or_else(PoisonError::into_inner);
+            run_id.clone_from(&record.run_id);
+        }
+        let Some(moment) = moment_of(record) else {
+            return;
+        };
+        let mut lines = self.lines.iter().filter(|line| line.notifier.on.contains(&moment));
+        let Some(first) = lines.next() else {
+            return;
+        };
+        let text = words::notice(record, view, &self.tally);
+        let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
+        // The end is what must not be missed.
+        let urgent = moment == Moment::Finished;
+        for line in [first].into_iter().chain(lines) {
+            line.queue.put(Arc::clone(&message), urgent);
+        }
+    }
+
+    fn settle(&mut self, config: &Config) {
+        // Without a thread for a new one, the others are told.
+        let _ = self.open(config);
+    }
+
+    fn is_busy(&mut self) -> bool {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + self.wait);
+        let queues: Vec<&Arc<Queue>> =
+            self.lines.iter().chain(&self.leaving).map(|line| &line.queue).collect();
+        if Instant::now() >= until {
+            queues.iter().for_each(|queue| queue.cut());
+        }
+        Instant::now() < until + LAST && queues.iter().any(|queue| queue.is_busy())
+    }
+}
+
+impl Drop for Notify {
+    /// Ends the threads; what a command started is ended by its guardian, at the latest when this
+    /// process is gone.
+    fn drop(&mut self) {
+        for line in self.lines.iter().chain(&self.leaving) {
+            line.queue.cut();
+            line.queue.close();
+        }
+    }
+}

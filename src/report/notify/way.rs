@@ -1,0 +1,205 @@
+//! The ways of telling somebody: a command, a webhook, the desktop.
+
+use std::{
+    convert::Infallible,
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::Message;
+use crate::{
+    agent::{self, Post, Spec},
+    config::Way,
+    output,
+    report::message,
+    verdict::Outcome,
+};
+
+/// Between asking a command to end and killing it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Tells one of them.
+pub struct Messenger {
+    /// How.
+    pub way: Way,
+    /// How long it may take.
+    timeout: Duration,
+    /// Where the files of a command lie while it runs.
+    folder: PathBuf,
+    /// What they are called.
+    name: String,
+    root: PathBuf,
+}
+
+impl Messenger {
+    /// One that puts files of this name into `folder`, and has commands run in `root`.
+    pub fn new(
+        way: Way,
+        timeout: Duration,
+        folder: PathBuf,
+        name: String,
+        root: PathBuf,
+    ) -> Messenger {
+        Messenger { way, timeout, folder, name, root }
+    }
+
+    /// Tells it, unless `is_cut` says that there is no time left.
+    ///
+    /// # Errors
+    /// In words for a person, and without what may be as good as a password.
+    pub fn tell(&self, message: &Message, is_cut: &dyn Fn() -> bool) -> Result<(), String> {
+        match &self.way {
+            _ if is_cut() => Err("the run was over before it could be".to_owned()),
+            Way::Run(command) => {
+                let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
+                self.run(argv, message, is_cut)
+            }
+            Way::Desktop => {
+                desktop_is_here(&self.root)?;
+                self.run(desktop(message), message, is_cut)
+            }
+            Way::Webhook { url, secret_env } => {
+                self.post(url, secret_env.as_deref(), message, is_cut)
+            }
+        }
+    }
+
+    /// Runs a command with the message, and ends all that it started.
+    fn run(
+        &self,
+        argv: Vec<String>,
+        message: &Message,
+        is_cut: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let file = |kind: &str| self.folder.join(format!("{}.{kind}", self.name));
+        let (told, said) = (file("json"), file("log"));
+        let write = || {
+            fs::create_dir_all(&self.folder)?;
+            fs::write(&told, format!("{}\n", message.json))?;
+            fs::write(&said, "")?;
+            File::open(&self.folder)
+        };
+        let lock = write().map_err(|error| format!("`{}`: {error}", self.folder.display()))?;
+        let spec = Spec {
+            argv,
+            dir: self.root.clone(),
+            env: message.variables.clone(),
+            env_remove: message::inherited(),
+            stdin: told.clone(),
+            stdout: said.clone(),
+            stderr: said.clone(),
+        };
+        let post = Post {
+            program: agent::own_program(),
+            record: told.clone(),
+            exit: None,
+            lock: &lock,
+            idle: None,
+            redact: true,
+        };
+        let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
+        let Ok(outcome) = agent::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
+        let last = output::last_line(&said);
+        for path in [told, said] {
+            let _ = fs::remove_file(path);
+        }
+        match (outcome, last) {
+            (Outcome::Exited { exit_code: 0 }, _) => Ok(()),
+            (outcome, None) => Err(outcome.to_string()),
+            (outcome, Some(last)) => Err(format!("{outcome}: {last}")),
+        }
+    }
+
+    #[cfg(feature = "webhook")]
+    fn post(
+        &self,
+        url: &str,
+        secret_env: Option<&str>,
+        message: &Message,
+        is_cut: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        use std::{thread, time::Instant};
+
+        use crate::{signature, webhook};
+
+        const TRIES: u32 = 3;
+        const PAUSE: Duration = Duration::from_millis(500);
+        let variable = |name: &str| match env::var(name) {
+            Ok(value) if !value.is_empty() => Ok(value),
+            _ => Err(format!("`{name}` is not set")),
+        };
+        let address = url.strip_prefix('$').map_or_else(|| Ok(url.to_owned()), variable)?;
+        let secret = secret_env.map(variable).transpose()?;
+        let mut pause = PAUSE;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let time = chrono::Utc::now().timestamp().to_string();
+            let mut headers = vec![(signature::TIMESTAMP, time.clone())];
+            if let Some(secret) = &secret {
+                let signed = signature::sign(secret.as_bytes(), &time, message.json.as_bytes());
+                headers.push((signature::SIGNATURE, signed));
+            }
+            match webhook::post(&address, &headers, &message.json, self.timeout) {
+                Ok(()) => return Ok(()),
+                Err(refused) if !refused.again || is_cut() => return Err(refused.why),
+                Err(refused) if tried == TRIES => {
+                    return Err(format!("{}, {TRIES} times", refused.why));
+                }
+                Err(_) => {}
+            }
+            let began = Instant::now();
+            while began.elapsed() < pause && !is_cut() {
+                thread::sleep(Duration::from_millis(20));
+            }
+            pause *= 2;
+        }
+    }
+
+    #[cfg(not(feature = "webhook"))]
+    #[expect(clippy::unused_self, reason = "it is used in builds with webhooks")]
+    fn post(
+        &self,
+        _url: &str,
+        _secret_env: Option<&str>,
+        _message: &Message,
+        _is_cut: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        unreachable!("settings with a webhook are refused by such a build")
+    }
+}
+
+/// Whether something can be shown on a desktop from here; if not, why.
+///
+/// # Errors
+/// In words for a person.
+pub fn desktop_is_here(dir: &Path) -> Result<(), String> {
+    agent::resolve(PROGRAM, dir)?;
+    let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
+    if display || cfg!(target_os = "macos") {
+        Ok(())
+    } else {
+        Err("there is no display".to_owned())
+    }
+}
+
+/// What shows something on the desktop.
+const PROGRAM: &str = if cfg!(target_os = "macos") { "osascript" } else { "notify-send" };
+
+fn desktop(message: &Message) -> Vec<String> {
+    if cfg!(target_os = "macos") {
+        let script = [
+            "on run argv",
+            "display notification (item 2 of argv) with title (item 1 of argv)",
+            "end run",
+        ];
+        let script = script.iter().flat_map(|line| ["-e", line]);
+        let words = script.chain([message.title.as_str(), &message.text]);
+        return [PROGRAM].into_iter().chain(words).map(str::to_owned).collect();
+    }
+    // The text may have marks in it that would be obeyed.
+    let text = message.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    [PROGRAM, "--app-name=ralph", "--", &message.title, &text].map(str::to_owned).to_vec()
+}

@@ -1,0 +1,32 @@
+//! What is said of hooks, and of those who could not be told.
+
+use super::{Line, length, line};
+use crate::{
+    event::{Event, HookFailed, NotifyFailed},
+    terminal::Style,
+};
+
+/// What is said of a fact; none if it is none of these.
+pub(super) fn lines(event: &Event) -> Option<Vec<Line>> {
+    match event {
+        Event::HookFailed(failed) => Some(hook(failed)),
+        Event::NotifyFailed(NotifyFailed { notifier, moment, why }) => Some(vec![line(
+            Style::Warn,
+            format!("not told of `{moment}`: {notifier}: {why} (this is said once of each)"),
+        )]),
+        _ => None,
+    }
+}
+
+fn hook(failed: &HookFailed) -> Vec<Line> {
+    let check = &failed.check;
+    let took = length(check.duration_seconds);
+    let head =
+        format!("hook `{}`: `{}` {} after {took}", failed.hook, check.command, check.outcome);
+    let mut lines = vec![line(Style::Bad, head)];
+    if let Some(last) = &check.last_line {
+        lines.push(line(None, format!("    its last line: {last}")));
+    }
+    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
+    lines
+}

@@ -1,0 +1,460 @@
+//! Those who are told what happens, and the hooks: real commands, real requests.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{SETTINGS, Workspace, until, wait_for};
+
+const TWO: &str = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
+
+/// A trial with these settings.
+fn trial(settings: &str) -> Workspace {
+    Workspace::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .graph(TWO)
+        .agent("commit")
+}
+
+/// What commands were told, one JSON text a line.
+fn told(trial: &Workspace) -> Vec<Value> {
+    let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+fn events(trial: &Workspace) -> Vec<String> {
+    told(trial).iter().map(|it| it["event"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The settings for a command that notes what it is told.
+const NOTE: &str = "notify: [{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
+
+#[test]
+fn a_command_is_told_of_moments_in_json_variables_and_words() {
+    let run = "cat >> \"$TRIAL_DIR/told\"; \
+               echo \"$RALPH_EVENT|$RALPH_TASK_ID|$RALPH_ATTEMPT|$RALPH_EXIT_CODE|$RALPH_TITLE|\
+               ${RALPH_ATTEMPT_ID-none}\" >> \"$TRIAL_DIR/variables\"";
+    let trial = trial(&format!("notify:\n  - {{on: any, run: '{run}'}}\n"));
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
+    let all = told(&trial);
+    let line = trial.lines("completed")[0].clone();
+    for (field, value) in line.as_object().unwrap() {
+        assert_eq!(all[1][field], *value, "{field} of the journal's line");
+    }
+    assert_eq!(
+        (&all[1]["project"], &all[1]["root"]),
+        (&Value::from("repo"), &Value::from(trial.root().to_str().unwrap()))
+    );
+    let text = all[3]["text"].as_str().unwrap();
+    assert!(text.contains("2 completed in 2 attempts") && text.contains("+ a: "), "{text}");
+    let variables = fs::read_to_string(trial.sign("variables")).unwrap();
+    let variables: Vec<&str> = variables.lines().collect();
+    assert!(variables[1].starts_with("completed|a|1|0|repo: a complete in "), "{variables:?}");
+    assert!(variables[1].ends_with(": reported done, and committed|none"), "{variables:?}");
+    assert_eq!(variables[3], "finished|||0|repo: the graph is complete (exit code 0)|none");
+    assert_eq!(fs::read_dir(trial.state().join("notify")).unwrap().count(), 0, "nothing stays");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn without_a_list_only_what_ends_a_run_or_waits_for_somebody_is_told() {
+    let trial =
+        trial("max_attempts: 1\nnotify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n").agent("fail");
+    trial.run(["run", "-q"]).whatever().code(3);
+    assert_eq!(events(&trial), ["parked", "blocked", "finished"]);
+    let text = told(&trial)[1]["text"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("nothing left can start\n  a: parked after 1 attempt"), "{text}");
+}
+
+#[test]
+fn who_cannot_be_told_is_named_once_and_fails_nothing() {
+    let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
+        .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
+    let said = trial.run(["run"]).whole();
+    let complaint = "not told of `started`: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
+                     key=[redacted] (this is said once of each)";
+    assert_eq!(said.matches("not told of").count(), 1, "{said}");
+    assert!(said.contains(complaint) && said.contains("complete (exit code 0)"), "{said}");
+    let failed = &trial.lines("notify_failed")[0];
+    assert_eq!(
+        (&failed["moment"], failed["why"].as_str()),
+        (&Value::from("started"), Some("exited with code 3: key=[redacted]"))
+    );
+    assert_eq!(failed["run_id"], trial.lines("loop_started")[0]["run_id"]);
+}
+
+#[test]
+fn one_that_hangs_holds_up_neither_run_nor_others_and_is_gone_with_it() {
+    let hang = "setsid sleep 600 & echo x >> \"$TRIAL_DIR/hung\"; exec sleep 600";
+    let trial = trial(&format!(
+        "notify_wait: 300ms\nnotify:\n  - {{on: any, run: '{hang}'}}\n  \
+         - {{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}}\n"
+    ));
+    trial.run(["run"]).stderr_has("not told of `started`: `setsid sleep 600");
+    assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
+    assert_eq!(fs::read_to_string(trial.sign("hung")).unwrap(), "x\n", "the rest was not tried");
+    let last = trial.journal().pop().unwrap();
+    assert_eq!(last["action"], "notify_failed", "told after the end: {last}");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
+    let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
+    let late = trial(&format!("notify_timeout: 200ms\nnotify: [{{run: '{hang}'}}]\n"));
+    late.run(["notify", "--test"])
+        .code(1)
+        .stdout_has("ended by ralph at its limit")
+        .stderr("1 of 1 notifier could not be told; mend `notify` in the settings\n");
+    late.nobody_is_left();
+
+    let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
+    let run = killed.command(["sleep", "600"]);
+    let live = run.start(["run"]);
+    wait_for(&run.sign("hung"));
+    live.kill();
+    run.nobody_is_left();
+}
+
+#[test]
+fn the_end_is_told_in_a_flood_too() {
+    // Twice a task, which is more than a queue holds, and one who is slower than the loop.
+    let tasks: String = (0..18).map(|n| format!("  - id: t{n}\n")).collect();
+    let slow = "[ $RALPH_EVENT != started ] || until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
+                cat >> \"$TRIAL_DIR/told\"";
+    let hooks = "{after_attempt: 'exit 1', after_run: 'touch \"$TRIAL_DIR/go\"'}";
+    let trial = trial(&format!("notify: [{{on: any, run: '{slow}'}}]\nhooks: {hooks}\n"))
+        .graph(&format!("tasks:\n{tasks}"));
+    trial.run(["run", "-q"]).whatever();
+    let events = events(&trial);
+    assert_eq!(events[..2], ["started", "finished"], "{events:?}");
+    assert_eq!(events.len(), 33);
+    let why = trial.lines("notify_failed")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("there was too much to tell at once"), "{why}");
+}
+
+#[test]
+fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
+    // What an attempt leaves behind when its guardian is killed is swept from among the children of
+    // the run; those who tell are children of it too.
+    let slow = "touch \"$TRIAL_DIR/telling\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
+                cat >> \"$TRIAL_DIR/told\"";
+    let trial = trial(&format!("notify: [{{on: started, run: '{slow}'}}]\n"));
+    let agent = "touch \"$TRIAL_DIR/working\"; setsid sleep 600 & exec sleep 600";
+    let trial = trial.command(["sh", "-c", agent]);
+    let run = trial.start(["run", "--once"]);
+    wait_for(&trial.sign("telling"));
+    wait_for(&trial.sign("working"));
+    let guardian = || {
+        let record = fs::read_to_string(trial.state().join("attempts/a.1.json")).ok()?;
+        let record: Value = serde_json::from_str(&record).ok()?;
+        Pid::from_raw(i32::try_from(record["guardian"]["pid"].as_i64()?).unwrap())
+    };
+    until("its guardian is on record", || guardian().is_some());
+    kill_process(guardian().unwrap(), Signal::KILL).unwrap();
+    until("the attempt is closed", || {
+        trial.journal().iter().any(|it| it["action"] == "interrupted")
+    });
+    trial.leave("go");
+    run.end(&trial).whatever().code(1);
+    assert_eq!(events(&trial), ["started"], "it was told to its end");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn settings_that_change_change_who_is_told() {
+    let trial = trial("notify: []\n");
+    fs::write(trial.sign("next"), format!("{SETTINGS}{NOTE}")).unwrap();
+    let script = "cat > /dev/null; cp ../next .ralph/config.yaml; echo $RALPH_TASK_ID >> x; \
+                  git add x .ralph; git commit -qm x; $RALPH task-complete $RALPH_TASK_ID";
+    let trial = trial.command(["sh", "-c", script]);
+    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["notify"]));
+    assert_eq!(events(&trial), ["completed", "finished"], "of the second task");
+}
+
+#[test]
+fn hooks_run_in_order_and_know_what_it_is_about() {
+    let note = |words: &str| format!("'echo {words} >> \"$TRIAL_DIR/hooks\"; cat'");
+    let settings = format!(
+        "hooks:\n  before_run: {}\n  before_attempt: [{}, {}]\n  after_attempt: {}\n  after_run: {}\n",
+        note("$RALPH_EVENT"),
+        note("first $RALPH_TASK_ID $RALPH_ATTEMPT"),
+        note("second ${RALPH_ATTEMPT_ID-none}"),
+        note("$RALPH_EVENT $RALPH_TASK_ID $RALPH_VERDICT"),
+        note("$RALPH_EVENT $RALPH_EXIT_CODE $RALPH_WHY"),
+    );
+    let trial = trial(&settings);
+    trial.run(["run", "-q"]).whatever();
+    let hooks = fs::read_to_string(trial.sign("hooks")).unwrap();
+    insta::assert_snapshot!(hooks, @r"
+    before_run
+    first a 1
+    second none
+    after_attempt a complete
+    first b 1
+    second none
+    after_attempt b complete
+    after_run 0 the graph is complete
+    ");
+    let json: Value =
+        serde_json::from_str(&trial.read("logs/attempts/a/1/after_attempt-1.log")).unwrap();
+    assert_eq!(
+        (&json["event"], &json["verdict"]),
+        (&Value::from("after_attempt"), &Value::from("complete"))
+    );
+    assert!(json["text"].as_str().unwrap().starts_with("a complete in "));
+    assert!(trial.read("logs/hooks/before_run-1.log").contains("\"event\":\"before_run\""));
+    assert_eq!(trial.git(&["status", "--short", "--", "logs"]), "");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
+    let run = trial("hooks: {before_run: 'echo no database >&2; exit 3'}\n");
+    insta::assert_snapshot!(run.run(["run"]).whole(), @r"
+    exit code 1
+    --- stderr ---
+    [time]  2 tasks, 0 complete
+    [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3 after [took]
+    [time]      its last line: no database
+    [time]      output in logs/hooks/before_run-1.log
+    [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; mend it, or take it out of `hooks` (exit code 1)
+    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
+    [time]  left:
+    [time]    1 ready: a
+    [time]    1 waiting
+    ");
+    assert!(run.lines("started").is_empty());
+
+    let attempt =
+        trial("hooks: {before_attempt: ['true', 'echo no room; exit 1', 'touch third']}\n");
+    insta::assert_snapshot!(attempt.run(["run"]).whole(), @r"
+    exit code 1
+    --- stderr ---
+    [time]  2 tasks, 0 complete
+    [time]  hook `before_attempt`: `echo no room; exit 1` exited with code 1 after [took]
+    [time]      its last line: no room
+    [time]      output in logs/attempts/a/1/before_attempt-2.log
+    [time]  hook `before_attempt`: `echo no room; exit 1` exited with code 1; its last line: no room; mend it, or take it out of `hooks` (exit code 1)
+    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
+    [time]  left:
+    [time]    1 ready: a
+    [time]    1 waiting
+    ");
+    assert!(attempt.lines("started").is_empty() && attempt.status("a") == "pending");
+    assert!(!attempt.root().join("third").exists());
+    let failed = &attempt.lines("hook_failed")[0];
+    assert_eq!((&failed["task_id"], &failed["iteration"]), (&Value::from("a"), &Value::from(1)));
+}
+
+#[test]
+fn a_failing_hook_after_something_is_told_and_the_run_goes_on() {
+    let trial = trial("hooks: {after_attempt: 'exit 3', after_run: 'exit 4'}\n");
+    trial.run(["run"]).stderr_has("hook `after_run`: `exit 4` exited with code 4");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    let hooks: Vec<Value> =
+        trial.lines("hook_failed").into_iter().map(|it| it["hook"].clone()).collect();
+    assert_eq!(hooks, ["after_attempt", "after_attempt", "after_run"]);
+}
+
+#[test]
+fn a_hook_that_hangs_is_ended_with_all_it_started() {
+    let hang = "setsid sleep 600 & trap \"\" TERM; while :; do sleep 0.05; done";
+    let trial = trial(&format!("hook_timeout: 1s\nhooks: {{before_run: '{hang}'}}\n"));
+    trial.run(["run"]).code(1).stderr_has("ended by ralph at its limit of [took]");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_hook_is_ended_by_signals_and_with_ralph() {
+    let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
+    for hook in ["before_run", "before_attempt"] {
+        let trial = trial(&format!("hooks: {{{hook}: '{hang}'}}\n"));
+        let run = trial.start(["run"]);
+        wait_for(&trial.sign("hung"));
+        run.signal(Signal::INT);
+        run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+        assert!(trial.lines("hook_failed").is_empty() && trial.lines("started").is_empty());
+        trial.nobody_is_left();
+    }
+    let trial = trial(&format!("hooks: {{before_run: '{hang}'}}\n"));
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("hung"));
+    run.kill();
+    trial.nobody_is_left();
+}
+
+#[test]
+fn what_a_hook_does_before_an_attempt_is_not_the_attempts() {
+    let commit = "git commit -q --allow-empty -m hook; echo made > made";
+    let trial = trial(&format!("hooks: {{before_attempt: '{commit}'}}\n"));
+    trial.run(["run", "-q"]).whatever();
+    let completed = &trial.lines("completed")[0];
+    assert_eq!(completed["commits"].as_array().unwrap().len(), 1);
+    assert_eq!(completed["commits"][0]["subject"], "Work on a");
+}
+
+#[test]
+fn a_hook_that_finishes_the_task_spares_the_agent() {
+    let hook = "[ $RALPH_TASK_ID = a ] && sed -i s/id..a}/id:\\ a,\\ status:\\ complete}/ \
+                task-graph.yaml || true";
+    let trial = trial(&format!("hooks: {{before_attempt: '{hook}'}}\n"));
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.tasks("started"), ["b"]);
+}
+
+#[test]
+fn who_is_told_is_listed_tried_and_examined() {
+    let trial = trial(
+        "notify:\n  - {on: [parked, finished], run: 'cat >> \"$TRIAL_DIR/told\"'}\n  - desktop: true\n",
+    );
+    insta::assert_snapshot!(trial.run(["notify"]).whole(), @r#"
+    exit code 0
+    --- stdout ---
+    `cat >> "$TRIAL_DIR/told"`
+        parked, finished
+    desktop
+        needs-input, parked, limit, denied, blocked, hook-failed, finished
+    "#);
+    trial
+        .run(["notify", "--test"])
+        .code(1)
+        .stdout_has("told")
+        .stderr("1 of 2 notifiers could not be told; mend `notify` in the settings\n");
+    assert_eq!(events(&trial), ["test"]);
+    trial.run(["doctor", "--", "true"]).whatever().stdout_has("desktop: ");
+    trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
+    assert!(trial.lines("notify_failed").is_empty());
+    let nobody = Workspace::new();
+    nobody
+        .run(["notify"])
+        .stderr("nobody is to be told; `notify` in `.ralph/config.yaml` names who is\n");
+}
+
+#[cfg(not(feature = "webhook"))]
+#[test]
+fn a_build_without_webhooks_refuses_them() {
+    let trial = trial("notify: [{webhook: 'https://hooks.example.com/x'}]\n");
+    trial.run(["run"]).code(65).stderr_has(
+        "this `ralph` was built without webhooks; `cargo install --path . --features webhook`",
+    );
+}
+
+#[cfg(feature = "webhook")]
+mod webhook {
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        net::TcpListener,
+        thread::{self, JoinHandle},
+    };
+
+    use super::*;
+
+    /// What came in a request: headers with small names, and the body.
+    type Request = (Vec<(String, String)>, String);
+
+    /// A server that answers each of these once, then is gone.
+    fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<Request>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://me:pass@{}/secret/path", listener.local_addr().unwrap());
+        let serve = thread::spawn(move || answers.iter().map(|it| answer(&listener, it)).collect());
+        (address, serve)
+    }
+
+    fn answer(listener: &TcpListener, status: &str) -> Request {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            match line.trim().split_once(": ") {
+                Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
+                None if line.trim().is_empty() => break,
+                None => assert!(line.starts_with("POST /secret/path HTTP/1.1"), "{line}"),
+            }
+        }
+        let length = header(&headers, "content-length").parse().unwrap();
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let location = "Location: http://127.0.0.1:1/";
+        let _ = write!(stream, "HTTP/1.1 {status}\r\n{location}\r\nContent-Length: 0\r\n\r\n");
+        (headers, String::from_utf8(body).unwrap())
+    }
+
+    fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
+        let found = headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn a_request_is_signed_and_tried_again_after_an_error_of_the_server() {
+        let (address, serve) = server(&["503 Busy", "200 OK"]);
+        let trial = trial("notify: [{webhook: $CHAT, secret_env: KEY}]\n")
+            .env("CHAT", &address)
+            .env("KEY", "k");
+        trial.run(["run", "-q"]).whatever();
+        for (headers, body) in serve.join().unwrap() {
+            let (time, signature) =
+                (header(&headers, "x-ralph-timestamp"), header(&headers, "x-ralph-signature"));
+            assert!(ralph::signature::holds(b"k", time, body.as_bytes(), signature), "{headers:?}");
+            assert_eq!(header(&headers, "content-type"), "application/json");
+            let json: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(json["event"], "finished");
+        }
+        assert!(trial.lines("notify_failed").is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_is_said_without_the_address() {
+        for (answers, why) in [
+            (&["404 No"][..], "it answered 404"),
+            (&["302 There"], "it answered 302, and redirects are not followed"),
+            (&["500 A", "500 B", "500 C"], "it answered 500, 3 times"),
+        ] {
+            let (address, serve) = server(answers);
+            let trial = trial(&format!("notify: [{{webhook: '{address}'}}]\n"));
+            let ran = trial.run(["run"]).whole();
+            assert!(ran.contains(": webhook 127.0.0.1:") && ran.contains(why), "{ran}");
+            assert_eq!(serve.join().unwrap().len(), answers.len());
+            for secret in ["pass", "secret/path"] {
+                assert!(!ran.contains(secret), "{ran}");
+                assert!(!trial.read("logs/ralph.jsonl").contains(secret));
+            }
+        }
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let trial = trial(&format!("notify: [{{webhook: 'http://{gone}'}}]\n"));
+        trial
+            .run(["notify", "--test"])
+            .code(1)
+            .stdout_has("3 times")
+            .stderr_has("could not be told");
+    }
+
+    #[test]
+    fn one_that_does_not_answer_does_not_hold_up_the_run_for_long() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let trial = trial(&format!(
+            "notify_timeout: 300ms\nnotify_wait: 200ms\nnotify: [{{webhook: 'http://{address}'}}]\n"
+        ));
+        trial.run(["run"]).stderr_has("it took too long");
+    }
+
+    #[test]
+    fn secrets_are_not_sent_even_where_they_are_logged() {
+        let (address, serve) = server(&["200 OK"]);
+        let trial = trial(&format!(
+            "redact: false\nmax_attempts: 1\nnotify: [{{on: failed, webhook: '{address}'}}]\n"
+        ))
+        .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
+        let trial = trial.command(["sh", "-c", "echo it is $MY_TOKEN; exit 1"]);
+        trial.run(["run", "-q"]).whatever().code(3);
+        assert!(trial.read("logs/ralph.jsonl").contains("s3cr3t-s3cr3t"));
+        let (_, body) = serve.join().unwrap().pop().unwrap();
+        assert!(body.contains("it is [redacted]") && !body.contains("s3cr3t"), "{body}");
+    }
+}
