@@ -68,7 +68,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Config(options) => config::run(&here, &options),
         Command::Schema(options) => schema::run(options.of),
         Command::Doctor(options) => doctor::run(&here, options),
-        Command::Notify(options) => notify::run(&here, options),
+        Command::Notify(options) => notify::run(&here, &options),
         Command::Status(options) => status::run(&here, options.json),
         Command::Pause => requests::pause(&here),
         Command::Resume(options) => requests::resume(&here, options.now),

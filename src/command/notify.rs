@@ -28,7 +28,7 @@ const TEST: &str = "test";
 ///
 /// # Errors
 /// No repository, invalid settings.
-pub fn run(here: &Here, options: cli::Notify) -> Result<Exit> {
+pub fn run(here: &Here, options: &cli::Notify) -> Result<Exit> {
     let workspace = here.workspace()?;
     let notifiers = &workspace.config.notify;
     if notifiers.is_empty() {

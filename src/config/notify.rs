@@ -146,8 +146,9 @@ fn webhook(url: String, secret_env: Option<String>) -> Result<Way, String> {
             .to_owned());
     }
     let named = url.strip_prefix('$').is_some_and(|name| !name.is_empty());
-    let address = ["http://", "https://"].iter().any(|start| url.starts_with(start));
-    if !named && !(address && !host(&url).is_empty()) {
+    let web = ["http://", "https://"].iter().any(|start| url.starts_with(start));
+    let address = web && !host(&url).is_empty();
+    if !named && !address {
         return Err(
             "`webhook` is an address that begins with `https://` or `http://`, or `$NAME` \
                     for one in a variable"

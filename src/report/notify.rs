@@ -204,7 +204,9 @@ impl Reporter for Notify {
         let queues: Vec<&Arc<Queue>> =
             self.lines.iter().chain(&self.leaving).map(|line| &line.queue).collect();
         if Instant::now() >= until {
-            queues.iter().for_each(|queue| queue.cut());
+            for queue in &queues {
+                queue.cut();
+            }
         }
         Instant::now() < until + LAST && queues.iter().any(|queue| queue.is_busy())
     }

@@ -158,7 +158,7 @@ impl Runner {
 
     /// Waits for those who are to be told and have not been yet: for a while, or until a signal.
     pub(super) fn drain(&mut self) -> Result<()> {
-        while self.reporters.iter_mut().fold(false, |busy, one| one.is_busy() || busy) {
+        while self.reporters.iter_mut().any(|reporter| reporter.is_busy()) {
             if let Ok(Message::Signal(_)) = self.inbox.recv_timeout(Duration::from_millis(20)) {
                 break;
             }

@@ -20,6 +20,8 @@ fn every_setting_is_shown_with_its_origin() {
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1
     grace               [took]                               .ralph/config.yaml:2
+    hook_timeout        1m                                  default
+    hooks               {}                                  default
     idle                15m                                 default
     learnings           docs/knowledge/learnings.md         default
     max_attempts        3                                   default
@@ -29,6 +31,9 @@ fn every_setting_is_shown_with_its_origin() {
     max_iterations      50                                  default
     max_tokens          none                                default
     max_wait            6h                                  default
+    notify              []                                  default
+    notify_timeout      [took]                                 default
+    notify_wait         [took]                                 default
     on_orphans          kill                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default

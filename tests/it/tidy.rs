@@ -25,6 +25,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("duct", &["agent"]),
     ("git2", &["repo"]),
     ("granit_parser", &["yaml"]),
+    ("hmac", &["signature"]),
     ("humantime", &["duration"]),
     ("indicatif", &["report/fancy"]),
     ("minijinja", &["prompt"]),
@@ -34,7 +35,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustix", &["agent", "clock", "crash", "disk"]),
     ("serde_yaml", &["load"]),
     ("signal_hook", &["signal"]),
+    ("sha2", &["signature"]),
     ("strsim", &["diagnostic"]),
+    ("ureq", &["webhook"]),
     // The demo makes a folder that is to stay, the doctor one that goes; state makes files that are
     // renamed.
     ("tempfile", &["state", "command/demo", "command/doctor"]),

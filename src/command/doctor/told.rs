@@ -25,11 +25,9 @@ pub(super) fn all(workspace: &Workspace) -> Option<Finding> {
             Some(format!("{way}: `{name}` is not set"))
         }
     });
-    Some(match missing {
-        Some(why) => Finding::warning(ABOUT, why, "`ralph notify --test` tries all of them"),
-        None => {
-            let names: Vec<String> = notifiers.iter().map(|one| one.way.to_string()).collect();
-            Finding::ok(ABOUT, format!("{}; `ralph notify --test` tries them", names.join(", ")))
-        }
-    })
+    if let Some(why) = missing {
+        return Some(Finding::warning(ABOUT, why, "`ralph notify --test` tries all of them"));
+    }
+    let names: Vec<String> = notifiers.iter().map(|one| one.way.to_string()).collect();
+    Some(Finding::ok(ABOUT, format!("{}; `ralph notify --test` tries them", names.join(", "))))
 }
