@@ -144,8 +144,7 @@ impl Runner {
         }
         record.forget(&self.workspace)?;
         crash::point("close.removed");
-        self.hold(None)?;
-        self.after_attempt(&judged, &record.log)
+        self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
     }
 
     /// What the attempt comes to. Work that was reported done, verified and is not committed is

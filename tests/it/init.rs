@@ -67,7 +67,7 @@ fn an_empty_repository_is_set_up_once() {
     created  task-graph.yaml
     created  prompts/task.md
     created  justfile
-    added to the clone's own info/exclude: 4 lines, for logs/
+    added to the clone's own info/exclude: 5 lines, for logs/
 
     Next: put your own tasks into task-graph.yaml, commit what was written, then
       [ralph] check        is this a graph?
@@ -184,7 +184,7 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
     created  task-graph.yaml
     created  prompts/task.md
     created  justfile
-    added to the clone's own info/exclude: 4 lines, for logs/
+    added to the clone's own info/exclude: 5 lines, for logs/
 
     Next: put your own tasks into task-graph.yaml, commit what was written, then
       [ralph] check        is this a graph?
