@@ -105,6 +105,7 @@ impl Errand {
                 exit: None,
                 lock: &self.lock,
                 idle: None,
+                screen: None,
                 redact: self.redact,
             };
             let began = Instant::now();

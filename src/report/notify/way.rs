@@ -97,6 +97,7 @@ impl Messenger {
             exit: None,
             lock: &lock,
             idle: None,
+            screen: None,
             redact: true,
         };
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
