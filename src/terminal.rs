@@ -264,7 +264,8 @@ pub fn columns(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// Rows of cells in columns, two blanks between them. The cells must be safe to print.
+/// Rows of cells in columns, two blanks between them, cut at the edge of the screen where standard
+/// output is one. The cells must be safe to print.
 pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
@@ -274,7 +275,8 @@ pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
         let line = cells.fold(String::new(), |line, (cell, width)| {
             format!("{line}{cell}{}", " ".repeat(width - columns(cell) + 2))
         });
-        text.push_str(line.trim_end());
+        let screen = stdout_width().unwrap_or(usize::MAX);
+        text.push_str(&fit(line.trim_end(), screen));
         text.push('\n');
     }
     text

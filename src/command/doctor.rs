@@ -26,7 +26,7 @@ use crate::{
     prompt::pretty,
     report::words::counted,
     runner::{self, Options},
-    terminal::{self, Paint, Style, columns, visible},
+    terminal::{self, Paint, Style, columns, visible, wrap},
 };
 use bench::Bench;
 pub(super) use program::login_sign;
@@ -205,9 +205,13 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
             continue;
         }
         let word = paint.text(mark.style(), format!("{:<7}", mark.word()));
-        let _ = writeln!(text, "{word}  {about:<width$}  {}", visible(found));
+        let indent = width + 11;
+        let screen = terminal::stdout_width().unwrap_or(usize::MAX);
+        let room = screen.saturating_sub(indent).max(20);
+        let broken = |text: &str| wrap(&visible(text), room).join(&format!("\n{:indent$}", ""));
+        let _ = writeln!(text, "{word}  {about:<width$}  {}", broken(found));
         if !cure.is_empty() {
-            let _ = writeln!(text, "{:>9}{:width$}  -> {}", "", "", visible(cure));
+            let _ = writeln!(text, "{:indent$}{}", "", broken(&format!("-> {cure}")));
         }
     }
     let warnings = findings.iter().filter(|finding| finding.mark == Mark::Warning).count();

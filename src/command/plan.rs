@@ -166,12 +166,14 @@ impl Plan<'_> {
         }
         let _ = writeln!(page, "\nin order, one at a time:");
         let one = self.view.forecast(1, self.length, self.now);
+        let screen = terminal::stdout_width().unwrap_or(usize::MAX);
         let width = one.slots.iter().take(shown).map(|slot| self.id(slot.key.number).len()).max();
         for slot in one.slots.iter().take(shown) {
             let title = visible(&self.view.graph.task(slot.key.number).title);
             let id = self.id(slot.key.number);
             let width = width.unwrap_or(0);
-            let _ = writeln!(page, "{:>8}  {id:<width$}  {title}", short(slot.end - slot.start));
+            let line = format!("{:>8}  {id:<width$}  {title}", short(slot.end - slot.start));
+            let _ = writeln!(page, "{}", terminal::fit(&line, screen));
         }
         if one.slots.len() > shown {
             let _ = writeln!(page, "{:>8}  and {} more; `--all` shows them", "", tasks - shown);
