@@ -5,6 +5,7 @@
 //! found after a crash.
 
 pub mod leftovers;
+pub mod prompt_file;
 pub mod scrutiny;
 
 use std::{
@@ -34,8 +35,8 @@ use crate::{
     prompt::{self, Facts},
     state,
     task::{CommitRule, Status, Task, TaskId},
-    tmux,
-    transcript::Told,
+    terminal, tmux,
+    transcript::{Format, Told},
     verdict::{Evidence, Outcome, Report},
     workspace::Workspace,
 };
@@ -187,6 +188,18 @@ impl Open {
         (told, obstacle)
     }
 
+    /// What its agent said last: its result, or the end of its words.
+    pub fn last_words(&self, workspace: &Workspace) -> String {
+        let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
+        let told = output::told(&self.file(workspace, "stdout"), format);
+        let is_blank = |text: &String| text.trim().is_empty();
+        let result = told.end.map(|end| end.text).filter(|text| !is_blank(text));
+        // What is said on the way of typed output is no result.
+        let words = told.message.filter(|_| matches!(format, Format::Text | Format::Aider));
+        let said = result.or(words).or(told.last_line).unwrap_or_default();
+        if self.pane.is_some() { terminal::plain(&said).into_owned() } else { said }
+    }
+
     /// Removes the lock files that a git of the attempt left when it was killed, and names them
     /// for people. To be called when the whole attempt is dead: what came after its beginning is
     /// then its own, unless another git is at work here.
@@ -302,9 +315,11 @@ pub fn context(
 pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
     let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
     fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
-    // What an earlier attempt reported or asked is not said by this one.
+    // What an earlier attempt reported or asked is not said by this one. A plain loop has looked for
+    // `DONE` already; one that is there now is newer than that, and meant.
     for said in [DONE, WAIT].map(|name| task_dir.join(name)) {
-        if said.is_file() {
+        let is_meant = workspace.place.name().is_some() && said.ends_with(DONE);
+        if said.is_file() && !is_meant {
             fs::remove_file(&said).with_context(|| format!("remove `{}`", said.display()))?;
         }
     }
@@ -376,6 +391,11 @@ pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
         workspace.state.peek::<Open>().iter().any(claimed)
     });
     kept.ok_or(error)
+}
+
+/// The file that says that a task is done.
+pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
+    workspace.root().join(workspace.task_dir(id)).join(DONE)
 }
 
 /// How the attempt said that its task is done, if it did. `by_command` is a report by

@@ -4,6 +4,7 @@ mod complete;
 mod control;
 mod examples;
 mod look;
+mod plain_loop;
 mod run;
 mod setup;
 mod task;
@@ -22,7 +23,8 @@ pub use look::{
     Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Notify, Restore, Schema,
     Schemas, Show, Status,
 };
-pub use run::{DagStatus, Pane, Plan, Prompt, Run, Which};
+pub use plain_loop::{Called, Loop, Ls, Named};
+pub use run::{DagStatus, Limits, Pane, Plan, Prompt, Run, Which};
 pub use setup::{Init, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
@@ -72,6 +74,10 @@ pub enum Command {
     Template(PrintTemplate),
     /// Work off the graph: choose, prompt, run the agent, judge, repeat
     Run(Box<Run>),
+    /// Restart an agent on a prompt file, without a graph, until it says that all is done
+    Loop(Box<Loop>),
+    /// List the loops of this repository, the run over the graph included, live or dead
+    Ls(Ls),
     /// Show the next prompt, without touching anything
     Prompt(Prompt),
     /// Show when all of it could be done, with how many agents at once
@@ -107,7 +113,7 @@ pub enum Command {
     /// Show how the run stands: running, paused, finished or crashed
     Status(Status),
     /// Let the running attempt finish and start no other until `ralph resume`
-    Pause,
+    Pause(Named),
     /// Take the pause away, and go on with the run that was paused
     Resume(Resume),
     /// Stop the run when its attempt ends, or at once with `--now`
@@ -178,7 +184,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
 /// The command line with its examples.
 fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| match examples::of(command.get_name()) {
-        Some(examples) => command.after_help(examples),
+        Some(examples) => {
+            let own = command.get_after_help().map(|text| format!("{text}\n\n"));
+            command.after_help(own.unwrap_or_default() + &examples)
+        }
         None => command,
     })
 }

@@ -15,8 +15,10 @@ pub mod init;
 mod inside;
 mod listen;
 pub mod logs;
-mod pane;
+pub mod ls;
 pub mod notify;
+mod pane;
+pub mod plain_loop;
 pub mod plan;
 pub mod prompt;
 pub mod replay;
@@ -30,16 +32,21 @@ pub mod task;
 pub mod template;
 pub mod verify;
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
 use crate::{
-    cli::{Cli, Command, Which},
+    cli::{Cli, Command, Named, Which},
+    diagnostic::nearest,
     event::Begun,
-    exit::Exit,
+    exit::{Exit, Failure},
     filter::Filter,
     place::Place,
+    task::TaskId,
     workspace::Workspace,
 };
 
@@ -48,37 +55,47 @@ use crate::{
 /// # Errors
 /// As the command gives them.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config };
+    let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     match cli.command {
         Command::Init(options) => init::run(&here, &options),
         Command::Template(options) => template::run(options.name.into()),
         Command::Run(options) => run::run(&here, *options),
+        Command::Loop(options) => plain_loop::run(&here, *options),
+        Command::Ls(options) => ls::run(&here, options.json),
         Command::Prompt(options) => prompt::run(&here, &options),
         Command::Plan(options) => plan::run(&here, options),
         Command::DagStatus(options) => dag_status::run(&here, options),
-        Command::TaskReset(options) => task::reset(&here, &options.ids),
-        Command::TaskComplete(options) => task::complete(&here, &options.id),
+        Command::TaskReset(options) => {
+            task::reset(&here.of_task(options.called.name, &options.ids)?, &options.ids)
+        }
+        Command::TaskComplete(options) => {
+            let id = options.id;
+            task::complete(&here.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
+        }
         Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
         Command::Ask(options) => talk::ask(&options.text),
-        Command::Answer(options) => talk::answer(&here, &options.id, options.text.as_deref()),
+        Command::Answer(options) => {
+            let here = here.of_task(options.called.name, std::slice::from_ref(&options.id))?;
+            talk::answer(&here, &options.id, options.text.as_deref())
+        }
         Command::Note(options) => talk::note(&options),
         Command::Verify(options) => verify::run(&here, &options.id),
-        Command::Costs(options) => costs::run(&here, &options),
+        Command::Costs(options) => costs::run(&here.named(&options.named), &options),
         Command::Check(options) => check::run(&here, &options),
         Command::Config(options) => config::run(&here, &options),
         Command::Schema(options) => schema::run(options.of),
         Command::Doctor(options) => doctor::run(&here, options),
         Command::Notify(options) => notify::run(&here, &options),
-        Command::Status(options) => status::run(&here, options.json),
-        Command::Pause => requests::pause(&here),
-        Command::Resume(options) => requests::resume(&here, options.now),
-        Command::Stop(options) => requests::stop(&here, options.now),
-        Command::Heartbeat(options) => heartbeat::run(&here, options.max_age),
-        Command::Logs(options) => logs::run(&here, &options),
-        Command::Attach(options) => attach::run(&here, &options),
-        Command::Attempts(options) => attempts::list(&here, &options),
-        Command::Show(options) => attempts::show(&here, &options),
-        Command::Restore(options) => attempts::restore(&here, &options),
+        Command::Status(options) => status::run(&here.named(&options.named), options.json),
+        Command::Pause(named) => requests::pause(&here.named(&named)),
+        Command::Resume(options) => requests::resume(&here.named(&options.named), options.now),
+        Command::Stop(options) => requests::stop(&here.named(&options.named), options.now),
+        Command::Heartbeat(options) => heartbeat::run(&here.named(&options.named), options.max_age),
+        Command::Logs(options) => logs::run(&here.named(&options.named), &options),
+        Command::Attach(options) => attach::run(&here.named(&options.named), &options),
+        Command::Attempts(options) => attempts::list(&here.named(&options.named), &options),
+        Command::Show(options) => attempts::show(&here.named(&options.named), &options),
+        Command::Restore(options) => attempts::restore(&here.named(&options.named), &options),
         Command::Spawn(options) => spawn::run(&here, &options.argv),
         Command::Demo(options) => demo::run(options.to.as_deref()),
         Command::Replay(options) => replay::run(&here, &options),
@@ -95,10 +112,13 @@ pub fn execute(cli: Cli) -> Result<Exit> {
 }
 
 /// Where a command works.
+#[derive(Clone)]
 pub struct Here {
     directory: Option<PathBuf>,
     graph: Option<PathBuf>,
     config: Option<PathBuf>,
+    /// The plain loop that is meant.
+    name: Option<TaskId>,
 }
 
 impl Here {
@@ -106,10 +126,45 @@ impl Here {
     #[must_use]
     pub fn or(&self, begun: &Begun) -> Here {
         Here {
-            directory: self.directory.clone(),
             graph: self.graph.clone().or_else(|| begun.graph.clone()),
             config: self.config.clone().or_else(|| begun.config.clone()),
+            ..self.clone()
         }
+    }
+
+    /// The same place, and the plain loop that is named, if one is.
+    #[must_use]
+    pub fn named(&self, named: &Named) -> Here {
+        Here { name: named.name.clone(), ..self.clone() }
+    }
+
+    /// The same place, and the plain loop that is named, or that these ids of tasks mean: inside of
+    /// it, and where the graph has no such task.
+    ///
+    /// # Errors
+    /// No repository; as the disk gives them.
+    pub fn of_task(&self, name: Option<TaskId>, ids: &[String]) -> Result<Here> {
+        let meant = match ids {
+            [id] if name.is_none() => self.loop_of(id)?,
+            _ => None,
+        };
+        Ok(Here { name: name.or(meant), ..self.clone() })
+    }
+
+    fn loop_of(&self, id: &str) -> Result<Option<TaskId>> {
+        let Ok(id) = TaskId::new(id) else {
+            return Ok(None);
+        };
+        if env::var("RALPH_LOOP").is_ok_and(|name| name == id.as_str()) {
+            return Ok(Some(id));
+        }
+        let workspace = self.heard()?;
+        if !workspace.loops().context("list the loops")?.contains(&id) {
+            return Ok(None);
+        }
+        let graph = self.workspace()?.graph();
+        let known = graph.is_ok_and(|file| file.graph().number(&id).is_some());
+        Ok((!known).then_some(id))
     }
 
     /// The folder, absolute.
@@ -121,16 +176,53 @@ impl Here {
         Ok(self.directory.as_ref().map_or_else(|| current.clone(), |dir| current.join(dir)))
     }
 
-    /// The repository around it.
+    /// A file as it was named, from where the command was typed.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn file(&self, path: &Path) -> Result<PathBuf> {
+        Ok(env::current_dir().context("the working directory is gone")?.join(path))
+    }
+
+    /// The same as [`workspace`](Here::workspace) for what an agent says, which must not be lost.
+    ///
+    /// # Errors
+    /// No repository.
+    pub fn heard(&self) -> Result<Workspace> {
+        let place = self.name.clone().map_or_else(Place::default, Place::of_loop);
+        Workspace::heard(&self.directory()?, place)
+    }
+
+    /// The repository around it, for the run over its graph or the plain loop that is meant.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`]; no loop of that name.
+    pub fn workspace(&self) -> Result<Workspace> {
+        let Some(name) = &self.name else {
+            return self.open(Place::default());
+        };
+        let workspace = self.open(Place::of_loop(name.clone()))?;
+        if workspace.state.dir().is_dir() {
+            return Ok(workspace);
+        }
+        let names = workspace.loops().context("list the loops")?;
+        let hint = match nearest(name.as_str(), names.iter().map(TaskId::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`ralph ls` lists the loops".to_owned(),
+        };
+        Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
+    }
+
+    /// The same for the loop at this place, whether there is one or not yet.
     ///
     /// # Errors
     /// As [`Workspace::open`].
-    pub fn workspace(&self) -> Result<Workspace> {
-        // Files are named from where the command was typed.
-        let current = env::current_dir().context("the working directory is gone")?;
-        let named = |path: &Option<PathBuf>| path.as_ref().map(|path| current.join(path));
-        let (graph, config) = (named(&self.graph), named(&self.config));
-        Workspace::open(&self.directory()?, Place::default(), graph.as_deref(), config.as_deref())
+    pub fn open(&self, place: Place) -> Result<Workspace> {
+        let file = |path: &Option<PathBuf>| path.as_deref().map(|path| self.file(path)).transpose();
+        // A plain loop has a graph of its own.
+        let graph = if place.name().is_some() { None } else { file(&self.graph)? };
+        let config = file(&self.config)?;
+        Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
     }
 }
 

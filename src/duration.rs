@@ -20,6 +20,15 @@ pub fn text(length: Duration) -> String {
     humantime::format_duration(millis).to_string()
 }
 
+/// The same, and a bare number means seconds: for what is called so elsewhere.
+///
+/// # Errors
+/// As [`parse`].
+pub fn seconds_or(text: &str) -> Result<Duration, String> {
+    let bare = text.trim().parse().ok().map(Duration::try_from_secs_f64);
+    bare.and_then(Result::ok).map_or_else(|| parse(text), Ok)
+}
+
 /// Two units at most, the finer one only where it says something: `420ms`, `4.2s`, `12s`, `3m 42s`,
 /// `2h 10m`.
 pub fn short(length: Duration) -> String {
@@ -48,6 +57,12 @@ mod tests {
         assert_eq!(parse(" 2h 30m"), Ok(Duration::from_secs(9000)));
         assert!(parse("90").unwrap_err().contains("`90s`"));
         assert!(parse("soon").is_err());
+        assert_eq!(seconds_or("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(seconds_or("0.2"), Ok(Duration::from_millis(200)));
+        assert_eq!(seconds_or("15m"), Ok(Duration::from_secs(900)));
+        for wrong in ["-1", "NaN", "1e300", "soon"] {
+            assert!(seconds_or(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod child;
 mod ended;
+mod plain;
 mod stop;
 mod told;
 
@@ -18,10 +19,11 @@ use crate::{
     call::Call,
     task::{Status, TaskId},
     transcript::Format,
-    verdict::Check,
+    verdict::{Check, Verdict},
 };
 pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
 pub use ended::Ended;
+pub use plain::Plain;
 pub use stop::StopReason;
 pub use told::{Hook, HookFailed, NotifyFailed};
 
@@ -178,6 +180,8 @@ pub enum Event {
     RateLimited(Ended),
     /// Its agent is refused, or refuses, whatever the task; the attempt does not count.
     Denied(Ended),
+    /// An iteration of a plain loop ended, and the next may begin.
+    Iterated(Ended),
     /// The final result of an attempt said that all of it is done.
     Promised {
         /// The attempt.
@@ -269,6 +273,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// The end of an attempt, as what its verdict makes of it.
+    pub fn of_end(ended: Ended) -> Event {
+        match ended.verdict {
+            Verdict::Complete => Event::Completed(ended),
+            Verdict::NeedsInput => Event::NeedsInput(ended),
+            Verdict::RateLimited => Event::RateLimited(ended),
+            Verdict::Denied => Event::Denied(ended),
+            Verdict::Again => Event::Iterated(ended),
+            verdict if verdict.counts() => Event::Failed(ended),
+            _ => Event::Interrupted(ended),
+        }
+    }
+
     /// The end of an attempt, if it is one.
     pub fn ended(&self) -> Option<&Ended> {
         match self {
@@ -277,7 +294,8 @@ impl Event {
             | Event::Interrupted(ended)
             | Event::NeedsInput(ended)
             | Event::RateLimited(ended)
-            | Event::Denied(ended) => Some(ended),
+            | Event::Denied(ended)
+            | Event::Iterated(ended) => Some(ended),
             _ => None,
         }
     }
@@ -312,6 +330,7 @@ impl Event {
         "needs_input",
         "rate_limited",
         "denied",
+        "iterated",
         "promised",
         "parked",
         "recovered",
@@ -360,6 +379,8 @@ pub enum Cause {
     EditedDuringAttempt,
     /// Recovery after a crash gave it back.
     Recovered,
+    /// The file `DONE` lay in the folder of a plain loop between two iterations.
+    DoneFile,
     /// It is again what it was before an attempt at another task changed it.
     PutBack,
 }
@@ -429,6 +450,9 @@ pub struct Begun {
     /// What the run was restricted to, as the flags said it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
+    /// What makes it a plain loop, if it is one.
+    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+    pub plain: Option<Plain>,
 }
 
 /// A request to stop.

@@ -62,7 +62,7 @@ pub struct Run {
     pub iterations: u32,
     /// Tasks completed.
     pub completed: u32,
-    /// Failed attempts since the last completed one.
+    /// Failed attempts since the last completed one, or since an iteration that did not fail.
     pub failures_in_a_row: u32,
     /// Attempts that failed at once, with nothing in between that did not.
     pub starts_failed: u32,
@@ -217,7 +217,8 @@ impl History {
             | Event::Denied(ended)
             | Event::Failed(ended)
             | Event::Interrupted(ended)
-            | Event::NeedsInput(ended) => self.close(record, ended),
+            | Event::NeedsInput(ended)
+            | Event::Iterated(ended) => self.close(record, ended),
             Event::ChildStarted(child) => self.children.extend(id.map(|id| OpenChild {
                 task_id: id.clone(),
                 since: record.timestamp,
@@ -314,6 +315,8 @@ impl History {
         } else if ended.verdict.counts() {
             self.run.failures_in_a_row += 1;
             self.run.failures += 1;
+        } else if ended.verdict == Verdict::Again {
+            self.run.failures_in_a_row = 0;
         }
         if let Some(agent) = &ended.agent {
             match ended.evidence.obstacle {

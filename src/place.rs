@@ -13,6 +13,9 @@ use crate::task::TaskId;
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";
 
+/// The folder out of reach, in git's common folder.
+const STATE: &str = "ralph";
+
 /// The place of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -62,6 +65,11 @@ impl Place {
         self.name.as_ref()
     }
 
+    /// What a command needs behind it to mean this very loop.
+    pub fn flag(&self) -> String {
+        self.name.as_ref().map_or(String::new(), |name| format!(" --name {name}"))
+    }
+
     /// The journal, relative to the repository.
     pub fn journal(&self) -> &str {
         &self.journal
@@ -98,9 +106,9 @@ impl Place {
 
     /// The folder out of reach, in git's common folder: lock, open attempts, snapshot.
     pub fn state(&self, common_dir: &Path) -> PathBuf {
-        let main = common_dir.join("ralph");
+        let main = common_dir.join(STATE);
         match &self.name {
-            Some(name) => main.join("loops").join(name.as_str()),
+            Some(name) => loops(common_dir).join(name.as_str()),
             None => main,
         }
     }
@@ -121,6 +129,11 @@ impl Place {
             if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
         format!("refs/ralph/{kind}{id}{escape}")
     }
+}
+
+/// The folder in git's common folder with one for each plain loop, by its name.
+pub fn loops(common_dir: &Path) -> PathBuf {
+    common_dir.join(STATE).join("loops")
 }
 
 /// Whether `ralph` writes this file of the repository itself.

@@ -7,6 +7,7 @@
 mod agents;
 mod forecast;
 mod holders;
+mod plain;
 
 use std::{cmp::Reverse, fmt, time::Duration};
 
@@ -15,7 +16,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     call::Call,
     duration,
-    event::{Holder, StopReason},
+    event::{Holder, Plain, StopReason},
     filter::Filter,
     graph::TaskGraph,
     history::History,
@@ -74,6 +75,8 @@ pub struct Policy {
     pub inherit: bool,
     /// The signal that asked the run to stop.
     pub stop: Option<(i32, &'static str)>,
+    /// What makes it a plain loop, if it is one.
+    pub plain: Option<Plain>,
 }
 
 impl Default for Policy {
@@ -93,6 +96,7 @@ impl Default for Policy {
             stale_after: STALE_AFTER,
             inherit: false,
             stop: None,
+            plain: None,
         }
     }
 }
@@ -227,8 +231,9 @@ impl View<'_> {
                 if task.max_cost.is_some_and(|limit| past.spend.cost_usd >= limit) {
                     return State::Spent;
                 }
-                if let Some(last) = past.last.as_ref().filter(|_| past.counted > 0) {
-                    let until = last.at + backoff(past.counted);
+                if let Some(last) = past.last.as_ref() {
+                    let until = last.at.checked_add_signed(self.pause_after(past));
+                    let until = until.unwrap_or(DateTime::<Utc>::MAX_UTC);
                     // An end that is yet to come was told by a clock that was set since.
                     if (last.at..until).contains(&now) {
                         return State::Backoff(until);
@@ -311,17 +316,20 @@ impl View<'_> {
             return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
         if !unfinished {
-            return Decision::Stop(StopReason::Complete);
+            return Decision::Stop(self.complete());
+        }
+        // A question is asked by the last iteration, too.
+        if self.policy.plain.is_some() && elsewhere {
+            return Decision::Stop(self.stuck(now));
         }
         if let Some(stop) = self.limit(now).or_else(|| self.requested()) {
             return if idle { Decision::Stop(stop) } else { Decision::Wait(Wait::default()) };
         }
         match (best, wake) {
             (Some(key), _) => Decision::Start(key),
-            (None, Some((until, false))) => Decision::Wait(Wait {
-                until: Some(until),
-                why: "backing off after a failure".to_owned(),
-            }),
+            (None, Some((until, false))) => {
+                Decision::Wait(Wait { until: Some(until), why: self.pausing().to_owned() })
+            }
             (None, Some((until, true))) => self.wait_for_provider(until),
             (None, None) if denied.is_some() => Decision::Stop(self.denied(denied.unwrap_or(0))),
             (None, None) if self.policy.wait && elsewhere => {
@@ -358,7 +366,7 @@ impl View<'_> {
         if let Some(why) = &run.baseline_broken {
             return Some(StopReason::BaselineBroken(why.clone()));
         }
-        if run.failures_in_a_row >= MAX_FAILURES {
+        if (1..=run.failures_in_a_row).contains(&self.max_failures()) {
             return Some(StopReason::Failures(run.failures_in_a_row));
         }
         if (1..=run.starts_failed).contains(&self.policy.start_limit) {
@@ -373,12 +381,13 @@ impl View<'_> {
             let limit = format!("the limit of {max} iteration{}", if max == 1 { "" } else { "s" });
             return Some(StopReason::Limit(limit));
         }
-        None
+        self.restarts()
     }
 
     /// What people asked for. A run that is over by itself says so instead.
     fn requested(&self) -> Option<StopReason> {
-        let paused = self.history.paused.then_some(StopReason::Paused);
+        let name = || self.policy.plain.as_ref().map(|plain| plain.name.clone());
+        let paused = self.history.paused.then(|| StopReason::Paused(name()));
         self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
     }
 }
@@ -388,9 +397,12 @@ fn can_start(state: State) -> bool {
     matches!(state, State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied)
 }
 
-/// The pause before another attempt after `failures` of them: 1, 2, 4, … seconds, at most five
-/// minutes.
+/// The pause before another attempt after `failures` of them: none, 1, 2, 4, … seconds, at most
+/// five minutes.
 fn backoff(failures: u32) -> TimeDelta {
+    if failures == 0 {
+        return TimeDelta::zero();
+    }
     let doubled = Duration::from_secs(1) * (1 << failures.saturating_sub(1).min(16));
     TimeDelta::from_std(doubled.min(MAX_BACKOFF)).expect("five minutes fit")
 }
@@ -717,7 +729,7 @@ mod tests {
                 .decide(at(0))
         };
         let paused = || Event::PauseRequested {};
-        assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused));
+        assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused(None)));
         assert_eq!(decided(paused(), &[0]), Decision::Wait(Wait::default()));
         assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
         let stop = || Event::StopRequested(Stop::default());
@@ -725,7 +737,7 @@ mod tests {
         // The next run knows nothing of it, but a pause holds.
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Stopped));
         let next = || Event::LoopStarted(Begun::default());
-        assert_eq!(decided(next(), &[]), Decision::Stop(StopReason::Paused));
+        assert_eq!(decided(next(), &[]), Decision::Stop(StopReason::Paused(None)));
         graph.set_status(0, Status::Complete);
         graph.set_status(1, Status::Complete);
         assert_eq!(

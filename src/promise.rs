@@ -8,6 +8,8 @@ use std::fmt;
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
+use crate::verdict::Report;
+
 /// The text, where nothing else is said.
 pub const TEXT: &str = "<promise>COMPLETE</promise>";
 
@@ -76,9 +78,18 @@ impl Default for Promise {
 impl Promise {
     /// Whether a final result makes it.
     pub fn is_made(&self, result: &str) -> bool {
+        self.report(result).is_some()
+    }
+
+    /// What a final result reports by it, if it makes it.
+    pub fn report(&self, result: &str) -> Option<Report> {
         let by_text = !self.text.is_empty() && result.contains(&self.text);
-        let by_pattern = self.pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(result));
-        self.worth != Worth::Off && (by_text || by_pattern)
+        let by_pattern = || self.pattern.as_ref().is_some_and(|it| it.0.is_match(result));
+        match self.worth {
+            Worth::Off => None,
+            _ if by_text => Some(Report::Promise),
+            _ => by_pattern().then_some(Report::Pattern),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The only user of minijinja. Pure: templates and facts come in as text and values. Values are
 //! never evaluated as templates, so that a task's text cannot reach beyond its fence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value as Rendered};
 use serde::Serialize;
@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     diagnostic::{Diagnostic, nearest},
+    event::Answer,
     graph::TaskGraph,
     history::History,
     task::Task,
-    verdict::Commit,
+    verdict::{Check, Commit},
 };
 
 /// The template that is used where a project has none of its own.
@@ -199,6 +200,34 @@ fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     format!("{fence}text\n{}\n{fence}", text.trim_end())
+}
+
+/// What is appended to the prompt of a plain loop: what people answered, and the verify command
+/// that did not succeed after the iteration before, with the end of what it printed.
+pub fn appendix(answers: &[Answer], red: Option<(&Check, &str)>) -> String {
+    let mut text = String::new();
+    if !answers.is_empty() {
+        text +=
+            "\n## What a person answered\n\nAgents before you asked this, and the answers hold.\n";
+    }
+    for Answer { question, answer } in answers {
+        let question =
+            if question.is_empty() { "(it waited without a question)" } else { question };
+        let _ = write!(text, "\nAsked:\n\n{}\n", fenced(question));
+        let _ = write!(text, "\nAnswered:\n\n{}\n", fenced(answer));
+    }
+    if let Some((check, output)) = red {
+        let Check { command, outcome, log, .. } = check;
+        let _ = write!(
+            text,
+            "\n## Not done yet\n\nThe agent before you said that all is done. This command was run \
+             then, and did not succeed ({outcome}):\n\n{}\n\nThe end of what it printed; all of it is \
+             in `{log}`:\n\n{}\n",
+            fenced(command),
+            fenced(output)
+        );
+    }
+    text
 }
 
 /// The text on one line, as a code span that its own backticks cannot end.

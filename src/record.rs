@@ -380,6 +380,7 @@ mod tests {
             Event::NeedsInput(ended(Verdict::NeedsInput)),
             Event::RateLimited(ended(Verdict::RateLimited)),
             Event::Denied(ended(Verdict::Denied)),
+            Event::Iterated(ended(Verdict::Again)),
             Event::Promised { attempt: 1, kept: false },
             Event::Parked { attempts: 3 },
             Event::Recovered { attempt: 1, from_run: "r0".to_owned() },

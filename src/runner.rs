@@ -7,6 +7,7 @@ mod children;
 mod close;
 mod harm;
 mod hooks;
+mod plain;
 mod requests;
 mod start;
 mod verify;
@@ -26,7 +27,7 @@ use crate::{
     call::Call,
     chronicle::Chronicle,
     clock, complaint, crash, duration,
-    event::{Cause, Event, StopReason},
+    event::{Cause, Event, Plain, StopReason},
     exit::{Exit, Failure},
     filter::Filter,
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
@@ -61,6 +62,8 @@ pub struct Options {
     pub before: u32,
     /// Whether each agent has a terminal of its own.
     pub tmux: bool,
+    /// What makes it a plain loop, if it is one.
+    pub plain: Option<Plain>,
 }
 
 impl Options {
@@ -73,6 +76,10 @@ impl Options {
             wait: self.wait,
             agents_given: self.agents.is_some(),
             agents: self.agents.clone().unwrap_or(settings.agents),
+            // A plain loop has limits of its own.
+            max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
+            start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
+            plain: self.plain.clone(),
             ..settings
         }
     }
@@ -139,7 +146,8 @@ impl Runner {
         crash::point("run.locked");
         let chronicle = workspace.chronicle()?;
         if chronicle.history().paused {
-            return Err(Failure::new(Exit::Waiting, StopReason::Paused.to_string()).into());
+            let paused = StopReason::Paused(workspace.place.name().cloned());
+            return Err(Failure::new(Exit::Waiting, paused.to_string()).into());
         }
         agent::adopt_orphans();
         workspace
@@ -234,6 +242,7 @@ impl Runner {
             self.obey();
             self.refresh()?;
             self.resettle()?;
+            self.look_for_done()?;
             let numbers = self.numbers();
             match self.view(&numbers).decide(Utc::now()) {
                 Decision::Start(key) if self.is_prepared(key) => self.start(key)?,
@@ -469,12 +478,18 @@ impl Runner {
 
 /// Who runs here already.
 pub fn held(workspace: &Workspace) -> String {
-    let Some(holder) = workspace.holder() else {
-        return "another ralph runs in this repository".to_owned();
+    let name = workspace.place.name();
+    let who = match name {
+        None => "another ralph runs in this repository".to_owned(),
+        Some(name) => format!("the loop `{name}` runs already; `--name` starts another one"),
     };
-    let task = holder.task_id.map_or(String::new(), |id| format!(", working on `{id}`"));
+    let Some(holder) = workspace.holder() else {
+        return who;
+    };
+    let task = holder.task_id.filter(|_| name.is_none());
+    let task = task.map_or(String::new(), |id| format!(", working on `{id}`"));
     format!(
-        "another ralph runs in this repository: process {}, run {}{task}, since {}",
+        "{who}: process {}, run {}{task}, since {}",
         holder.process.pid, holder.run_id, holder.since
     )
 }

@@ -23,6 +23,20 @@ pub enum Report {
     DoneFile,
     /// The graph file's own `status: complete`.
     Graph,
+    /// The text of a promise in the final result; in a plain loop only.
+    Promise,
+    /// What the done pattern matches in the final result; in a plain loop only.
+    Pattern,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Report::Command | Report::DoneFile | Report::Graph => "reported done",
+            Report::Promise => "promised that all is done",
+            Report::Pattern => "done pattern matched",
+        })
+    }
 }
 
 /// The exit code by which an agent says that it waits for a person and must not be started again.
@@ -166,6 +180,16 @@ impl Evidence {
     }
 }
 
+/// What an attempt is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// An attempt at a task of the graph: a report, and a commit as the task says.
+    Task(CommitRule),
+    /// An iteration of a plain loop: nothing. One that reports is the last, and any other is
+    /// followed by the next.
+    Loop,
+}
+
 /// The judgement on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -198,12 +222,14 @@ pub enum Verdict {
     Denied,
     /// A verify command did not succeed before the agent was started, which it then was not.
     BaselineBroken,
+    /// An iteration of a plain loop that ended as iterations do: the next follows.
+    Again,
 }
 
 impl Verdict {
     /// Judges. The report decides first, the proof second; the exit code only names what went
     /// wrong, since real agents exit 0 after errors and 1 after good work.
-    pub fn of(outcome: &Outcome, evidence: &Evidence, rule: CommitRule) -> Verdict {
+    pub fn of(outcome: &Outcome, evidence: &Evidence, rule: Rule) -> Verdict {
         if evidence.report.is_none() {
             // A question that was asked stands, however the process ended afterwards.
             if evidence.question.is_some() {
@@ -218,6 +244,13 @@ impl Verdict {
             return match outcome {
                 Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
                 Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
+                Outcome::Exited { exit_code: 0 }
+                | Outcome::Lingered { .. }
+                | Outcome::Idle { .. }
+                    if rule == Rule::Loop =>
+                {
+                    Verdict::Again
+                }
                 Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
@@ -227,10 +260,11 @@ impl Verdict {
                 Outcome::Interrupted => Verdict::Interrupted,
             };
         }
-        if evidence.strayed.is_some() {
+        let is_task = rule != Rule::Loop;
+        if is_task && evidence.strayed.is_some() {
             return Verdict::OffBranch;
         }
-        if !evidence.leftovers.is_empty() {
+        if is_task && !evidence.leftovers.is_empty() {
             // Cut short in the middle of its last changes: the report came too early.
             match outcome {
                 Outcome::TimedOut { .. } | Outcome::Idle { .. } => return Verdict::TimedOut,
@@ -251,13 +285,12 @@ impl Verdict {
         if matches!(evidence.autocommit, Some(Autocommit::Refused(_) | Autocommit::Off)) {
             return Verdict::Uncommitted;
         }
-        match (!evidence.proves(), rule, evidence.leftovers.is_empty()) {
-            (false, _, _) | (true, CommitRule::Optional, _) if !evidence.missing.is_empty() => {
-                Verdict::Unverified
-            }
-            (false, _, _) | (true, CommitRule::Optional, _) => Verdict::Complete,
-            (true, CommitRule::Required, false) => Verdict::Uncommitted,
-            (true, CommitRule::Required, true) => Verdict::Unverified,
+        let required = rule == Rule::Task(CommitRule::Required);
+        match (required && !evidence.proves(), evidence.leftovers.is_empty()) {
+            (false, _) if !evidence.missing.is_empty() => Verdict::Unverified,
+            (false, _) => Verdict::Complete,
+            (true, false) => Verdict::Uncommitted,
+            (true, true) => Verdict::Unverified,
         }
     }
 
@@ -285,7 +318,8 @@ impl Verdict {
                     None if evidence.proves() => ", and committed",
                     None => "; no commit is required",
                 };
-                let mut why = format!("reported done{proof}");
+                let report = evidence.report.unwrap_or(Report::Command);
+                let mut why = format!("{report}{proof}");
                 if let count @ 1.. = evidence.verify.len() {
                     let plural = if count == 1 { "" } else { "s" };
                     let _ = write!(why, "; {count} verify command{plural} succeeded");
@@ -293,10 +327,9 @@ impl Verdict {
                 why
             }
             Verdict::VerifyFailed => {
-                format!(
-                    "reported done, but {}",
-                    evidence.red().map_or_else(String::new, ToString::to_string)
-                )
+                let report = evidence.report.unwrap_or(Report::Command);
+                let red = evidence.red().map_or_else(String::new, ToString::to_string);
+                format!("{report}, but {red}")
             }
             Verdict::BaselineBroken => format!(
                 "{} before the attempt",
@@ -331,7 +364,8 @@ impl Verdict {
             | Verdict::Cancelled
             | Verdict::Interrupted
             | Verdict::RateLimited
-            | Verdict::Denied => match &evidence.obstacle {
+            | Verdict::Denied
+            | Verdict::Again => match &evidence.obstacle {
                 Some(met) => met.obstacle.to_string(),
                 None => outcome.to_string(),
             },
@@ -356,6 +390,7 @@ impl fmt::Display for Verdict {
             Verdict::RateLimited => "rate-limited",
             Verdict::Denied => "denied",
             Verdict::BaselineBroken => "baseline-broken",
+            Verdict::Again => "again",
         })
     }
 }
@@ -379,8 +414,46 @@ mod tests {
 
     fn judge(table: impl IntoIterator<Item = (Outcome, Evidence, CommitRule, Verdict)>) {
         for (outcome, evidence, rule, want) in table {
-            assert_eq!(Verdict::of(&outcome, &evidence, rule), want, "{outcome:?} {evidence:?}");
+            let verdict = Verdict::of(&outcome, &evidence, Rule::Task(rule));
+            assert_eq!(verdict, want, "{outcome:?} {evidence:?}");
         }
+    }
+
+    #[test]
+    fn an_iteration_of_a_plain_loop_is_held_to_nothing() {
+        use Outcome::{Cancelled, Exited, Idle, Interrupted, Signaled, TimedOut};
+        let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
+        let late = TimedOut { limit_seconds: 1 };
+        let with = |report| Evidence { report: Some(report), ..proof(false, 0, 0, false) };
+        let red = Check {
+            command: "make test".to_owned(),
+            outcome: bad.clone(),
+            duration_seconds: 1.0,
+            last_line: None,
+            log: String::new(),
+        };
+        for (outcome, evidence, want) in [
+            (ok.clone(), proof(false, 0, 0, false), Verdict::Again),
+            (ok.clone(), proof(false, 1, 1, true), Verdict::Again),
+            (Idle { limit_seconds: 60 }, proof(false, 0, 1, false), Verdict::Again),
+            (bad.clone(), proof(false, 1, 0, false), Verdict::Failed),
+            (Signaled { signal: 9 }, proof(false, 0, 0, false), Verdict::Failed),
+            (late.clone(), proof(false, 0, 0, false), Verdict::TimedOut),
+            (Cancelled, proof(false, 0, 0, false), Verdict::Cancelled),
+            (Interrupted, proof(false, 0, 0, false), Verdict::Interrupted),
+            (Exited { exit_code: WAITS }, proof(false, 0, 0, false), Verdict::NeedsInput),
+            (ok.clone(), proof(true, 0, 0, false), Verdict::Complete),
+            (bad.clone(), proof(true, 0, 3, true), Verdict::Complete),
+            (late, proof(true, 0, 3, false), Verdict::Complete),
+            (Cancelled, with(Report::DoneFile), Verdict::Complete),
+            (Exited { exit_code: WAITS }, with(Report::Promise), Verdict::Complete),
+            (bad, with(Report::Pattern), Verdict::Complete),
+            (ok, Evidence { verify: vec![red], ..with(Report::Pattern) }, Verdict::VerifyFailed),
+        ] {
+            let verdict = Verdict::of(&outcome, &evidence, Rule::Loop);
+            assert_eq!(verdict, want, "{outcome:?} {evidence:?}");
+        }
+        assert!(!Verdict::Again.counts());
     }
 
     #[test]

@@ -277,6 +277,22 @@ impl Workspace {
         task.verify_baseline.unwrap_or(self.config.verify_baseline)
     }
 
+    /// The names of the plain loops that there were, sorted.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn loops(&self) -> io::Result<Vec<TaskId>> {
+        let entries = match fs::read_dir(place::loops(self.repo.common_dir())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        let mut names: Vec<TaskId> =
+            names.iter().filter_map(|name| TaskId::new(name.to_str()?).ok()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
     /// The folder of a task, relative to the repository.
     pub fn task_dir(&self, id: &TaskId) -> String {
         self.place.folder(id)

@@ -86,6 +86,12 @@ pub(super) fn tags() -> Vec<CompletionCandidate> {
     of_graph(|graph| words(graph.tasks().iter().flat_map(|task| &task.tags)))
 }
 
+/// Names of plain loops.
+pub(super) fn loops() -> Vec<CompletionCandidate> {
+    let names = workspace().and_then(|workspace| workspace.loops().ok()).unwrap_or_default();
+    names.iter().map(|name| CompletionCandidate::new(name.as_str())).collect()
+}
+
 /// Names of settings.
 pub(super) fn settings() -> Vec<CompletionCandidate> {
     words(Config::keys().iter())

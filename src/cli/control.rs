@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::complete;
+use super::{Named, complete};
 
 /// `ralph resume`.
 #[derive(Debug, Args)]
@@ -12,6 +12,9 @@ pub struct Resume {
     /// Try again at once what the provider refused for now
     #[arg(long)]
     pub now: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph stop`.
@@ -20,6 +23,9 @@ pub struct Stop {
     /// End the attempt too, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph spawn`.

@@ -36,6 +36,18 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "loop",
+        &[
+            ("ralph loop --prompt-file PROMPT.md --max-iterations 40 -- claude -p", ""),
+            (
+                "ralph loop --prompt-file PROMPT.md --max-iterations 9 --done-pattern \"No tasks left\"",
+                "",
+            ),
+            ("ralph loop --name docs --prompt-file docs.md --max-iterations 9 --agent codex", ""),
+        ],
+    ),
+    ("ls", &[("ralph ls", ""), ("ralph ls --json | jq -r '.[].name'", "for programs")]),
+    (
         "prompt",
         &[
             ("ralph prompt", "what the next agent would be told"),
@@ -94,7 +106,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
     ),
     ("notify", &[("ralph notify --test", "before the night: is everybody told?")]),
-    ("status", &[("ralph status", ""), ("ralph status --json | jq .state", "")]),
+    (
+        "status",
+        &[
+            ("ralph status", ""),
+            ("ralph status --name loop", "of a plain loop"),
+            ("ralph status --json | jq .state", ""),
+        ],
+    ),
     ("pause", &[("ralph pause", "the running attempt goes on to its end")]),
     ("resume", &[("ralph resume", ""), ("ralph resume --now", "try the provider again at once")]),
     ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "at once")]),

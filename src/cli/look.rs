@@ -7,6 +7,7 @@ use clap_complete::ArgValueCandidates;
 
 use super::complete;
 
+use super::Named;
 use crate::duration;
 
 /// `ralph costs`.
@@ -18,6 +19,9 @@ pub struct Costs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// What costs are summed by.
@@ -102,6 +106,9 @@ pub struct Status {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph heartbeat`.
@@ -110,6 +117,9 @@ pub struct Heartbeat {
     /// A loop that has not beaten for longer is dead
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     pub max_age: Duration,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph attempts`.
@@ -121,6 +131,9 @@ pub struct Attempts {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph logs`.
@@ -153,6 +166,9 @@ pub struct Logs {
     /// Begin with the last lines, so many
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph attach`.
@@ -164,6 +180,9 @@ pub struct Attach {
     /// Begin with the last lines, so many; in tmux with the whole screen
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph show`.
@@ -175,6 +194,9 @@ pub struct Show {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }
 
 /// `ralph restore`.
@@ -186,4 +208,7 @@ pub struct Restore {
     /// The branch to make [default: ralph/restore/ID.N]
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
+    /// Which loop.
+    #[command(flatten)]
+    pub named: Named,
 }

@@ -26,26 +26,12 @@ pub struct Which {
     pub tags: Vec<String>,
 }
 
-/// `ralph run`.
+/// What bounds a run, and each of its attempts.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct Run {
-    /// Stop after this many attempts [default: 50]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_iterations: Option<u32>,
-    /// Which tasks.
-    #[command(flatten)]
-    pub which: Which,
-    /// Make one attempt: exit 0 if it completed its task, 1 if not
-    #[arg(long, conflicts_with = "max_iterations")]
-    pub once: bool,
+pub struct Limits {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// End an attempt that did nothing for this long: no output, no processor time, no changed
-    /// file; `0s` for no such limit [default: 15m]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub idle: Option<Duration>,
     /// End an agent that has given its final result and does not exit for this long; its work
     /// counts [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -65,6 +51,28 @@ pub struct Run {
     /// Wait this long for a provider that gives no service for now [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_wait: Option<Duration>,
+}
+
+/// `ralph run`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct Run {
+    /// Stop after this many attempts [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// Which tasks.
+    #[command(flatten)]
+    pub which: Which,
+    /// Make one attempt: exit 0 if it completed its task, 1 if not
+    #[arg(long, conflicts_with = "max_iterations")]
+    pub once: bool,
+    /// End an attempt that did nothing for this long: no output, no processor time, no changed
+    /// file; `0s` for no such limit [default: 15m]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub idle: Option<Duration>,
+    /// What bounds it.
+    #[command(flatten)]
+    pub limits: Limits,
     /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 
-use super::complete;
+use super::{Called, complete};
 
 /// `ralph task-reset`.
 #[derive(Debug, Args)]
@@ -11,6 +11,9 @@ pub struct TaskReset {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
+    /// Which loop.
+    #[command(flatten)]
+    pub called: Called,
 }
 
 /// `ralph task-complete`.
@@ -19,6 +22,9 @@ pub struct TaskComplete {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
+    /// Which loop.
+    #[command(flatten)]
+    pub called: Called,
 }
 
 /// `ralph task-block`.
@@ -47,6 +53,9 @@ pub struct Answer {
     pub id: String,
     /// The answer; `-` reads it from standard input; without it, the question is shown
     pub text: Option<String>,
+    /// Which loop.
+    #[command(flatten)]
+    pub called: Called,
 }
 
 /// `ralph note`.

@@ -29,8 +29,9 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
         let how = match Standing::of(history, live) {
             Standing::None => "`ralph run` starts something".to_owned(),
             standing => format!(
-                "the newest run is {}; `ralph logs --output` shows what its agent said",
-                standing.word()
+                "the newest run is {}; `ralph logs{} --output` shows what its agent said",
+                standing.word(),
+                workspace.place.flag()
             ),
         };
         return Err(Failure::new(Exit::Error, format!("nothing runs here: {how}")).into());

@@ -38,7 +38,7 @@ pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
     let workspace = here.workspace()?;
     let ledger = workspace.ledger()?;
     let id = match &options.id {
-        Some(id) => Some(find(&ledger, id)?.task_id.clone()),
+        Some(id) => Some(find(&ledger, &typed(&workspace, id))?.task_id.clone()),
         None => None,
     };
     if options.json {
@@ -81,7 +81,7 @@ fn row(entry: &Entry) -> [String; 6] {
 pub fn show(here: &Here, options: &Show) -> Result<Exit> {
     let workspace = here.workspace()?;
     let ledger = workspace.ledger()?;
-    let entry = find(&ledger, &options.name)?;
+    let entry = find(&ledger, &typed(&workspace, &options.name))?;
     let files = files(&workspace, entry);
     let last = output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
     let last = last.unwrap_or_default();
@@ -99,7 +99,9 @@ pub fn show(here: &Here, options: &Show) -> Result<Exit> {
     page.line("Base", entry.base.as_deref().unwrap_or("no commit"));
     match &entry.ended {
         None => page.line("Ended", "not yet, or nobody was there to say"),
-        Some((at, ended)) => page.end(&entry.name(), *at, ended),
+        Some((at, ended)) => {
+            page.end(&format!("{} {}", workspace.place.flag(), entry.name()), *at, ended);
+        }
     }
     page.list("Meanwhile", entry.changes.iter().filter_map(change));
     let folder = format!("{}/", entry.log);
@@ -175,7 +177,8 @@ impl Page {
             evidence.verify_inputs_changed.iter().cloned(),
         );
         if let Some(pinned) = &ended.pinned {
-            self.line("Kept", &format!("{pinned}; `ralph restore {name}` makes a branch of it"));
+            let restore = format!("`ralph restore{name}` makes a branch of it");
+            self.line("Kept", &format!("{pinned}; {restore}"));
         }
         self.list("Not kept", ended.unpinned.iter().cloned());
     }
@@ -230,20 +233,23 @@ fn change(record: &Record) -> Option<String> {
 pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
     let workspace = here.workspace()?;
     let repo = &workspace.repo;
+    let name = typed(&workspace, &options.name);
     // A ref outlives the journal, which may have been removed.
-    let (id, attempt) = match workspace.ledger()?.find(&options.name) {
+    let (id, attempt) = match workspace.ledger()?.find(&name) {
         Some(entry) => (entry.task_id.clone(), entry.attempt),
-        None => ledger::split(&options.name).ok_or_else(|| unknown(&options.name, None))?,
+        None => ledger::split(&name).ok_or_else(|| unknown(&name, None))?,
     };
     let refuse = |why: String| Err(Failure::new(Exit::Error, why).into());
     let pin = pin_name(&workspace.place, &id, attempt);
     let Some(commit) = repo.commit_of(&pin)? else {
         return refuse(format!(
-            "nothing is kept of attempt {attempt} at `{id}`; `ralph attempts {id}` shows what is"
+            "nothing is kept of attempt {attempt} at `{id}`; `ralph attempts{} {id}` shows what is",
+            workspace.place.flag()
         ));
     };
     let branch = match &options.branch {
         Some(branch) => branch.clone(),
+        None if workspace.place.name().is_some() => format!("ralph/restore/loops/{id}.{attempt}"),
         None => format!("ralph/restore/{id}.{attempt}"),
     };
     match repo.commit_of(&format!("refs/heads/{branch}"))? {
@@ -310,6 +316,14 @@ fn as_value(entry: &Entry, whole: bool) -> Value {
 
 fn when(at: DateTime<Utc>) -> String {
     at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// What was typed, in a plain loop with its name before a bare number.
+fn typed(workspace: &Workspace, name: &str) -> String {
+    match workspace.place.name() {
+        Some(own) if name.parse::<u32>().is_ok() => format!("{own}.{name}"),
+        _ => name.to_owned(),
+    }
 }
 
 fn find<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Entry> {

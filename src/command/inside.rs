@@ -56,8 +56,14 @@ impl Inside {
     /// # Errors
     /// No repository.
     pub(super) fn workspace(&self) -> Result<Workspace> {
-        Workspace::heard(&self.folder, Place::default())
+        Workspace::heard(&self.folder, place())
     }
+}
+
+/// Where the things of the loop lie that this process is inside of.
+pub(super) fn place() -> Place {
+    let name = variable("RALPH_LOOP", |name| TaskId::new(&name).ok());
+    name.map_or_else(|_| Place::default(), Place::of_loop)
 }
 
 /// A variable of the environment, or its name where it does not say what it should.

@@ -9,11 +9,15 @@ use super::{Here, run};
 use crate::{
     event::{Event, Stop},
     exit::Exit,
+    history::Run,
     terminal,
 };
 
 /// How often and how long it is looked at whether a run that was ending has taken a request in.
 const LOOKS: (u32, Duration) = (10, Duration::from_millis(50));
+
+/// Exit codes above are those of signals.
+const SIGNALS: u8 = 128;
 
 /// No attempt starts from now on.
 ///
@@ -27,12 +31,14 @@ pub fn pause(here: &Here) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     chronicle.emit(None, None, Event::PauseRequested {})?;
-    let text = if workspace.is_live(chronicle.history())? {
-        "pausing: the running attempt finishes, and no other starts until `ralph resume`\n"
+    let flag = workspace.place.flag();
+    terminal::print(&if workspace.is_live(chronicle.history())? {
+        format!(
+            "pausing: the running attempt finishes, and no other starts until `ralph resume{flag}`\n"
+        )
     } else {
-        "paused: no run goes on, and none starts until `ralph resume`\n"
-    };
-    terminal::print(text)?;
+        format!("paused: no run goes on, and none starts until `ralph resume{flag}`\n")
+    })?;
     Ok(Exit::Success)
 }
 
@@ -49,7 +55,12 @@ pub fn resume(here: &Here, now: bool) -> Result<Exit> {
         terminal::print("what waits for a provider is tried again now\n")?;
         return Ok(Exit::Success);
     }
-    if !chronicle.history().paused {
+    // The command that began a plain loop is long; nobody should have to type it again.
+    let is_loop = workspace.place.name().is_some();
+    let stands_still = is_loop
+        && was_cut_short(&chronicle.history().run)
+        && !workspace.is_live(chronicle.history())?;
+    if !chronicle.history().paused && !stands_still {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
@@ -76,9 +87,19 @@ pub fn resume(here: &Here, now: bool) -> Result<Exit> {
         terminal::print("resumed: there was no run; `ralph run` starts one\n")?;
         return Ok(Exit::Success);
     }
-    let own_end = |(_, code): &(String, u8)| *code != Exit::Waiting.code();
-    let before = if newest.finished.as_ref().is_some_and(own_end) { 0 } else { newest.iterations };
+    let goes_on = was_cut_short(newest);
+    if is_loop && !goes_on {
+        terminal::print("resumed: the loop is over; `ralph loop` starts another\n")?;
+        return Ok(Exit::Success);
+    }
+    let before = if goes_on { newest.iterations } else { 0 };
     run::again(here.or(&newest.begun).workspace()?, &newest.begun, before)
+}
+
+/// Whether a run was over before its time: by a crash, a person or a signal, or to wait for one.
+fn was_cut_short(run: &Run) -> bool {
+    let by_itself = |(_, code): &(String, u8)| *code != Exit::Waiting.code() && *code <= SIGNALS;
+    !run.id.is_empty() && !run.finished.as_ref().is_some_and(by_itself)
 }
 
 /// Asks the run that goes on to stop.
@@ -93,10 +114,11 @@ pub fn stop(here: &Here, now: bool) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     chronicle.emit(None, None, Event::StopRequested(Stop { signal: None, now }))?;
-    terminal::print(if now {
-        "stopping: the running attempt is ended, and does not count\n"
+    let flag = workspace.place.flag();
+    terminal::print(&if now {
+        "stopping: the running attempt is ended, and does not count\n".to_owned()
     } else {
-        "stopping when the running attempt ends; `ralph stop --now` ends it\n"
+        format!("stopping when the running attempt ends; `ralph stop{flag} --now` ends it\n")
     })?;
     Ok(Exit::Success)
 }

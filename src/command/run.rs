@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Here, filter};
+use super::{Here, filter, plain_loop};
 use crate::{
     attempt,
     call::Call,
-    cli::Run,
+    cli::{Limits, Run},
     config::{Layer, Way},
     duration,
     event::Begun,
@@ -38,12 +38,8 @@ use crate::{
 /// As [`Runner::new`] and [`Runner::run`].
 pub fn run(here: &Here, options: Run) -> Result<Exit> {
     let mut workspace = here.workspace()?;
-    workspace.set_flags(settings(&options))?;
-    let verbosity = match (options.quiet, options.verbose) {
-        (true, _) => Verbosity::Quiet,
-        (false, false) => Verbosity::Normal,
-        (false, true) => Verbosity::Verbose,
-    };
+    workspace.set_flags(limits(options.max_iterations, options.idle, &options.limits))?;
+    let verbosity = verbosity(options.quiet, options.verbose);
     let run = Options {
         filter: filter(options.which),
         agents: given_agent(options.agent, options.agent_name.as_deref())?,
@@ -51,6 +47,7 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
         wait: options.wait,
         before: 0,
         tmux: options.tmux,
+        plain: None,
     };
     if options.dry_run {
         return dry_run(&workspace, &run.policy(&workspace));
@@ -59,23 +56,37 @@ pub fn run(here: &Here, options: Run) -> Result<Exit> {
     for id in &run.filter.tasks {
         find(&file, id.as_str())?;
     }
-    warn(file.name(), file.warnings().len(), workspace.config.max_iterations);
+    let odd = file.warnings().len();
+    if odd > 0 {
+        let odd = counted(odd, "warning");
+        terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
+    }
+    warn_of_many(workspace.config.max_iterations);
     work(workspace, file, run, verbosity)
 }
 
+/// How much is told.
+pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
+    match (quiet, verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, false) => Verbosity::Normal,
+        (false, true) => Verbosity::Verbose,
+    }
+}
+
 /// The settings that flags name.
-fn settings(options: &Run) -> Layer {
+pub(super) fn limits(iterations: Option<u32>, idle: Option<Duration>, more: &Limits) -> Layer {
     let length = |length: Option<Duration>| length.map(|length| json!(duration::text(length)));
     let named = [
-        ("max_iterations", options.max_iterations.map(|count| json!(count))),
-        ("timeout", length(options.timeout)),
-        ("idle", length(options.idle)),
-        ("exit_grace", length(options.exit_grace)),
-        ("max_cost", options.max_cost.map(|sum| json!(sum))),
-        ("max_tokens", options.max_tokens.map(|count| json!(count))),
-        ("max_duration", length(options.max_duration)),
-        ("max_wait", length(options.max_wait)),
-        ("done_pattern", options.done_pattern.as_ref().map(|pattern| json!(pattern))),
+        ("max_iterations", iterations.map(|count| json!(count))),
+        ("timeout", length(more.timeout)),
+        ("idle", length(idle)),
+        ("exit_grace", length(more.exit_grace)),
+        ("max_cost", more.max_cost.map(|sum| json!(sum))),
+        ("max_tokens", more.max_tokens.map(|count| json!(count))),
+        ("max_duration", length(more.max_duration)),
+        ("max_wait", length(more.max_wait)),
+        ("done_pattern", more.done_pattern.as_ref().map(|pattern| json!(pattern))),
     ];
     let given = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     given.collect()
@@ -88,12 +99,18 @@ fn settings(options: &Run) -> Layer {
 pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
     let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
     if words.into_iter().any(|word| word.contains(MARK)) {
-        let message = "the command of the run that was paused had a secret in it, which is not on \
-                       record; go on with `ralph run -- AGENT`";
+        let again = if begun.plain.is_some() { "ralph loop …" } else { "ralph run" };
+        let message = format!(
+            "the command of the run that was paused had a secret in it, which is not on record; go \
+             on with `{again} -- AGENT`"
+        );
         return Err(Failure::new(Exit::Agent, message).into());
     }
     workspace.set_flags(begun.flags.clone())?;
-    let file = attempt::graph(&workspace)?;
+    let file = match &begun.plain {
+        Some(plain) => plain_loop::graph(&workspace, &plain.name)?,
+        None => attempt::graph(&workspace)?,
+    };
     let run = Options {
         filter: Filter::of_words(&begun.filter),
         agents: (!begun.agents.is_empty()).then(|| begun.agents.clone()),
@@ -101,6 +118,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         wait: begun.wait,
         before,
         tmux: begun.tmux,
+        plain: begun.plain.clone(),
     };
     work(workspace, file, run, Verbosity::Normal)
 }
@@ -145,13 +163,8 @@ pub(super) fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Opti
     Ok(name.map(read).transpose()?)
 }
 
-fn warn(name: &str, odd: usize, max_iterations: u32) {
-    if odd > 0 {
-        terminal::say(&format!(
-            "{} in `{name}`; `ralph check` shows them",
-            counted(odd, "warning")
-        ));
-    }
+/// Says so if a run may go on for very long.
+pub(super) fn warn_of_many(max_iterations: u32) {
     if max_iterations > MAX_ITERATIONS {
         terminal::say(&format!(
             "warning: up to {max_iterations} iterations (over {MAX_ITERATIONS}) may consume \

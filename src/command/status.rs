@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::{DateTime, Local, Utc};
 use serde_json::{Value, json};
 
@@ -12,13 +12,15 @@ use crate::{
     agent,
     chronicle::Chronicle,
     duration,
+    event::Plain,
     exit::Exit,
     history::{History, OpenChild},
+    place::Place,
     prompt::pretty,
     report::{heartbeat, words::clock},
     task::TaskId,
     terminal::{self, visible},
-    workspace::Workspace,
+    workspace::{Holder, Workspace},
 };
 
 /// Shows how the run stands.
@@ -27,17 +29,232 @@ use crate::{
 /// No repository; as the disk gives them.
 pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let (chronicle, live) = look(&workspace)?;
-    let history = chronicle.history();
-    let standing = Standing::of(history, live);
-    let beat = last_beat(&workspace).filter(|_| live);
-    let max_attempts = max_attempts(history, &workspace);
-    terminal::print(&if as_json {
-        pretty(&as_value(history, standing, beat, max_attempts)) + "\n"
-    } else {
-        text(history, standing, beat, max_attempts)
-    })?;
+    let glance = Glance::of(&workspace)?;
+    terminal::print(&if as_json { pretty(&glance.to_value()) + "\n" } else { glance.text() })?;
     Ok(Exit::Success)
+}
+
+/// What the run over the graph is called in a list; no loop can be.
+const GRAPH: &str = "(graph)";
+
+/// How much of an agent's command line is in a list, in columns.
+const AGENT: usize = 32;
+
+/// What there is to see of one loop.
+pub(super) struct Glance {
+    chronicle: Chronicle,
+    name: Option<TaskId>,
+    standing: Standing,
+    beat: Option<Duration>,
+    max_attempts: u32,
+    done_pattern: Option<String>,
+    /// The plain loops that there were.
+    loops: Vec<TaskId>,
+}
+
+impl Glance {
+    /// At the loop that is meant.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub(super) fn of(workspace: &Workspace) -> Result<Glance> {
+        let (chronicle, live) = look(workspace)?;
+        let elsewhere = !live && is_elsewhere(workspace, chronicle.history())?;
+        let standing = Standing::of(chronicle.history(), live);
+        Ok(Glance {
+            name: workspace.place.name().cloned(),
+            standing: if elsewhere { Standing::Elsewhere } else { standing },
+            beat: last_beat(workspace).filter(|_| live),
+            max_attempts: max_attempts(chronicle.history(), workspace),
+            done_pattern: workspace.config.done_pattern.as_ref().map(ToString::to_string),
+            loops: workspace.loops().context("list the loops")?,
+            chronicle,
+        })
+    }
+
+    fn text(&self) -> String {
+        let history = self.chronicle.history();
+        let (standing, beat, max_attempts) = (self.standing, self.beat, self.max_attempts);
+        let run = &history.run;
+        let begun = &run.begun;
+        let mut text = String::new();
+        let mut line = |key: &str, value: &str| {
+            let _ = writeln!(text, "{key}: {}", visible(value));
+        };
+        if let Some(name) = &self.name {
+            line("Loop", name.as_str());
+        }
+        if self.is_blank() && self.name.is_some() {
+            line("Status", "none: it has not run yet");
+            return text;
+        }
+        line("Status", &standing.sentence(history));
+        if run.id.is_empty() {
+            if !self.loops.is_empty() {
+                let names: Vec<&str> = self.loops.iter().map(TaskId::as_str).collect();
+                line("Plain loops", &format!("{}; `ralph ls` shows them", names.join(", ")));
+            }
+            return text;
+        }
+        line("Run", &format!("{}, process {}", run.id, begun.pid));
+        if let Some(plain) = &begun.plain {
+            self.lines_of_loop(plain, &mut line);
+            return text;
+        }
+        line("Iteration", &format!("{} of {}", run.iterations, begun.max_iterations));
+        if let Some(at) = run.started_at {
+            line("Started", &full(at));
+        }
+        let open = history.open();
+        if open.is_empty() {
+            line("Current attempt", "none");
+        }
+        for (id, attempt, at) in open {
+            let age = self.age(at);
+            line(
+                "Current attempt",
+                &format!("{id}, attempt {attempt}, since {}, {age}", clock(at)),
+            );
+            for open in children(history, id) {
+                let (name, run) = (open.child.name(), &open.child.child_run_id);
+                let (process, age) = (open.child.process.pid, short(open.since));
+                line("  child agent", &format!("{name}, run {run}, process {process}, for {age}"));
+            }
+        }
+        line("Failures in a row", &run.failures_in_a_row.to_string());
+        line("Failures in this run", &run.failures.to_string());
+        line("Completed", &run.completed.to_string());
+        if run.spend.attempts > 0 {
+            line("Spent", &run.spend.cost());
+        }
+        line("Timeout", &limit(begun.timeout_seconds));
+        line("Idle limit", &limit(begun.idle_seconds));
+        line("Attempts per task", &format!("at most {max_attempts}"));
+        line("Agent", &begun.agent.join(" "));
+        if let Some(beat) = beat {
+            line("Last beat", &format!("{} ago", duration::short(beat)));
+        }
+        text
+    }
+
+    /// What there is to see of a plain loop.
+    fn lines_of_loop(&self, plain: &Plain, line: &mut impl FnMut(&str, &str)) {
+        let history = self.chronicle.history();
+        let (run, begun) = (&history.run, &history.run.begun);
+        line("Iteration", &format!("{}/{}", run.iterations, begun.max_iterations));
+        if let Some(at) = run.started_at {
+            line("Started", &full(at));
+        }
+        let current =
+            history.open().first().map(|(_, _, at)| format!("{}, {}", full(*at), self.age(*at)));
+        line("Current iteration started", current.as_deref().unwrap_or("none runs"));
+        for open in history.children.iter().filter(|open| agent::is_alive(&open.child.process)) {
+            line("  child agent", &format!("{}, for {}", open.child.name(), short(open.since)));
+        }
+        let most = match plain.max_failures {
+            0 => "no limit".to_owned(),
+            most => format!("at most {most}"),
+        };
+        line("Consecutive failures", &format!("{} ({most})", run.failures_in_a_row));
+        line("Total failures", &run.failures.to_string());
+        if run.spend.attempts > 0 {
+            line("Spent", &run.spend.cost());
+        }
+        line("Timeout", &limit(begun.timeout_seconds));
+        line("Inactivity timeout", &limit(begun.idle_seconds));
+        line("Restart delay", &limit(Some(plain.restart_delay_seconds)));
+        if let Some(max) = plain.max_restarts {
+            line("Restarts", &format!("at most {max}"));
+        }
+        line("Done pattern", self.pattern().unwrap_or("none"));
+        line("Prompt file", &plain.prompt_file.display().to_string());
+        line("Agent", &begun.agent.join(" "));
+        if let Some(beat) = self.beat {
+            line("Last beat", &format!("{} ago", duration::short(beat)));
+        }
+    }
+
+    /// The pattern that ends it, by a flag of its own or by the settings.
+    fn pattern(&self) -> Option<&str> {
+        let flag = self.chronicle.history().run.begun.flags.get("done_pattern");
+        flag.and_then(Value::as_str).or(self.done_pattern.as_deref())
+    }
+
+    /// How long an attempt goes on that began then, if it does.
+    fn age(&self, at: DateTime<Utc>) -> String {
+        match self.standing {
+            Standing::Crashed | Standing::Finished | Standing::Paused => "cut off".to_owned(),
+            _ => format!("for {}", short(at)),
+        }
+    }
+
+    /// Whether there is nothing to see.
+    pub(super) fn is_blank(&self) -> bool {
+        self.standing == Standing::None
+    }
+
+    /// As one line of a list.
+    pub(super) fn row(&self) -> [String; 7] {
+        let run = &self.chronicle.history().run;
+        let begun = &run.begun;
+        let name = self.name.as_ref().map_or(GRAPH, TaskId::as_str);
+        let ended = run.finished.as_ref().map_or("", |(why, _)| why);
+        [
+            name.to_owned(),
+            self.standing.word().to_owned(),
+            format!("{}/{}", run.iterations, begun.max_iterations),
+            run.started_at.map_or(String::new(), full),
+            self.beat.map_or(String::new(), |beat| format!("{} ago", duration::short(beat))),
+            terminal::fit(&visible(&begun.agent.join(" ")), AGENT).into_owned(),
+            visible(ended).into_owned(),
+        ]
+    }
+
+    /// As JSON.
+    pub(super) fn to_value(&self) -> Value {
+        let history = self.chronicle.history();
+        let run = &history.run;
+        let attempts: Vec<Value> = history
+            .open()
+            .into_iter()
+            .map(|(id, attempt, at)| {
+                let children: Vec<Value> = children(history, id).map(child).collect();
+                json!({
+                    "task_id": id,
+                    "attempt": attempt,
+                    "since": at,
+                    "seconds": since(at).as_secs(),
+                    "children": children,
+                })
+            })
+            .collect();
+        json!({
+            "name": self.name,
+            "status": self.standing.word(),
+            "paused": history.paused,
+            "why": run.finished.as_ref().map(|(why, _)| why),
+            "exit_code": run.finished.as_ref().map(|(_, code)| code),
+            "run_id": (!run.id.is_empty()).then_some(&run.id),
+            "pid": run.begun.pid,
+            "started_at": run.started_at,
+            "iteration": run.iterations,
+            "attempts": attempts,
+            "failures_in_a_row": run.failures_in_a_row,
+            "failures": run.failures,
+            "completed": run.completed,
+            "spend": run.spend,
+            "limits": {
+                "timeout_seconds": run.begun.timeout_seconds,
+                "idle_seconds": run.begun.idle_seconds,
+                "max_iterations": run.begun.max_iterations,
+                "max_attempts": self.name.is_none().then_some(self.max_attempts),
+            },
+            "agent": run.begun.agent,
+            "loop": run.begun.plain,
+            "done_pattern": self.pattern(),
+            "last_beat_seconds": self.beat.map(|beat| beat.as_secs()),
+        })
+    }
 }
 
 /// The past, and whether its newest run goes on.
@@ -55,6 +272,14 @@ pub(super) fn look(workspace: &Workspace) -> Result<(Chronicle, bool)> {
             return Ok((chronicle, live));
         }
     }
+}
+
+/// Whether a run goes on that this work tree has no journal of: the lock is for all of them.
+fn is_elsewhere(workspace: &Workspace, history: &History) -> Result<bool> {
+    let other =
+        |holder: Holder| holder.run_id != history.run.id && agent::is_alive(&holder.process);
+    Ok(workspace.state.is_locked().context("look at the lock")?
+        && workspace.holder().is_some_and(other))
 }
 
 /// How long ago a run beat last, if one ever did.
@@ -75,6 +300,7 @@ pub(super) enum Standing {
     Paused,
     Finished,
     Crashed,
+    Elsewhere,
 }
 
 impl Standing {
@@ -102,25 +328,30 @@ impl Standing {
             Standing::Paused => "paused",
             Standing::Finished => "finished",
             Standing::Crashed => "crashed",
+            Standing::Elsewhere => "elsewhere",
         }
     }
 
     pub(super) fn sentence(self, history: &History) -> String {
+        let plain = history.run.begun.plain.as_ref();
+        let flag = plain.map_or(String::new(), |plain| Place::of_loop(plain.name.clone()).flag());
+        let crashed = "no process holds the lock but the newest run has no end";
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",
+            Standing::Elsewhere => "in another work tree of this repository",
             Standing::Running => return "running".to_owned(),
             Standing::Suspended => "Ctrl-Z made it stand still; `fg` in its terminal goes on",
-            Standing::Pausing => "no other attempt starts; `ralph resume` goes on",
+            Standing::Pausing => &format!("no other attempt starts; `ralph resume{flag}` goes on"),
             Standing::Stopping => "no other attempt starts",
-            Standing::Paused => "`ralph resume` goes on",
+            Standing::Paused => &format!("`ralph resume{flag}` goes on"),
             Standing::Finished => history.run.finished.as_ref().map_or("", |(why, _)| why),
             Standing::Crashed if history.paused => {
-                "no process holds the lock but the newest run has no end; it is also paused, and \
-                 `ralph resume` goes on"
+                &format!("{crashed}; it is also paused, and `ralph resume{flag}` goes on")
             }
-            Standing::Crashed => {
-                "no process holds the lock but the newest run has no end; `ralph run` goes on"
+            Standing::Crashed if !flag.is_empty() => {
+                &format!("{crashed}; `ralph resume{flag}` goes on")
             }
+            Standing::Crashed => &format!("{crashed}; `ralph run` goes on"),
         };
         format!("{}: {more}", self.word())
     }
@@ -132,107 +363,6 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
         0 => workspace.policy().max_attempts,
         max => max,
     }
-}
-
-fn text(
-    history: &History,
-    standing: Standing,
-    beat: Option<Duration>,
-    max_attempts: u32,
-) -> String {
-    let run = &history.run;
-    let begun = &run.begun;
-    let mut text = String::new();
-    let mut line = |key: &str, value: &str| {
-        let _ = writeln!(text, "{key}: {}", visible(value));
-    };
-    line("Status", &standing.sentence(history));
-    if run.id.is_empty() {
-        return text;
-    }
-    line("Run", &format!("{}, process {}", run.id, begun.pid));
-    line("Iteration", &format!("{} of {}", run.iterations, begun.max_iterations));
-    if let Some(at) = run.started_at {
-        line("Started", &at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string());
-    }
-    let open = history.open();
-    if open.is_empty() {
-        line("Current attempt", "none");
-    }
-    for (id, attempt, at) in open {
-        let cut_off = matches!(standing, Standing::Crashed | Standing::Finished | Standing::Paused);
-        let age = if cut_off { "cut off".to_owned() } else { format!("for {}", short(at)) };
-        line("Current attempt", &format!("{id}, attempt {attempt}, since {}, {age}", clock(at)));
-        for open in children(history, id) {
-            let (name, run) = (open.child.name(), &open.child.child_run_id);
-            let (process, age) = (open.child.process.pid, short(open.since));
-            line("  child agent", &format!("{name}, run {run}, process {process}, for {age}"));
-        }
-    }
-    line("Failures in a row", &run.failures_in_a_row.to_string());
-    line("Failures in this run", &run.failures.to_string());
-    line("Completed", &run.completed.to_string());
-    if run.spend.attempts > 0 {
-        line("Spent", &run.spend.cost());
-    }
-    let limit = |seconds: Option<f64>| {
-        let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
-    };
-    line("Timeout", &limit(begun.timeout_seconds));
-    line("Idle limit", &limit(begun.idle_seconds));
-    line("Attempts per task", &format!("at most {max_attempts}"));
-    line("Agent", &begun.agent.join(" "));
-    if let Some(beat) = beat {
-        line("Last beat", &format!("{} ago", duration::short(beat)));
-    }
-    text
-}
-
-fn as_value(
-    history: &History,
-    standing: Standing,
-    beat: Option<Duration>,
-    max_attempts: u32,
-) -> Value {
-    let run = &history.run;
-    let attempts: Vec<Value> = history
-        .open()
-        .into_iter()
-        .map(|(id, attempt, at)| {
-            let children: Vec<Value> = children(history, id).map(child).collect();
-            json!({
-                "task_id": id,
-                "attempt": attempt,
-                "since": at,
-                "seconds": since(at).as_secs(),
-                "children": children,
-            })
-        })
-        .collect();
-    json!({
-        "status": standing.word(),
-        "paused": history.paused,
-        "why": run.finished.as_ref().map(|(why, _)| why),
-        "exit_code": run.finished.as_ref().map(|(_, code)| code),
-        "run_id": (!run.id.is_empty()).then_some(&run.id),
-        "pid": run.begun.pid,
-        "started_at": run.started_at,
-        "iteration": run.iterations,
-        "attempts": attempts,
-        "failures_in_a_row": run.failures_in_a_row,
-        "failures": run.failures,
-        "completed": run.completed,
-        "spend": run.spend,
-        "limits": {
-            "timeout_seconds": run.begun.timeout_seconds,
-            "idle_seconds": run.begun.idle_seconds,
-            "max_iterations": run.begun.max_iterations,
-            "max_attempts": max_attempts,
-        },
-        "agent": run.begun.agent,
-        "last_beat_seconds": beat.map(|beat| beat.as_secs()),
-    })
 }
 
 /// The child agents of a task that are alive.
@@ -251,6 +381,17 @@ fn child(open: &OpenChild) -> Value {
         "since": open.since,
         "seconds": since(open.since).as_secs(),
     })
+}
+
+/// A limit in seconds, for people.
+fn limit(seconds: Option<f64>) -> String {
+    let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
+}
+
+/// Day and time here.
+fn full(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 fn since(at: DateTime<Utc>) -> Duration {

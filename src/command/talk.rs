@@ -112,7 +112,15 @@ pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
     }
     let status = desk.status(number);
     if status != Status::NeedsInput {
-        return refuse(format!("`{id}` is {status}; only a task that needs input is answered"));
+        let other = desk.workspace.place.name().is_none() && desk.workspace.loops()?.contains(&id);
+        let hint = if other {
+            format!("; `--name {id}` means the loop of that name")
+        } else {
+            String::new()
+        };
+        return refuse(format!(
+            "`{id}` is {status}; only a task that needs input is answered{hint}"
+        ));
     }
     let question = desk.chronicle.history().of(&id).question().map(str::to_owned);
     let Some(text) = text else {

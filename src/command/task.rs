@@ -9,7 +9,6 @@ use crate::{
     event::{Cause, Event},
     exit::{Exit, Failure},
     graphfile::{GraphFile, Write, rfc3339},
-    place::Place,
     report::words::clock,
     task::{Status, TaskId},
     terminal,
@@ -132,7 +131,7 @@ fn report(here: &Here, id: &str) -> Result<bool> {
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
     };
-    let workspace = Workspace::heard(&here.directory()?, Place::default())?;
+    let workspace = here.heard()?;
     let mut chronicle = workspace.chronicle()?;
     let Some(attempt) = live_attempt(&workspace, &chronicle, &id)? else {
         return Ok(false);

@@ -3,13 +3,20 @@
 use std::fmt;
 
 use super::Holder;
-use crate::exit::Exit;
+use crate::{exit::Exit, task::TaskId, verdict::Report};
 
 /// Why a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReason {
     /// Every task in question is complete.
     Complete,
+    /// The plain loop came to its end.
+    Done {
+        /// After so many iterations.
+        iterations: u32,
+        /// By what the last of them reported; none where `DONE` lay there without one.
+        report: Option<Report>,
+    },
     /// This limit was reached.
     Limit(String),
     /// Nothing left can start.
@@ -33,8 +40,8 @@ pub enum StopReason {
         /// Whether it completed its task.
         completed: bool,
     },
-    /// `ralph pause`.
-    Paused,
+    /// `ralph pause`, of this plain loop or of the run over the graph.
+    Paused(Option<TaskId>),
     /// `ralph stop`.
     Stopped,
     /// A signal: its number and name.
@@ -47,10 +54,13 @@ impl StopReason {
         match self {
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
-            StopReason::NeedsInput(_) | StopReason::Paused | StopReason::Stopped => Exit::Waiting,
-            StopReason::Complete | StopReason::Promised | StopReason::Once { completed: true } => {
-                Exit::Success
+            StopReason::NeedsInput(_) | StopReason::Paused(_) | StopReason::Stopped => {
+                Exit::Waiting
             }
+            StopReason::Complete
+            | StopReason::Done { .. }
+            | StopReason::Promised
+            | StopReason::Once { completed: true } => Exit::Success,
             StopReason::Once { completed: false }
             | StopReason::Failures(_)
             | StopReason::HookFailed(_)
@@ -65,12 +75,18 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Complete => f.write_str("the graph is complete"),
+            StopReason::Done { iterations, report } => {
+                let plural = if *iterations == 1 { "" } else { "s" };
+                write!(f, "loop complete after {iterations} iteration{plural}")?;
+                report.map_or(Ok(()), |report| write!(f, ": {report}"))
+            }
             StopReason::Limit(what) => write!(f, "{what} reached"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
                 many => write!(f, "waiting for a person: {} tasks need input", many.len()),
             },
+            StopReason::Failures(1) => f.write_str("1 failure, and no more are allowed"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
             StopReason::StartLimit(count) => write!(
                 f,
@@ -83,7 +99,10 @@ impl fmt::Display for StopReason {
                 "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"
             ),
             StopReason::Once { .. } => f.write_str("one attempt, as asked"),
-            StopReason::Paused => f.write_str("paused; `ralph resume` goes on"),
+            StopReason::Paused(None) => f.write_str("paused; `ralph resume` goes on"),
+            StopReason::Paused(Some(name)) => {
+                write!(f, "paused; `ralph resume --name {name}` goes on")
+            }
             StopReason::Stopped => f.write_str("stopped by `ralph stop`"),
             StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
         }

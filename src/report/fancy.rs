@@ -128,7 +128,10 @@ impl Reporter for Fancy {
             let strong = |text: String| Line { style: Some(Style::Strong), text };
             let bar = rule();
             self.say(&[bar.clone(), strong(format!("  {heading}"))]);
-            self.say(&[Line { style: None, text: format!("  {}", visible(&task.title)) }, bar]);
+            if view.policy.plain.is_none() {
+                self.say(&[Line { style: None, text: format!("  {}", visible(&task.title)) }]);
+            }
+            self.say(&[bar]);
             self.say(&words::lines(record, view, self.verbosity));
             return self.watch_agent();
         }

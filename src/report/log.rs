@@ -36,6 +36,20 @@ impl Log {
     pub fn line(&mut self, record: &Record) -> Option<Line> {
         if let Event::LoopStarted(begun) = &record.event {
             self.max_iterations = begun.max_iterations;
+            self.policy.max_iterations = begun.max_iterations;
+            self.policy.plain.clone_from(&begun.plain);
+        }
+        if let Some(plain) = &self.policy.plain {
+            // A plain loop is told with its failures in a row.
+            self.history.apply(record);
+            if let Event::Started { .. } = &record.event {
+                let text = words::start_of_iteration(record, self.max_iterations, plain);
+                return Some(line(Style::Strong, text));
+            }
+            if let Event::Finished { why, exit_code, .. } = &record.event {
+                let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
+                return Some(line(style, format!("{why} (exit code {exit_code})")));
+            }
         }
         let id = record.task_id.as_ref().map_or("", TaskId::as_str);
         Some(match &record.event {

@@ -23,7 +23,8 @@ const VARIABLES: [(&str, &str); 11] = [
 ];
 
 /// What an attempt's processes have and a message must not inherit from one around this run.
-const OF_ATTEMPTS: [&str; 3] = ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_PARENT_RUN_ID"];
+const OF_ATTEMPTS: [&str; 4] =
+    ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_PARENT_RUN_ID", "RALPH_LOOP"];
 
 /// The longest value of a variable, in characters.
 const LONGEST: usize = 4000;
@@ -37,7 +38,7 @@ pub struct Sender {
     pub root: PathBuf,
     /// Takes secrets out of what is sent.
     secrets: Redactor,
-    /// What makes a `ralph` that is called mean the same files.
+    /// What makes a `ralph` that is called mean the same files and the same loop.
     same: Vec<(String, String)>,
 }
 
@@ -52,7 +53,8 @@ pub struct Message {
     pub text: String,
     /// The whole, as JSON in one line.
     pub json: String,
-    /// The most important of it, and what makes a `ralph` that is called mean the same files.
+    /// The most important of it, and what makes a `ralph` that is called mean the same files and
+    /// the same loop.
     pub variables: Vec<(String, String)>,
 }
 
@@ -65,9 +67,10 @@ impl Sender {
         let same = named
             .into_iter()
             .filter_map(|(name, path)| Some((name.to_owned(), path?.display().to_string())));
+        let name = workspace.place.name().map(|name| ("RALPH_LOOP".to_owned(), name.to_string()));
         Sender {
             project: root.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            same: same.collect(),
+            same: same.chain(name).collect(),
             secrets: workspace.all_secrets(),
             root,
         }

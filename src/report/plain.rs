@@ -46,8 +46,11 @@ impl<W: Write> Reporter for Plain<W> {
             let task = view.graph.task(number);
             let of = self.tally.max_iterations();
             let heading = words::heading(record, of, *attempt, number, view);
-            let title = Line { style: None, text: format!("  {}", visible(&task.title)) };
-            self.say(&time, &[Line { style: None, text: heading }, title]);
+            self.say(&time, &[Line { style: None, text: heading }]);
+            if view.policy.plain.is_none() {
+                let title = format!("  {}", visible(&task.title));
+                self.say(&time, &[Line { style: None, text: title }]);
+            }
         }
         let lines = words::lines(record, view, self.verbosity);
         self.say(&time, &lines);

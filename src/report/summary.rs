@@ -4,7 +4,7 @@ use chrono::Utc;
 
 use super::words::{COMMITS, Line, counted, how_to_answer, length, line, standing};
 use crate::{
-    event::{Event, Holder},
+    event::{Event, Holder, Plain},
     plan::{State, View},
     record::Record,
     task::TaskId,
@@ -59,8 +59,17 @@ impl Tally {
         let spend = &view.history.run.spend;
         let known = spend.unknown_cost < spend.attempts;
         let cost = if known { format!("; {}", spend.cost()) } else { String::new() };
+        let first = line(style, format!("{why} (exit code {exit_code})"));
+        if let Some(plain) = &view.policy.plain {
+            let made = counted(*iterations as usize, "iteration");
+            let failed = view.history.run.failures;
+            let mut lines =
+                vec![first, line(None, format!("{made}, {failed} failed, {time}{cost}"))];
+            lines.extend(self.next(plain));
+            return lines;
+        }
         let mut lines = vec![
-            line(style, format!("{why} (exit code {exit_code})")),
+            first,
             line(
                 None,
                 format!(
@@ -91,6 +100,14 @@ impl Tally {
             lines.extend(self.left(view));
         }
         lines
+    }
+
+    /// What lets a plain loop go on that waits for an answer.
+    fn next(&self, plain: &Plain) -> Option<Line> {
+        self.holders.first()?;
+        let name = plain.name.as_str();
+        let answer = how_to_answer(name);
+        Some(line(Style::Faint, format!("  next: {answer}, then `ralph resume --name {name}`")))
     }
 
     fn left(&self, view: &View<'_>) -> Vec<Line> {

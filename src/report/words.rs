@@ -2,6 +2,7 @@
 
 mod children;
 mod files;
+mod iterations;
 mod notice;
 mod talk;
 mod told;
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub use children::waiting;
+pub(super) use iterations::start_of_iteration;
 pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
@@ -91,6 +93,9 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
 
 /// The heading of an iteration.
 pub fn heading(record: &Record, of: u32, attempt: u32, number: usize, view: &View<'_>) -> String {
+    if let Some(plain) = &view.policy.plain {
+        return start_of_iteration(record, of, plain);
+    }
     let task = view.graph.task(number);
     let iteration = record.iteration.unwrap_or(0);
     let used = match view.history.of(&task.id).counted {
@@ -121,6 +126,10 @@ pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let verbose = verbosity >= Verbosity::Verbose;
+    let plain = view.policy.plain.as_ref();
+    if let Some(said) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
+        return said;
+    }
     match &record.event {
         Event::LoopStarted(begun) if verbose => {
             let agent = begun.agent.join(" ");
@@ -257,6 +266,7 @@ fn changed(
         Cause::EditedDuringAttempt => "by an edit while an attempt ran",
         Cause::Recovered => "by recovery",
         Cause::PutBack => "again",
+        Cause::DoneFile => "by the file `DONE`",
     };
     let word = |status: Option<Status>| status.map_or("nothing", Status::word);
     vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]

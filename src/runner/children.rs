@@ -12,7 +12,7 @@ use anyhow::Result;
 use super::{Runner, verify::Stage, watch::Running};
 use crate::{
     agent::{self, Closed, Member},
-    attempt::{self, Open},
+    attempt::Open,
     duration,
     event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
     history::OpenChild,
@@ -50,8 +50,7 @@ impl Runner {
             return Ok(());
         };
         let record = self.running[at].record.clone();
-        let by_command = self.chronicle.history().of(&record.task_id).reported;
-        let reported = attempt::report(&self.workspace, &record, by_command, None).is_some();
+        let reported = self.report(&record, None).is_some();
         let running = &mut self.running[at];
         if let Some(children) = &mut running.children {
             children.members = members;

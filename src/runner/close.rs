@@ -17,7 +17,7 @@ use crate::{
     task::{CommitRule, Status},
     terminal,
     transcript::Told,
-    verdict::{Autocommit, Evidence, Outcome, Verdict},
+    verdict::{Autocommit, Evidence, Outcome, Rule, Verdict},
 };
 
 /// What is known of an attempt whose agent is gone.
@@ -52,8 +52,7 @@ impl Runner {
         let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
         self.guard_graph(record)?;
         crash::point("close.settled");
-        let by_command = self.chronicle.history().of(id).reported;
-        let report = attempt::report(&self.workspace, record, by_command, said);
+        let report = self.report(record, said);
         let mut evidence = attempt::evidence(&self.workspace, record, report)?;
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
@@ -104,9 +103,12 @@ impl Runner {
             .as_deref()
             .or(told.last_line.as_deref())
             .is_some_and(|result| self.workspace.config.promise().is_made(result));
+        // In a plain loop it is a report.
+        let promised = promised && self.plain().is_none();
         let last_line =
             word.or(told.message).and_then(|text| last_said(record, &text)).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
+        let believed = verdict == Verdict::Complete || evidence.report.is_none();
         let ended = Ended {
             attempt: record.attempt,
             verdict,
@@ -124,15 +126,7 @@ impl Runner {
             unpinned,
             log: record.log.clone(),
         };
-        let event = match verdict {
-            Verdict::Complete => Event::Completed(ended),
-            Verdict::NeedsInput => Event::NeedsInput(ended),
-            Verdict::RateLimited => Event::RateLimited(ended),
-            Verdict::Denied => Event::Denied(ended),
-            _ if verdict.counts() => Event::Failed(ended),
-            _ => Event::Interrupted(ended),
-        };
-        let judged = self.put_on_record(Some(about), event)?;
+        let judged = self.put_on_record(Some(about), Event::of_end(ended))?;
         crash::point("close.told");
         if promised {
             let trusted = self.workspace.config.promise == Worth::Trust;
@@ -142,19 +136,30 @@ impl Runner {
         if parks {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }
-        record.forget(&self.workspace)?;
+        self.let_go(record, believed)?;
         crash::point("close.removed");
         self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
+    }
+
+    /// Removes what there is of an attempt that is on record as closed, and a report of it that was
+    /// not believed.
+    fn let_go(&self, record: &Open, believed: bool) -> Result<()> {
+        if !believed {
+            self.take_back_done(record)?;
+        }
+        record.forget(&self.workspace)
     }
 
     /// What the attempt comes to. Work that was reported done, verified and is not committed is
     /// committed first.
     fn judge(&self, record: &Open, outcome: &Outcome, evidence: &mut Evidence) -> Result<Verdict> {
         let workspace = &self.workspace;
-        let Some(task) = self.task_of(record) else {
-            return Ok(Verdict::of(outcome, evidence, CommitRule::Required));
+        let task = self.task_of(record);
+        let rule = self.rule(task.as_ref());
+        let verdict = Verdict::of(outcome, evidence, rule);
+        let Some(task) = task else {
+            return Ok(verdict);
         };
-        let verdict = Verdict::of(outcome, evidence, task.commit);
         if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
             let limit = workspace.config.commit_timeout;
             let left = mem::take(&mut evidence.leftovers);
@@ -165,19 +170,19 @@ impl Runner {
             let verify = mem::take(&mut evidence.verify);
             *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
         } else if verdict == Verdict::Complete
-            && task.commit == CommitRule::Required
+            && rule == Rule::Task(CommitRule::Required)
             && !evidence.leftovers.is_empty()
         {
             evidence.autocommit = Some(Autocommit::Off);
         }
         scrutiny::look_closer(workspace, record, &task, evidence)?;
-        Ok(Verdict::of(outcome, evidence, task.commit))
+        Ok(Verdict::of(outcome, evidence, rule))
     }
 
     /// Whether what is left of an attempt that is judged so is committed for it.
     pub(super) fn may_commit(&self, verdict: Verdict) -> bool {
         let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
-        is_done && self.workspace.config.autocommit
+        is_done && self.workspace.config.autocommit && self.plain().is_none()
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.
@@ -191,11 +196,12 @@ impl Runner {
             let swept = record.end_all(&self.workspace);
             crash::point("recover.ended");
             let past = self.chronicle.history().of(&record.task_id);
-            let closed =
-                past.last.as_ref().is_some_and(|last| last.ended.attempt >= record.attempt);
-            if closed {
+            let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
+            if let Some(last) = last {
+                let Ended { verdict, evidence, .. } = &last.ended;
+                let believed = *verdict == Verdict::Complete || evidence.report.is_none();
                 crash::point("recover.known");
-                record.forget(&self.workspace)?;
+                self.let_go(&record, believed)?;
                 continue;
             }
             let recovered =

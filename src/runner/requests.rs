@@ -36,13 +36,14 @@ impl Runner {
             max_iterations: policy.max_iterations,
             before: self.options.before,
             tmux: self.options.tmux,
-            max_attempts: policy.max_attempts,
+            max_attempts: if policy.plain.is_some() { 0 } else { policy.max_attempts },
             timeout_seconds: Some(workspace.config.timeout.as_secs_f64()),
             idle_seconds: Some(workspace.config.idle.as_secs_f64()),
             flags: workspace.layers.flags().clone(),
             once: policy.once,
             wait: policy.wait,
             filter: policy.filter.words(),
+            plain: policy.plain.clone(),
         }
     }
 

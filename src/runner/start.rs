@@ -37,9 +37,7 @@ impl Runner {
         let history = self.chronicle.history();
         let (number_of_attempt, iteration) =
             (history.of(&id).attempts + 1, history.run.iterations + 1);
-        let max_attempts = self.view(&[]).max_attempts(number);
-        let prompt =
-            attempt::render(&self.workspace, self.file.graph(), history, number, max_attempts)?;
+        let prompt = self.prompt(number)?;
         let run_id = self.chronicle.run_id().to_owned();
         let call = match self.view(&[]).agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
@@ -150,9 +148,12 @@ impl Runner {
             ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
             ("TASK_FOLDER".to_owned(), task_dir),
         ];
+        // The agent's own `ralph` must mean the same file, and the same loop.
         if let Some(graph) = self.workspace.other_graph() {
-            // The agent's own `ralph` must mean the same file.
             env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
+        }
+        if let Some(name) = self.workspace.place.name() {
+            env.push(("RALPH_LOOP".to_owned(), name.to_string()));
         }
         if let Some(config) = self.workspace.layers.named() {
             env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
@@ -163,10 +164,10 @@ impl Runner {
             argv: call.argv.clone(),
             dir: root.to_owned(),
             env,
-            // The last is the parent of an attempt that this run may itself be part of.
+            // The last two are of an attempt that this run may itself be part of.
             env_remove: NESTED
                 .into_iter()
-                .chain(["RALPH_PARENT_RUN_ID"])
+                .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP"])
                 .map(str::to_owned)
                 .collect(),
             stdin: record.file(&self.workspace, "prompt.md"),

@@ -14,7 +14,7 @@ use crate::{
     crash, duration,
     event::Event,
     output,
-    task::{CommitRule, Task},
+    task::Task,
     verdict::{Check, Evidence, Outcome, Verdict},
 };
 
@@ -188,7 +188,7 @@ impl Runner {
     /// can be seen without them.
     pub(super) fn verify(&mut self, record: Open, end: End) -> Result<()> {
         let task = self.task_of(&record);
-        let rule = task.as_ref().map_or(CommitRule::Required, |task| task.commit);
+        let rule = self.rule(task.as_ref());
         let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(&task));
         let verdict = Verdict::of(&end.outcome, &end.evidence, rule);
         let done = verdict == Verdict::Complete || self.may_commit(verdict);

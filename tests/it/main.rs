@@ -22,6 +22,7 @@ mod init;
 mod licences;
 mod limits;
 mod logs;
+mod loops;
 #[cfg(target_os = "linux")]
 mod matrix;
 mod notes;

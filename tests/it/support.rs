@@ -111,7 +111,7 @@ impl Workspace {
         self
     }
 
-    /// `ralph run` gets this fake agent.
+    /// `ralph run` and `ralph loop` get this fake agent.
     pub fn agent(mut self, name: &str) -> Workspace {
         self.agent = vec![agent(name)];
         self
@@ -126,7 +126,7 @@ impl Workspace {
         self.agent("chaos").env("RALPH_CHAOS", words)
     }
 
-    /// `ralph run` gets this command line.
+    /// `ralph run` and `ralph loop` get this command line.
     pub fn command<const N: usize>(mut self, words: [&str; N]) -> Workspace {
         self.agent = words.map(str::to_owned).to_vec();
         self
@@ -181,10 +181,11 @@ impl Workspace {
         command
     }
 
-    fn ralph<const N: usize>(&self, words: [&str; N]) -> Command {
+    fn ralph(&self, words: &[&str]) -> Command {
         let mut command = self.process(RALPH);
         command.args(words);
-        if words.first() == Some(&"run") && !self.agent.is_empty() {
+        let starts = words.first().is_some_and(|word| ["run", "loop"].contains(word));
+        if starts && !self.agent.is_empty() {
             command.arg("--").args(&self.agent);
         }
         command
@@ -192,7 +193,8 @@ impl Workspace {
 
     /// Runs the program to its end.
     #[track_caller]
-    pub fn run<const N: usize>(&self, words: [&str; N]) -> Ran {
+    pub fn run<'a>(&self, words: impl AsRef<[&'a str]>) -> Ran {
+        let words = words.as_ref();
         let output = self.ralph(words).output().unwrap();
         Ran {
             place: Location::caller(),
@@ -204,8 +206,9 @@ impl Workspace {
     }
 
     /// Starts the program and comes back while it runs.
-    pub fn start<const N: usize>(&self, words: [&str; N]) -> Live {
+    pub fn start<'a>(&self, words: impl AsRef<[&'a str]>) -> Live {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        let words = words.as_ref();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = |name: &str| self.dir().join(format!("{name}.{number}"));
         let (stdout, stderr) = (path("stdout"), path("stderr"));

@@ -3,7 +3,7 @@
 
 use super::{Line, line, lines};
 use crate::{
-    event::Event,
+    event::{Begun, Event},
     plan::View,
     record::Record,
     report::{Verbosity, summary::Tally},
@@ -16,6 +16,9 @@ const HOLDERS: usize = 10;
 /// What is said of a record.
 pub fn notice(record: &Record, view: &View<'_>, tally: &Tally) -> Vec<Line> {
     match &record.event {
+        Event::LoopStarted(Begun { plain: Some(plain), .. }) => {
+            vec![line(None, format!("the loop {} began", plain.name))]
+        }
         Event::LoopStarted(begun) => {
             let graph = view.graph.tasks();
             let done = graph.iter().filter(|task| task.status.is_over()).count();

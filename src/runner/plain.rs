@@ -1,0 +1,101 @@
+//! Where a plain loop differs from a run over a graph: its prompt is a file, its agent is taken at
+//! its word, and a file `DONE` ends it between iterations too.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::Runner;
+use crate::{
+    attempt::{self, Open, prompt_file},
+    event::{Cause, Plain},
+    exit::{Exit, Failure},
+    graphfile::{Write, rfc3339},
+    promise::{Promise, Worth},
+    task::{CommitRule, Status, Task},
+    verdict::{Report, Rule},
+};
+
+impl Runner {
+    /// What makes this a plain loop, if it is one.
+    pub(super) fn plain(&self) -> Option<&Plain> {
+        self.policy.plain.as_ref()
+    }
+
+    /// What an attempt at a task is held to.
+    pub(super) fn rule(&self, task: Option<&Task>) -> Rule {
+        match (self.plain(), task) {
+            (Some(_), _) => Rule::Loop,
+            (None, Some(task)) => Rule::Task(task.commit),
+            (None, None) => Rule::Task(CommitRule::Required),
+        }
+    }
+
+    /// The prompt of the next attempt at a task.
+    pub(super) fn prompt(&self, number: usize) -> Result<String> {
+        let (workspace, graph) = (&self.workspace, self.file.graph());
+        let history = self.chronicle.history();
+        let Some(plain) = self.plain() else {
+            let max_attempts = self.view(&[]).max_attempts(number);
+            return attempt::render(workspace, graph, history, number, max_attempts);
+        };
+        prompt_file::prompt(workspace, &plain.prompt_file, history.of(&plain.name))
+    }
+
+    /// How the attempt said that it is done, if it did. `status` is what the graph file says of its
+    /// task now.
+    pub(super) fn report(&self, record: &Open, status: Option<Status>) -> Option<Report> {
+        let by_command = self.chronicle.history().of(&record.task_id).reported;
+        let report = attempt::report(&self.workspace, record, by_command, status);
+        let Some(plain) = self.plain().filter(|_| report.is_none()) else {
+            return report;
+        };
+        let own = self.workspace.config.promise();
+        let text = if own.worth == Worth::Off { String::new() } else { own.text };
+        let promise = Promise { worth: Worth::Trust, text, pattern: own.pattern };
+        let mut words = record.last_words(&self.workspace);
+        // An agent that shows its prompt promises nothing.
+        for prompt in [&record.file(&self.workspace, "prompt.md"), &plain.prompt_file] {
+            let prompt = fs::read_to_string(prompt).unwrap_or_default();
+            if promise.is_made(&prompt) {
+                words = words.replace(prompt.trim(), "");
+            }
+        }
+        promise.report(&words)
+    }
+
+    /// Ends the loop if somebody has put `DONE` into its folder.
+    pub(super) fn look_for_done(&mut self) -> Result<()> {
+        let Some(Plain { name, .. }) = self.plain().filter(|_| self.running.is_empty()) else {
+            return Ok(());
+        };
+        let name = name.clone();
+        let done = attempt::done_file(&self.workspace, &name);
+        if done.is_dir() {
+            let shown = done.strip_prefix(self.workspace.root()).unwrap_or(&done).display();
+            let why = format!("`{shown}` is a folder; remove it: a file of that name says done");
+            return Err(Failure::new(Exit::Error, why).into());
+        }
+        let graph = self.file.graph();
+        let over = graph.number(&name).is_none_or(|n| graph.task(n).status == Status::Complete);
+        if over || !done.is_file() {
+            return Ok(());
+        }
+        let at = rfc3339(Utc::now());
+        let iteration = self.chronicle.history().run.iterations;
+        self.set((&name, iteration), Write::Complete { at: &at }, Cause::DoneFile)
+    }
+
+    /// Takes back a `DONE` that was judged and did not hold: it must not end the loop after all.
+    pub(super) fn take_back_done(&self, record: &Open) -> Result<()> {
+        if self.plain().is_none() {
+            return Ok(());
+        }
+        let done = attempt::done_file(&self.workspace, &record.task_id);
+        if !done.is_file() {
+            return Ok(());
+        }
+        fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))
+    }
+}

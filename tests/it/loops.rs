@@ -1,0 +1,664 @@
+//! `ralph loop`: an agent on a prompt file, again and again, until something ends it.
+
+use std::{fs, path::PathBuf};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Live, SETTINGS, Workspace, until, wait_for};
+
+/// A loop that waits for nothing.
+const FAST: [&str; 7] =
+    ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "9", "--restart-delay", "0"];
+
+/// The same, and more.
+fn fast<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&FAST, more].concat()
+}
+
+/// A repository with a prompt, and an agent that reads it and does what the script says.
+fn trial(script: &str) -> Workspace {
+    let script = format!("prompt=$(cat); n=$RALPH_ATTEMPT; {script}");
+    Workspace::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
+}
+
+/// The journal of a loop, read as that of a run is.
+fn lines(trial: &Workspace, name: &str, action: &str) -> Vec<Value> {
+    let text = trial.read(&format!("logs/loops/{name}/ralph.jsonl"));
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    lines.filter(|line| line["action"] == action).collect()
+}
+
+fn verdicts(trial: &Workspace) -> Vec<String> {
+    let text = trial.read("logs/loops/loop/ralph.jsonl");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    lines.filter_map(|line| line["verdict"].as_str().map(str::to_owned)).collect()
+}
+
+fn folder(trial: &Workspace, name: &str) -> PathBuf {
+    trial.root().join(".ralph/loops").join(name)
+}
+
+fn prompt(trial: &Workspace, iteration: u32) -> String {
+    trial.read(&format!("logs/loops/loop/attempts/{iteration}/prompt.md"))
+}
+
+#[test]
+fn any_exit_code_goes_on_until_the_file_done_is_there() {
+    let trial = trial(
+        "case $n in 1) exit 0 ;; 2) echo 'no idea'; exit 3 ;;
+         3) echo x > x; git add x; git commit -qm 'Write x' ;; 4) touch \"$TASK_FOLDER/DONE\" ;; esac",
+    );
+    insta::assert_snapshot!(trial.run(FAST).whole(), @r"
+    exit code 0
+    --- stderr ---
+    [time]  loop: starting iteration 1/9
+    [time]  loop: iteration 1 exited with code 0 after [took]
+    [time]  loop: starting iteration 2/9
+    [time]  loop: iteration 2 exited with code 3 after [took]; failure 1 of 5 in a row; the next starts in [took]
+    [time]    its last line: no idea
+    [time]    output in logs/loops/loop/attempts/2
+    [time]  loop: starting iteration 3/9
+    [time]  loop: iteration 3 exited with code 0 after [took]
+    [time]    [commit] Write x
+    [time]    1 file, +1 -0
+    [time]  loop: starting iteration 4/9
+    [time]  loop: iteration 4: reported done after [took]
+    [time]  loop complete after 4 iterations: reported done (exit code 0)
+    [time]  4 iterations, 1 failed, [took]
+    ");
+    assert_eq!(verdicts(&trial), ["again", "failed", "again", "complete"]);
+    let begun = &lines(&trial, "loop", "loop_started")[0]["loop"];
+    assert_eq!(begun["prompt_file"], trial.root().join("PROMPT.md").display().to_string());
+    assert_eq!(prompt(&trial, 4), "Do task A\n", "as it is");
+    assert_eq!(trial.git(&["status", "--short"]), "", "its own files are ignored");
+    assert!(!trial.root().join("logs/ralph.jsonl").exists());
+    // What says done is there until somebody removes it.
+    insta::assert_snapshot!(trial.run(FAST).whole(), @r"
+    exit code 0
+    --- stderr ---
+    [time]  loop: `.ralph/loops/loop/DONE` is there; remove it to begin anew
+    [time]  loop complete after 0 iterations (exit code 0)
+    [time]  0 iterations, 0 failed, [took]
+    ");
+    fs::remove_file(folder(&trial, "loop").join("DONE")).unwrap();
+    trial.run(fast(&["--max-restarts", "0"])).code(2).whatever();
+}
+
+#[test]
+fn done_before_the_first_iteration_needs_no_agent() {
+    let trial = trial("touch \"$TRIAL_DIR/begun\"");
+    fs::create_dir_all(folder(&trial, "docs")).unwrap();
+    fs::write(folder(&trial, "docs").join("DONE"), "").unwrap();
+    let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"];
+    trial.run(words).stderr_has("loop complete after 0 iterations (exit code 0)");
+    assert!(!trial.sign("begun").exists());
+    fs::remove_file(folder(&trial, "docs").join("DONE")).unwrap();
+    fs::create_dir(folder(&trial, "docs").join("DONE")).unwrap();
+    trial.run(words).code(1).stderr_has(
+        "ralph: error: `.ralph/loops/docs/DONE` is a folder; remove it: a file of that name says \
+         done\n",
+    );
+    assert!(!trial.sign("begun").exists());
+}
+
+#[test]
+fn an_agent_ends_its_loop_in_many_ways() {
+    for (how, report, why) in [
+        ("\"$RALPH\" task-complete loop", "command", "reported done"),
+        ("echo 'All good. <promise>COMPLETE</promise>'; echo bye", "promise", "promised that all"),
+        ("echo 'All tasks complete'; echo bye; exit 1", "pattern", "done pattern matched"),
+    ] {
+        let trial = trial(&format!("[ $n = 1 ] || {{ {how}; }}"));
+        let words = fast(&["--done-pattern", "^All tasks? complete$|tasks complete"]);
+        trial.run(words).stderr_has(why);
+        assert_eq!(verdicts(&trial), ["again", "complete"], "{how}");
+        assert_eq!(lines(&trial, "loop", "completed")[0]["report"], report);
+        assert_eq!(lines(&trial, "loop", "finished")[0]["exit_code"], 0);
+    }
+}
+
+#[test]
+fn an_agent_that_shows_its_prompt_promises_nothing() {
+    let prompt = "Say `All tasks complete` when all is done.\nNot before.\n";
+    let trial =
+        trial("echo \"you said:\"; echo \"$prompt\"; cat PROMPT.md; [ $n = 1 ] || echo All tasks complete")
+            .file("PROMPT.md", prompt);
+    let words = fast(&["--done-pattern", "All tasks complete"]);
+    trial.run(words).stderr_has("loop complete after 2 iterations: done pattern matched");
+}
+
+#[test]
+fn verify_commands_decide_about_every_report() {
+    let settings = format!("{SETTINGS}verify: 'echo checking; test -e proof'\n");
+    let trial = trial(
+        "case $n in 1) touch \"$RALPH_TASK_DIR/DONE\" ;; 2) echo '<promise>COMPLETE</promise>' ;;
+         3) touch proof; \"$RALPH\" task-complete loop ;; esac",
+    )
+    .file(".ralph/config.yaml", &settings);
+    trial.run(FAST).stderr_has("loop complete after 3 iterations: reported done");
+    assert_eq!(verdicts(&trial), ["verify-failed", "verify-failed", "complete"]);
+    insta::assert_snapshot!(prompt(&trial, 2), @r"
+    Do task A
+
+    ## Not done yet
+
+    The agent before you said that all is done. This command was run then, and did not succeed (exited with code 1):
+
+    ```text
+    echo checking; test -e proof
+    ```
+
+    The end of what it printed; all of it is in `logs/loops/loop/attempts/1/verify-1.log`:
+
+    ```text
+    checking
+    ```
+    ");
+    assert!(!folder(&trial, "loop").join("DONE").exists(), "it was judged, and did not hold");
+}
+
+#[test]
+fn failures_in_a_row_end_a_loop() {
+    let trial = trial("exit 7");
+    insta::assert_snapshot!(
+        trial.run(fast(&["--max-failures", "2"])).whole(), @r"
+        exit code 1
+        --- stderr ---
+        [time]  loop: starting iteration 1/9
+        [time]  loop: iteration 1 exited with code 7 after [took]; failure 1 of 2 in a row; the next starts in [took]
+        [time]    output in logs/loops/loop/attempts/1
+        [time]  loop: starting iteration 2/9
+        [time]  loop: iteration 2 exited with code 7 after [took]; failure 2 of 2 in a row
+        [time]    output in logs/loops/loop/attempts/2
+        [time]  2 failures in a row (exit code 1)
+        [time]  2 iterations, 2 failed, [took]
+        ");
+    trial
+        .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "1"])
+        .code(1)
+        .stderr_has("1 failure, and no more are allowed (exit code 1)");
+    trial
+        .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "0"])
+        .code(2)
+        .stderr_has("failure 1 in a row\n");
+}
+
+#[test]
+fn limits_are_no_success() {
+    let trial = trial("");
+    trial
+        .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"])
+        .code(2)
+        .stderr_has("the limit of 1 iteration reached (exit code 2)");
+    trial
+        .run(fast(&["--max-restarts", "2", "-q"]))
+        .code(2)
+        .stderr_has("the limit of 2 restarts reached (exit code 2)");
+    assert_eq!(verdicts(&trial).len(), 4);
+    trial
+        .run([
+            "loop",
+            "--prompt-file",
+            "PROMPT.md",
+            "--max-iterations",
+            "51",
+            "--max-restarts",
+            "0",
+        ])
+        .code(2)
+        .stderr_has("warning: up to 51 iterations (over 50) may consume significant resources\n");
+}
+
+#[test]
+fn an_idle_iteration_is_restarted_and_no_failure() {
+    let trial = trial("[ $n = 1 ] && exec sleep 600; touch \"$TASK_FOLDER/DONE\"");
+    trial.run(fast(&["--inactivity-timeout", "1"])).stderr_has(
+        "loop: iteration 1: inactivity limit of [took] reached after [took], restarting",
+    );
+    assert_eq!(lines(&trial, "loop", "iterated")[0]["outcome"], "idle");
+    let said = trial.run(["status", "--name", "loop", "--json"]).json();
+    assert_eq!((&said["failures"], &said["limits"]["idle_seconds"]), (&json!(0), &json!(1.0)));
+    trial.nobody_is_left();
+}
+
+#[test]
+fn the_prompt_file_is_read_for_each_iteration() {
+    let trial =
+        trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/go-$n\" ]; do sleep 0.02; done");
+    let run = trial.start(FAST);
+    wait_for(&trial.sign("at-1"));
+    trial.save("PROMPT.md", "");
+    trial.leave("go-1");
+    wait_for(&trial.sign("at-2"));
+    trial.save("PROMPT.md", "/Do task B");
+    trial.leave("go-2");
+    wait_for(&trial.sign("at-3"));
+    fs::remove_file(trial.root().join("PROMPT.md")).unwrap();
+    trial.leave("go-3");
+    run.end(&trial).code(1).stderr_has("ralph: error: prompt file not found: `PROMPT.md`\n");
+    let prompts = [1, 2, 3].map(|n| prompt(&trial, n));
+    assert_eq!(prompts, ["Do task A\n", "", "/Do task B"]);
+    assert_eq!(lines(&trial, "loop", "started").len(), 3);
+    assert_eq!(lines(&trial, "loop", "finished")[0]["exit_code"], 1);
+    assert!(!trial.root().join(".git/ralph/loops/loop/attempts/loop.4.json").exists());
+}
+
+#[test]
+fn what_cannot_begin_begins_nothing() {
+    let trial = trial("");
+    let words = |file| ["loop", "--prompt-file", file, "--max-iterations", "2"];
+    let missing = "ralph: error: prompt file not found: `./missing.md`\n";
+    trial.run(words("./missing.md")).code(1).stderr(missing);
+    let unreadable =
+        "ralph: error: cannot read prompt file: `.git`: Is a directory (os error 21)\n";
+    trial.run(words(".git")).code(1).stderr(unreadable);
+    trial.write("binary", "");
+    fs::write(trial.root().join("binary"), b"\xff\xfe").unwrap();
+    let binary = "ralph: error: cannot read prompt file: `binary`: not UTF-8\n";
+    trial.run(words("binary")).code(1).stderr(binary);
+    trial.run(["loop", "--max-iterations", "2"]).code(64).stderr_has("--prompt-file <FILE>");
+    trial.run(["loop", "--prompt-file", "PROMPT.md"]).code(64).stderr_has("--max-iterations <N>");
+    trial
+        .run([
+            "loop",
+            "--prompt-file",
+            "PROMPT.md",
+            "--max-iterations",
+            "2",
+            "--restart-delay",
+            "soon",
+        ])
+        .code(64)
+        .stderr_has("`soon` is not a length of time");
+    trial
+        .run(fast(&["--name", "../x"]))
+        .code(64)
+        .stderr_has("the name must start with a letter or a digit");
+    trial
+        .run(["status", "--name", "loop"])
+        .code(1)
+        .stderr("ralph: error: there is no loop `loop`; `ralph ls` lists the loops\n");
+    trial.run(["ls"]).stdout("no loop yet; `ralph run` and `ralph loop` start one\n");
+    assert!(!trial.state().exists() && !trial.root().join("logs").exists());
+}
+
+#[test]
+fn a_loop_that_asks_goes_on_with_the_answer() {
+    let trial = trial(
+        "case $prompt in *'the answer is blue'*) touch \"$TASK_FOLDER/DONE\" ;;
+         *) echo 'Which colour?'; exit 42 ;; esac",
+    );
+    let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--name", "docs"];
+    insta::assert_snapshot!(trial.run(words).whole(), @r#"
+    exit code 4
+    --- stderr ---
+    [time]  docs: starting iteration 1/1
+    [time]  docs needs input after [took]
+    [time]    Which colour?
+    [time]    answer it with `ralph answer docs "…"`; output in logs/loops/docs/attempts/1
+    [time]  waiting for a person: `docs` needs input: Which colour? (exit code 4)
+    [time]  1 iteration, 0 failed, [took]
+    [time]    next: answer it with `ralph answer docs "…"`, then `ralph resume --name docs`
+    "#);
+    trial.run(words).code(4).whatever();
+    assert_eq!(lines(&trial, "docs", "started").len(), 1, "it is not asked again");
+    trial.run(["answer", "docs"]).stdout("Which colour?\n");
+    trial
+        .run(["answer", "docs", "the answer is blue"])
+        .stdout("docs: needs-input -> pending; its next attempt is told the answer\n");
+    trial.run(words).stderr_has("loop complete after 1 iteration: reported done");
+    insta::assert_snapshot!(trial.read("logs/loops/docs/attempts/2/prompt.md"), @r"
+    Do task A
+
+    ## What a person answered
+
+    Agents before you asked this, and the answers hold.
+
+    Asked:
+
+    ```text
+    Which colour?
+    ```
+
+    Answered:
+
+    ```text
+    the answer is blue
+    ```
+    ");
+}
+
+#[test]
+fn an_agent_asks_by_command_and_resume_goes_on() {
+    let trial = trial(
+        "case $prompt in *blue*) \"$RALPH\" task-complete loop ;;
+         *) \"$RALPH\" ask 'Which colour?' ;; esac",
+    )
+    .graph("tasks: [{id: loop}]\n");
+    trial.run(FAST).code(4).stderr_has("loop asks: Which colour?");
+    let graph = "ralph: error: `loop` is pending; only a task that needs input is answered; \
+                 `--name loop` means the loop of that name\n";
+    trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
+    trial.run(["answer", "--name", "loop", "loop", "blue"]).whatever();
+    trial.run(["resume", "--name", "loop"]).stderr_has("loop: starting iteration 2/9");
+    assert_eq!(
+        lines(&trial, "loop", "finished")[1]["why"],
+        "loop complete after 2 iterations: reported done"
+    );
+    trial.run(["resume", "--name", "loop"]).stderr("warning: not paused\n");
+    assert_eq!(trial.status("loop"), "pending", "the task of the graph is another");
+}
+
+/// A loop whose agent waits for the sign `open`.
+fn gated(name: &str, iterations: &str) -> (Workspace, Live) {
+    let trial =
+        trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
+    let words =
+        ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", iterations, "--name", name];
+    let run = trial.start(words);
+    wait_for(&trial.sign("at-1"));
+    (trial, run)
+}
+
+#[test]
+fn a_paused_loop_goes_on_as_it_was() {
+    let trial =
+        trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
+    let run = trial.start([
+        "loop",
+        "--prompt-file",
+        "PROMPT.md",
+        "--max-iterations",
+        "3",
+        "--name",
+        "docs",
+        "--restart-delay",
+        "0.1",
+        "--max-restarts",
+        "7",
+        "--max-failures",
+        "2",
+        "--timeout",
+        "40m",
+        "--inactivity-timeout",
+        "20m",
+        "--done-pattern",
+        "X+",
+        "--max-wait",
+        "1h",
+    ]);
+    wait_for(&trial.sign("at-1"));
+    trial.run(["pause", "--name", "docs"]).stdout(
+        "pausing: the running attempt finishes, and no other starts until `ralph resume --name \
+         docs`\n",
+    );
+    trial.run(["pause", "--name", "docs"]).stderr("warning: already paused\n");
+    trial.leave("open");
+    run.end(&trial).code(4).stderr_has("paused; `ralph resume --name docs` goes on (exit code 4)");
+    trial
+        .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
+        .code(4)
+        .stderr("ralph: error: paused; `ralph resume --name docs` goes on\n");
+    trial.run(["status"]).stdout(
+        "Status: none: no run yet; `ralph run` starts one\nPlain loops: docs; `ralph ls` shows them\n",
+    );
+    trial
+        .run(["status", "--name", "docs"])
+        .stdout_has("Loop: docs\nStatus: paused: `ralph resume --name docs` goes on\n");
+    let said = trial.run(["resume", "--name", "docs"]).code(2).whole();
+    assert!(
+        said.contains("docs: starting iteration 2/3") && said.contains("iteration 3/3"),
+        "{said}"
+    );
+    let (mut first, mut second) = {
+        let mut begun = lines(&trial, "docs", "loop_started").into_iter();
+        (begun.next().unwrap(), begun.next().unwrap())
+    };
+    assert_eq!((&first["before"], &second["before"]), (&Value::Null, &json!(1)));
+    for lines in [&mut first, &mut second] {
+        for differs in ["timestamp", "run_id", "seq", "pid", "before"] {
+            lines.as_object_mut().unwrap().remove(differs);
+        }
+    }
+    assert_eq!(first, second);
+    trial.run(["pause", "--name", "docs"]).whatever();
+    trial
+        .run(["resume", "--name", "docs"])
+        .stdout("resumed: the loop is over; `ralph loop` starts another\n");
+}
+
+#[test]
+fn a_loop_is_stopped_by_its_name() {
+    let (trial, run) = gated("docs", "3");
+    trial.run(["stop"]).stdout("no run goes on here\n");
+    trial
+        .run(["stop", "--name", "doc"])
+        .code(1)
+        .stderr("ralph: error: there is no loop `doc`; did you mean `docs`?\n");
+    trial
+        .run(["stop", "--name", "docs"])
+        .stdout("stopping when the running attempt ends; `ralph stop --name docs --now` ends it\n");
+    trial.run(["stop", "--name", "docs", "--now"]).whatever();
+    run.end(&trial).code(4).stderr_has("docs: iteration 1 cancelled after");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn a_crashed_loop_goes_on_with_its_count() {
+    let (trial, run) = gated("docs", "3");
+    run.kill();
+    let status = || trial.run(["status", "--name", "docs", "--json"]).json()["status"].clone();
+    until("its guardian is gone", || status() == "crashed");
+    trial.run(["status", "--name", "docs"]).stdout_has(
+        "Status: crashed: no process holds the lock but the newest run has no end; `ralph resume \
+         --name docs` goes on\n",
+    );
+    trial.leave("open");
+    let said = trial.run(["resume", "--name", "docs"]).code(2).whole();
+    assert!(said.contains("docs: recovered iteration 1, left open by run [run]"), "{said}");
+    assert!(said.contains("docs: iteration 1 interrupted after"), "{said}");
+    assert!(said.contains("docs: starting iteration 2/3"), "{said}");
+    trial.nobody_is_left();
+}
+
+#[test]
+fn ctrl_c_ends_a_loop_and_its_agent() {
+    let (trial, run) = gated("docs", "3");
+    run.signal(Signal::INT);
+    run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+    trial.nobody_is_left();
+    trial.leave("open");
+    trial.run(["resume", "--name", "docs"]).code(2).stderr_has("docs: starting iteration 2/3");
+}
+
+#[test]
+fn the_status_of_a_loop() {
+    let (trial, run) = gated("docs", "100");
+    let shown = trial.run(["status", "--name", "docs"]).out();
+    let shown: String = shown
+        .lines()
+        .map(|line| match line.split_once("tarted: ") {
+            Some((key, _)) => format!("{key}tarted: [when]\n"),
+            None => line.to_owned() + "\n",
+        })
+        .collect();
+    insta::assert_snapshot!(shown, @r#"
+    Loop: docs
+    Status: running
+    Run: [run], process [pid]
+    Iteration: 1/100
+    Started: [when]
+    Current iteration started: [when]
+    Consecutive failures: 0 (at most 5)
+    Total failures: 0
+    Timeout: 2h
+    Inactivity timeout: 15m
+    Restart delay: [took]
+    Done pattern: none
+    Prompt file: [repo]/PROMPT.md
+    Agent: sh -c prompt=$(cat); n=$RALPH_ATTEMPT; touch "$TRIAL_DIR/at-$n"; until [ -e "$TRIAL_DIR/open" ]; do sleep 0.02; done
+    Last beat: [took] ago
+    "#);
+    trial.run(["heartbeat", "--name", "docs"]).stdout_has("alive: last beat ");
+    trial.run(["heartbeat"]).code(1).whatever();
+    let again = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", "docs"];
+    trial.run(again).code(5).stderr(
+        "ralph: error: the loop `docs` runs already; `--name` starts another one: process [pid], \
+         run [run], since [when]\n",
+    );
+    run.kill();
+}
+
+#[test]
+fn loops_and_a_run_go_on_at_once() {
+    let script = "touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"; echo \"$RALPH_LOOP\" > \"$TRIAL_DIR/in-$RALPH_TASK_ID\";
+         until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done; \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
+    let trial = trial(script).graph("tasks: [{id: one, commit: optional}]\n");
+    let start = |name| {
+        trial.start(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", name])
+    };
+    // One has the name of the task.
+    let runs = [trial.start(["run"]), start("one"), start("two")];
+    wait_for(&trial.sign("at-two"));
+    let running = || {
+        let all = trial.run(["ls", "--json"]).json();
+        let of =
+            |loop_: &Value| (loop_["name"].clone(), loop_["attempts"].as_array().unwrap().len());
+        all.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let all = [(Value::Null, 1), (json!("one"), 1), (json!("two"), 1)];
+    until("all work", || running() == all);
+    for run in &runs {
+        assert!(!run.said().contains("error"), "{}", run.said());
+    }
+    trial.run(["stop", "--name", "two", "--now"]).whatever();
+    let [run, one, two] = runs;
+    two.end(&trial).code(4).whatever();
+    trial.leave("open");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    one.end(&trial).stderr_has("loop complete after 1 iteration: reported done (exit code 0)");
+    assert_eq!(trial.tasks("completed"), ["one"]);
+    assert_eq!(lines(&trial, "one", "completed").len(), 1);
+    assert_eq!(fs::read_to_string(trial.sign("in-two")).unwrap(), "two\n");
+    let shown = trial.run(["ls"]).out();
+    let shown: Vec<String> = shown
+        .lines()
+        .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        shown,
+        ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/2"]
+    );
+    trial.nobody_is_left();
+}
+
+#[test]
+fn an_agent_means_its_own_loop() {
+    let trial = trial(
+        "\"$RALPH\" status > \"$TRIAL_DIR/said\"; \"$RALPH\" prompt > \"$TRIAL_DIR/next\";
+         \"$RALPH\" note --for-all 'mind the gap' > \"$TRIAL_DIR/noted\";
+         \"$RALPH\" run -- sh -c 'echo \"${RALPH_LOOP-none}\" > \"$TRIAL_DIR/inner\"; \"$RALPH\" task-complete a';
+         \"$RALPH\" stop; sleep 0.1",
+    )
+    .graph("tasks: [{id: a, title: Of the graph, commit: optional}]\n");
+    trial.run(FAST).code(4).stderr_has("stopped by `ralph stop`");
+    let read = |name: &str| fs::read_to_string(trial.sign(name)).unwrap();
+    assert!(read("said").starts_with("Loop: loop\nStatus: running\n"), "{}", read("said"));
+    assert!(read("next").contains("Of the graph"), "{}", read("next"));
+    assert_eq!(read("inner"), "none\n", "a run within is another");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    assert_eq!(lines(&trial, "loop", "noted")[0]["note"], "mind the gap");
+    assert!(trial.read("docs/knowledge/learnings.md").contains("mind the gap"));
+}
+
+#[test]
+fn what_an_iteration_left_is_kept_under_a_name_of_its_own() {
+    let trial = trial("echo $n > half; exit 1").graph("tasks: [{id: loop}]\n");
+    let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"];
+    trial.run(words).code(2).whatever();
+    trial.run(["run", "--once"]).code(1).whatever();
+    let refs = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
+    assert_eq!(refs, "refs/ralph/loop+loop/1\nrefs/ralph/loop/1\n");
+    trial.run(["show", "--name", "loop", "1"]).stdout_has("Attempt: 1 at loop\n");
+    trial
+        .run(["restore", "--name", "loop", "1"])
+        .stdout_has("branch ralph/restore/loops/loop.1 has");
+    trial.run(["restore", "loop.1"]).stdout_has("branch ralph/restore/loop.1 has");
+    trial.run(["attempts", "--name", "loop"]).stdout_has("refs/ralph/loop+loop/1");
+}
+
+#[test]
+fn what_an_agent_left_running_with_its_report_is_waited_for() {
+    let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 50s");
+    let trial = trial(
+        "(sleep 0.5; touch \"$TRIAL_DIR/late\") > /dev/null 2>&1 & echo '<promise>COMPLETE</promise>'",
+    )
+    .file(".ralph/config.yaml", &settings);
+    trial.run(FAST).stderr_has("loop is reported done; waiting up to [took] for ");
+    assert!(trial.sign("late").exists());
+    assert_eq!(verdicts(&trial), ["complete"]);
+}
+
+#[test]
+fn the_list_tells_the_living_from_the_dead() {
+    let (trial, run) = gated("docs", "3");
+    let listed = || trial.run(["ls", "--json"]).json()[0].clone();
+    let alive = listed();
+    assert_eq!((&alive["name"], &alive["status"]), (&json!("docs"), &json!("running")));
+    assert!(alive["last_beat_seconds"].is_u64() && alive["loop"]["max_failures"] == 5, "{alive}");
+    run.kill();
+    until("its guardian is gone", || listed()["status"] == "crashed");
+    let row = trial.run(["ls"]).out();
+    let row: Vec<&str> = row.lines().nth(1).unwrap().split_whitespace().take(3).collect();
+    assert_eq!(row, ["docs", "crashed", "1/3"]);
+    assert_eq!(listed()["last_beat_seconds"], Value::Null);
+}
+
+#[test]
+fn a_loop_in_another_work_tree_is_named_as_such() {
+    let (trial, run) = gated("docs", "3");
+    trial.git(&["worktree", "add", "-q", "../other"]);
+    let other = trial.dir().join("other");
+    let other = other.to_str().unwrap();
+    let row = trial.run(["-C", other, "ls"]).out();
+    assert!(row.lines().nth(1).is_some_and(|row| row.starts_with("docs  elsewhere  ")), "{row}");
+    let words = ["-C", other, "loop", "--name", "docs", "--max-iterations", "2", "--prompt-file"];
+    let words = [&words[..], &["PROMPT.md", "--", "true"]].concat();
+    trial.run(words).code(5).stderr_has("the loop `docs` runs already");
+    run.kill();
+}
+
+#[test]
+fn hooks_and_the_log_know_the_loop() {
+    let hook =
+        "hooks:\n  before_attempt: echo $RALPH_LOOP $RALPH_ATTEMPT >> \"$TRIAL_DIR/hooked\"\n";
+    let trial = trial("echo $n; [ $n = 1 ] && exit 3; touch \"$TASK_FOLDER/DONE\"")
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{hook}"));
+    trial.run(FAST).whatever();
+    assert_eq!(fs::read_to_string(trial.sign("hooked")).unwrap(), "loop 1\nloop 2\n");
+    let said = trial.run(["logs", "--name", "loop"]).out();
+    let said = said.lines().skip(2).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(said, @r"
+    [time]  loop: starting iteration 1/9
+    [time]  loop: iteration 1 exited with code 3 after [took]; failure 1 of 5 in a row; the next starts in [took]
+    [time]  loop: starting iteration 2/9
+    [time]  loop: iteration 2: reported done after [took]
+    [time]  loop complete after 2 iterations: reported done (exit code 0)
+    ");
+    trial
+        .run(["logs", "--name", "loop", "--output"])
+        .stdout_has("[time]  loop: starting iteration 2/9\n2\n");
+    trial.run(["attach", "--name", "loop"]).code(1).stderr(
+        "ralph: error: nothing runs here: the newest run is finished; `ralph logs --name loop \
+         --output` shows what its agent said\n",
+    );
+}
+
+#[test]
+fn a_question_can_be_dropped() {
+    let trial = trial("[ $n = 1 ] && exit 42; touch \"$TASK_FOLDER/DONE\"");
+    trial.run(FAST).code(4).whatever();
+    trial.run(["task-reset", "loop"]).stdout("loop: needs-input -> pending, attempts reset\n");
+    trial.run(FAST).stderr_has("loop complete after 1 iteration");
+}
