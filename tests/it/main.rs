@@ -19,6 +19,7 @@ mod evidence;
 mod faults;
 mod help;
 mod init;
+mod json;
 mod licences;
 mod limits;
 mod logs;

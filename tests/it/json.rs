@@ -1,0 +1,126 @@
+//! The shapes of what `--json` prints: `docs/json.md` lists every field and its kind.
+//!
+//! `RALPH_WRITE=1 cargo test --test it json` writes the page anew.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
+
+use serde_json::Value;
+
+use crate::support::{DIAMOND, RALPH, Workspace, agent, until};
+
+const TOP: &str = "\
+# What `--json` prints
+
+Every field of it, and of what kind. `[]` stands for each item of a list, `null` for what may be
+missing. Fields are added and never renamed within a version. Made by `RALPH_WRITE=1 cargo test
+--test it json`; what journal lines hold stands in [journal.md](journal.md).
+";
+
+/// The commands, what is shown by each, and whether it can be asked where nothing has happened yet.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["dag-status", "--json"], "Where the graph stands."),
+    (&["status", "--json"], "How the newest run stands."),
+    (&["ls", "--json"], "Every loop of this repository."),
+    (&["plan", "--json", "--jobs", "2"], "What would happen if all went well."),
+    (&["check", "--json"], "Whether the graph is one, and every fault of it."),
+    (&["doctor", "--json"], "What was looked at, and what is the matter."),
+    (&["attempts", "--json"], "Every attempt there was."),
+    (&["show", "start", "--json"], "One of them."),
+    (&["costs", "--json"], "What they used."),
+    (&["config", "timeout", "--json"], "One setting; without a name, a mapping of all."),
+    (&["prompt", "left", "--json"], "Everything that a template can name."),
+];
+
+fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'static str>>) {
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(items) => {
+            for item in items {
+                shape(item, &format!("{path}[]"), found);
+            }
+            if !items.is_empty() {
+                return;
+            }
+            "list"
+        }
+        Value::Object(entries) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            for (key, it) in entries {
+                shape(it, &format!("{path}{dot}{key}"), found);
+            }
+            if !entries.is_empty() {
+                return;
+            }
+            "mapping"
+        }
+    };
+    found.entry(path.to_owned()).or_default().insert(kind);
+}
+
+#[test]
+fn the_page_of_shapes_is_what_is_printed() {
+    // One task is done, one failed, one asks, one waits.
+    let trial = Workspace::new()
+        .graph(DIAMOND)
+        .file("other.yaml", "tasks: [{id: a, status: dnoe, depends_on: [b]}]\n")
+        .agent("commit");
+    trial.run(["run", "-q", "--once"]).whatever();
+    let trial = trial.agent("fail");
+    trial.run(["run", "-q", "--once"]).code(1).whatever();
+    let trial =
+        trial.command(["sh", "-c", "cat > /dev/null; \"$RALPH\" ask 'Which one?'; exit 42"]);
+    trial.run(["run", "-q", "--once", "--task", "left"]).code(1).whatever();
+    let prompt = "PROMPT.md";
+    trial.write(prompt, "Go on.\n");
+    let words = ["loop", "-q", "--prompt-file", prompt, "--max-iterations", "1", "--"];
+    let looped = trial.process(RALPH).args(words).arg(agent("empty")).output();
+    assert!(looped.is_ok());
+    until("nothing backs off", || {
+        let output = trial.process(RALPH).args(["dag-status", "--json"]).output().unwrap();
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["backing_off"].as_array().unwrap().is_empty()
+    });
+    let mut page = TOP.to_owned();
+    for (words, about) in COMMANDS {
+        let mut shapes = BTreeMap::new();
+        let mut take = |words: &[&str]| {
+            let output = trial.process(RALPH).args(words).output().unwrap();
+            let value: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));
+            shape(&value, "", &mut shapes);
+        };
+        take(words);
+        if words[0] == "check" {
+            take(&["check", "other.yaml", "--json"]);
+        }
+        if words[0] == "status" {
+            take(&["status", "--json", "--name", "loop"]);
+        }
+        let name = words.iter().take_while(|word| **word != "--jobs").copied();
+        let name = name.collect::<Vec<_>>().join(" ");
+        let name = name.replace(" start", " ID").replace(" left", " ID").replace("timeout", "KEY");
+        let _ = write!(page, "\n## `ralph {name}`\n{about}\n\n| field | kind |\n|---|---|\n");
+        for (path, kinds) in shapes {
+            let kinds: Vec<&str> = kinds.into_iter().collect();
+            let path = if path.is_empty() { "the whole" } else { &format!("`{path}`") };
+            let _ = writeln!(page, "| {path} | {} |", kinds.join(" or "));
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
+    if env::var_os("RALPH_WRITE").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    let differs = found.lines().zip(page.lines()).find(|(found, page)| found != page);
+    assert_eq!(differs, None, "docs/json.md; see tests/it/json.rs for how it is made");
+    assert_eq!(found.lines().count(), page.lines().count());
+}
