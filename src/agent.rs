@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::event::Identity;
 use crate::{crash, redact::Redactor, verdict::Outcome};
-pub use child::Foreground;
+pub use child::{Foreground, Group};
 use guard::{Brief, Notice, Order};
 pub use guarded::run_guarded;
 use process::Process;

@@ -6,6 +6,7 @@ mod examples;
 mod look;
 mod plain_loop;
 mod run;
+mod schedule;
 mod setup;
 mod task;
 
@@ -25,6 +26,7 @@ pub use look::{
 };
 pub use plain_loop::{Called, Loop, Ls, Named};
 pub use run::{DagStatus, Limits, Pane, Plan, Prompt, Run, Which};
+pub use schedule::{Install, Keeper, Schedule, Units};
 pub use setup::{Init, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
@@ -118,6 +120,8 @@ pub enum Command {
     Resume(Resume),
     /// Stop the run when its attempt ends, or at once with `--now`
     Stop(Stop),
+    /// Start runs by the clock, or have the system do so
+    Schedule(Schedule),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
     Heartbeat(Heartbeat),
     /// Read the journal in plain words, or what an agent printed

@@ -24,6 +24,7 @@ pub mod prompt;
 pub mod replay;
 pub mod requests;
 pub mod run;
+pub mod schedule;
 pub mod schema;
 pub mod spawn;
 pub mod status;
@@ -90,6 +91,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Pause(named) => requests::pause(&here.named(&named)),
         Command::Resume(options) => requests::resume(&here.named(&options.named), options.now),
         Command::Stop(options) => requests::stop(&here.named(&options.named), options.now),
+        Command::Schedule(options) => schedule::run(&here, &options),
         Command::Heartbeat(options) => heartbeat::run(&here.named(&options.named), options.max_age),
         Command::Logs(options) => logs::run(&here.named(&options.named), &options),
         Command::Attach(options) => attach::run(&here.named(&options.named), &options),

@@ -5,6 +5,7 @@
 
 mod hooks;
 mod notify;
+mod schedule;
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -20,6 +21,7 @@ use crate::{
     promise::{self, Pattern, Promise, Worth},
     spend::Budget,
 };
+pub use schedule::{Schedule, Secret, Trigger};
 
 pub use hooks::Hooks;
 pub use notify::{Notifier, Way};
@@ -124,6 +126,10 @@ pub struct Config {
     pub promise_text: String,
     /// Whether secrets are kept out of `logs/`.
     pub redact: bool,
+    /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
+    /// `cron`, `time_zone`, `run` and `trigger`.
+    #[schemars(with = "Option<schedule::Written>")]
+    pub schedule: Option<Schedule>,
     /// How the next task is chosen: by its `own` priority, or by the most urgent one among itself
     /// and all that waits for it (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
@@ -185,6 +191,7 @@ impl Default for Config {
             promise: Worth::default(),
             promise_text: promise::TEXT.to_owned(),
             redact: true,
+            schedule: None,
             select: Select::Own,
             stale_after: plan::STALE_AFTER,
             start_limit: plan::START_LIMIT,

@@ -37,9 +37,13 @@ pub fn short(length: Duration) -> String {
         1..10 => return format!("{:.1}s", length.as_secs_f64()),
         secs @ 10..3600 => secs,
         secs @ 3600..86_400 => secs - secs % 60,
-        secs => secs - secs % 3600,
+        secs => {
+            let (days, hours) = (secs / 86_400, secs % 86_400 / 3600);
+            let hours = if hours == 0 { String::new() } else { format!(" {hours}h") };
+            return format!("{days} day{}{hours}", if days == 1 { "" } else { "s" });
+        }
     };
-    humantime::format_duration(Duration::from_secs(rounded)).to_string().replace("day", " day")
+    humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }
 
 /// Seconds to the millisecond, as the journal has them.
@@ -74,6 +78,8 @@ mod tests {
             (222.0, "3m 42s"),
             (7_805.0, "2h 10m"),
             (93_700.0, "1 day 2h"),
+            (172_900.0, "2 days"),
+            (40_000_000.0, "462 days 23h"),
         ] {
             assert_eq!(short(Duration::from_secs_f64(secs)), want);
         }

@@ -3,29 +3,29 @@
 //! Owned, serialisable, in the past tense. One enum, one heading each in `docs/journal.md`.
 //! Knows no disk and no clock; how a line looks is `record`'s affair.
 
+mod begun;
 mod child;
 mod ended;
 mod plain;
 mod stop;
 mod told;
-
-use std::path::PathBuf;
+mod wake;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::{
-    call::Call,
     task::{Status, TaskId},
     transcript::Format,
     verdict::{Check, Verdict},
 };
+pub use begun::Begun;
 pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
 pub use ended::Ended;
 pub use plain::Plain;
 pub use stop::StopReason;
 pub use told::{Hook, HookFailed, NotifyFailed};
+pub use wake::{Hindrance, Skipped, Slept, Trigger, Woken};
 
 /// The version of the journal's shape, in the first line of every run.
 pub const SCHEMA: u32 = 1;
@@ -255,6 +255,21 @@ pub enum Event {
     HookFailed(HookFailed),
     /// Somebody who is to be told of a moment could not be; said once for each of them.
     NotifyFailed(NotifyFailed),
+    /// `ralph schedule` waits until a time, or for a request.
+    Slept(Slept),
+    /// `ralph schedule` starts a run.
+    Woken(Woken),
+    /// A time or a request came, and no run was started for it.
+    WakeSkipped(Skipped),
+    /// `ralph schedule` ended.
+    ScheduleEnded {
+        /// The name of the signal, where it was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<String>,
+        /// How the run ended that was over just before, if one was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<u8>,
+    },
     /// `ralph run` ended.
     Finished {
         /// In words.
@@ -346,6 +361,10 @@ impl Event {
         "clock_set",
         "hook_failed",
         "notify_failed",
+        "slept",
+        "woken",
+        "wake_skipped",
+        "schedule_ended",
         "finished",
     ];
 }
@@ -399,60 +418,6 @@ pub enum Harm {
     Dropped,
     /// What tasks say of their work was changed: priority, dependencies, text, how they are judged.
     Changed,
-}
-
-/// What a run began with: enough to begin another like it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Begun {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// The version of `ralph`.
-    pub version: String,
-    /// The process.
-    pub pid: u32,
-    /// The agent's command line; of several, the first one's.
-    pub agent: Vec<String>,
-    /// The agents, where they are not the settings' own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub agents: Vec<Call>,
-    /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<PathBuf>,
-    /// The settings file, where one was named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<PathBuf>,
-    /// The bound on attempts, those [`before`](Begun::before) included.
-    pub max_iterations: u32,
-    /// The attempts of the paused run that this one goes on with.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub before: u32,
-    /// The bound on attempts per task.
-    #[serde(default)]
-    pub max_attempts: u32,
-    /// The wall-clock limit of one attempt.
-    #[serde(default)]
-    pub timeout_seconds: Option<f64>,
-    /// The limit of doing nothing; 0 for no such limit.
-    #[serde(default)]
-    pub idle_seconds: Option<f64>,
-    /// The settings that flags named.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub flags: Map<String, Value>,
-    /// Whether one attempt was asked for.
-    #[serde(default, skip_serializing_if = "is_off")]
-    pub once: bool,
-    /// Whether it waits for tasks that are in progress elsewhere.
-    #[serde(default, skip_serializing_if = "is_off")]
-    pub wait: bool,
-    /// Whether its agents have terminals.
-    #[serde(default, skip_serializing_if = "is_off")]
-    pub tmux: bool,
-    /// What the run was restricted to, as the flags said it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filter: Vec<String>,
-    /// What makes it a plain loop, if it is one.
-    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
-    pub plain: Option<Plain>,
 }
 
 /// A request to stop.

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Answer, Begun, Cause, Child, Ended, Event, Stop},
+    event::{Answer, Begun, Cause, Child, Ended, Event, Slept, Stop},
     obstacle::Met,
     record::Record,
     spend::{DAY, Spend},
@@ -35,6 +35,19 @@ pub struct History {
     pub recent: Vec<(DateTime<Utc>, f64)>,
     /// The child agents that have no end, the oldest first.
     pub children: Vec<OpenChild>,
+    /// What `ralph schedule` waits for, or waited for when it was cut off.
+    pub schedule: Option<Schedule>,
+}
+
+/// A schedule that nobody has ended by hand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// What it waits for.
+    pub slept: Slept,
+    /// Whether it has started a run instead, and that is not over.
+    pub awake: bool,
+    /// Up to then every time is seen to. Later than the newest fact where the clock was set back.
+    pub seen_to: DateTime<Utc>,
 }
 
 /// A child agent that has no end.
@@ -245,6 +258,10 @@ impl History {
             Event::Finished { why, exit_code, .. } => {
                 self.run.finished = Some((why.clone(), *exit_code));
             }
+            Event::Slept(_)
+            | Event::Woken(_)
+            | Event::WakeSkipped(_)
+            | Event::ScheduleEnded { .. } => self.see_to_schedule(record),
             Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
@@ -268,6 +285,28 @@ impl History {
             | Event::ClockSet { .. }
             | Event::HookFailed(_)
             | Event::NotifyFailed(_) => {}
+        }
+    }
+
+    fn see_to_schedule(&mut self, record: &Record) {
+        let at = record.timestamp;
+        match (&record.event, &mut self.schedule) {
+            (Event::Slept(slept), before) => {
+                let seen_to = before.as_ref().map_or(at, |before| before.seen_to.max(at));
+                *before = Some(Schedule { slept: slept.clone(), awake: false, seen_to });
+            }
+            (Event::ScheduleEnded { signal, .. }, schedule) => {
+                // A service manager that ends it does so for a restart or a shutdown, after which
+                // it goes on; whoever ends it otherwise wants no more of it.
+                if signal.as_deref() != Some("SIGTERM") {
+                    *schedule = None;
+                }
+            }
+            (event, Some(schedule)) => {
+                schedule.seen_to = schedule.seen_to.max(at);
+                schedule.awake |= matches!(event, Event::Woken(_));
+            }
+            (_, None) => {}
         }
     }
 
@@ -352,6 +391,7 @@ impl History {
 pub(crate) mod tests {
     use super::*;
     use crate::{
+        event::{Trigger, Woken},
         transcript::{Format, Usage},
         verdict::{Evidence, Outcome},
     };
@@ -398,6 +438,45 @@ pub(crate) mod tests {
             why: String::new(),
             format: Format::Text,
         }
+    }
+
+    #[test]
+    fn a_schedule_goes_on_unless_somebody_ended_it() {
+        let slept = |minute: &str| {
+            let until = Some(format!("1970-01-01T00:{minute}:00Z").parse().unwrap());
+            Event::Slept(Slept {
+                until,
+                cron: vec!["* * * * *".to_owned()],
+                time_zone: None,
+                process: None,
+                exit_code: None,
+                duration_seconds: None,
+            })
+        };
+        let woken = Event::Woken(Woken {
+            trigger: Trigger::Cron,
+            scheduled_for: None,
+            late_seconds: 0,
+            missed: 0,
+            run: Vec::new(),
+        });
+        let ended =
+            |name: &str| Event::ScheduleEnded { signal: Some(name.to_owned()), exit_code: None };
+        let mut history = History::default();
+        history.apply(&record("a", 30, woken.clone()));
+        assert_eq!(history.schedule, None);
+        let mut seen = Vec::new();
+        // The clock is set back before the third.
+        for (at, event) in
+            [(30, slept("01")), (61, woken), (40, slept("02")), (41, ended("SIGTERM"))]
+        {
+            history.apply(&record("a", at, event));
+            let schedule = history.schedule.as_ref().unwrap();
+            seen.push((schedule.seen_to.timestamp(), schedule.awake));
+        }
+        assert_eq!(seen, [(30, false), (61, true), (61, false), (61, false)]);
+        history.apply(&record("a", 42, ended("SIGINT")));
+        assert_eq!(history.schedule, None);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 pub mod exit;
 pub mod duration;
 pub mod diagnostic;
+pub mod zone;
+pub mod timetable;
 pub mod outcome;
 pub mod transcript;
 pub mod obstacle;
@@ -45,6 +47,9 @@ pub mod terminal;
 pub mod output;
 pub mod clock;
 pub mod signal;
+pub mod service;
+#[cfg(feature = "webhook")]
+pub mod door;
 pub mod excerpt;
 pub mod load;
 pub mod state;

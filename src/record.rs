@@ -407,6 +407,27 @@ mod tests {
                 moment: "finished".to_owned(),
                 why: "it answered 500".to_owned(),
             }),
+            Event::Slept(Slept {
+                until: Some(DateTime::UNIX_EPOCH),
+                cron: vec!["@daily".to_owned()],
+                time_zone: Some("UTC".to_owned()),
+                process: Some(child().process),
+                exit_code: Some(2),
+                duration_seconds: Some(1.5),
+            }),
+            Event::Woken(Woken {
+                trigger: Trigger::Cron,
+                scheduled_for: Some(DateTime::UNIX_EPOCH),
+                late_seconds: 3600,
+                missed: 2,
+                run: vec!["--once".to_owned()],
+            }),
+            Event::WakeSkipped(Skipped {
+                trigger: Trigger::Webhook,
+                scheduled_for: None,
+                why: Hindrance::StillRunning,
+            }),
+            Event::ScheduleEnded { signal: Some("SIGTERM".to_owned()), exit_code: Some(143) },
             Event::Finished {
                 why: "complete".to_owned(),
                 exit_code: 0,

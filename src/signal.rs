@@ -8,7 +8,7 @@
 use std::{fs, io, thread};
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP},
     iterator::Signals,
     low_level::emulate_default_handler,
 };
@@ -21,6 +21,9 @@ pub const HANGUP: i32 = SIGHUP;
 
 /// What a terminal sends at Ctrl-Z.
 pub const SUSPEND: i32 = SIGTSTP;
+
+/// What lets a process go on that stands still.
+pub const CONTINUE: i32 = SIGCONT;
 
 /// Stops this process as Ctrl-Z would have, had it not been listened to. Comes back when the
 /// process is continued.

@@ -35,6 +35,15 @@ pub struct Lock {
 }
 
 impl Lock {
+    fn on(folder: &Path) -> io::Result<Option<Lock>> {
+        let folder = File::open(folder)?;
+        match folder.try_lock() {
+            Ok(()) => Ok(Some(Lock { folder })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     /// The open folder; whoever has it open too, holds the lock too.
     pub fn folder(&self) -> &File {
         &self.folder
@@ -70,12 +79,21 @@ impl State {
     /// As the disk gives them.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
         self.make()?;
-        let folder = File::open(&self.dir)?;
-        match folder.try_lock() {
-            Ok(()) => Ok(Some(Lock { folder })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        Lock::on(&self.dir)
+    }
+
+    /// The folder on which the lock is of whoever waits for clock times here.
+    pub fn schedule(&self) -> PathBuf {
+        self.dir.join("schedule")
+    }
+
+    /// Takes that lock, or says that another process has it.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn try_lock_schedule(&self) -> io::Result<Option<Lock>> {
+        fs::create_dir_all(self.schedule())?;
+        Lock::on(&self.schedule())
     }
 
     /// Whether somebody holds the lock: a run, or the guardian that cleans up behind a dead one.

@@ -246,6 +246,15 @@ impl Workspace {
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
 
+    /// Whether any run goes on in this repository, in whichever of its worktrees.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn is_busy(&self) -> Result<bool> {
+        let lives = |holder: Holder| agent::is_alive(&holder.process);
+        Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(lives))
+    }
+
     /// Who holds the lock, or held it last.
     pub fn holder(&self) -> Option<Holder> {
         self.state.holder()

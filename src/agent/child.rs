@@ -1,9 +1,12 @@
-//! A child agent, or the agent of a pane: a command in the foreground, with the streams of this
-//! process.
-//!
-//! In the group of whoever started it, so that a signal to the group reaches it as well.
+//! A command in the foreground, with the streams of this process: a child agent, the agent of a
+//! pane, or a run that is started by the clock.
 
-use std::{fs::File, io, os::unix::process::ExitStatusExt, path::Path};
+use std::{
+    fs::File,
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+};
 
 use duct::unix::HandleExt;
 
@@ -17,9 +20,19 @@ pub struct Foreground {
     identity: Identity,
 }
 
+/// Whose signals a command gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Those of the group of whoever started it, from the terminal or from a guardian.
+    Shared,
+    /// Only what it is sent, so that nothing reaches it twice.
+    Own,
+}
+
 impl Foreground {
-    /// Starts a program, found already, in `dir`, with `env` on top of this process's environment
-    /// and, if there is one, `input` as its standard input.
+    /// Starts a program, found already, in `dir`, with `env` on top of this process's environment,
+    /// out of which a variable without a value is taken, and, if there is one, `input` as its
+    /// standard input.
     ///
     /// # Errors
     /// When it cannot be executed, or the system has no process to give.
@@ -27,8 +40,9 @@ impl Foreground {
         program: &Path,
         arguments: &[String],
         dir: &Path,
-        env: &[(&str, &str)],
+        env: &[(&str, Option<&str>)],
         input: Option<File>,
+        group: Group,
     ) -> io::Result<Foreground> {
         let mut command = duct::cmd(program, arguments).dir(dir).env("PWD", dir);
         if let Some(input) = input {
@@ -38,7 +52,16 @@ impl Foreground {
             command = command.env_remove(name);
         }
         for (name, value) in env {
-            command = command.env(name, value);
+            command = match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if group == Group::Own {
+            command = command.before_spawn(|command| {
+                command.process_group(0);
+                Ok(())
+            });
         }
         let handle = command.unchecked().start()?;
         let pid = *handle.pids().first().expect("a started command has a process");

@@ -117,6 +117,15 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("pause", &[("ralph pause", "the running attempt goes on to its end")]),
     ("resume", &[("ralph resume", ""), ("ralph resume --now", "try the provider again at once")]),
     ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "at once")]),
+    (
+        "schedule",
+        &[
+            ("ralph schedule --cron \"0 22 * * MON-FRI\"", "every weekday at ten in the evening"),
+            ("ralph schedule --cron @hourly -- --max-cost 5", "with flags of `ralph run`"),
+            ("ralph schedule --next 5", "the next times, by the settings"),
+            ("ralph schedule install --systemd --user", "as a service, by the settings"),
+        ],
+    ),
     ("heartbeat", &[("ralph heartbeat --max-age 1h || mail -s ralph me", "in a crontab")]),
     (
         "attempts",

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::{self, Foreground},
+    agent::{self, Foreground, Group},
     cli::Pane,
     exit::Exit,
     signal, tmux,
@@ -264,7 +264,8 @@ fn start(brief: &Brief) -> Result<Foreground> {
     let prompt =
         File::open(&brief.prompt).with_context(|| format!("open `{}`", brief.prompt.display()))?;
     let sign = agent::sign(&brief.record).context("open the record of the attempt")?;
-    let started = Foreground::start(&program, arguments, &brief.dir, &[], Some(prompt))?;
+    let started =
+        Foreground::start(&program, arguments, &brief.dir, &[], Some(prompt), Group::Shared)?;
     drop(sign);
     Ok(started)
 }

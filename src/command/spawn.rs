@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{Here, inside::Inside};
 use crate::{
-    agent::{self, Foreground},
+    agent::{self, Foreground, Group},
     duration,
     event::{Child, ChildEnded, ChildOutcome, Event},
     exit::{Exit, Failure},
@@ -30,14 +30,17 @@ pub fn run(here: &Here, argv: &[String]) -> Result<Exit> {
         .map_err(|why| Failure::new(Exit::Agent, format!("cannot start a child agent: {why}")))?;
     let mut chronicle = parent.workspace()?.chronicle()?;
     let run_id = chronicle.run_id().to_owned();
-    let env = [("RALPH_RUN_ID", run_id.as_str()), ("RALPH_PARENT_RUN_ID", &parent.run_id)];
+    let env = [
+        ("RALPH_RUN_ID", Some(run_id.as_str())),
+        ("RALPH_PARENT_RUN_ID", Some(parent.run_id.as_str())),
+    ];
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
     // Before it starts, so that no signal ends this process and leaves it behind.
     signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
     let began = Instant::now();
-    let started =
-        Foreground::start(&program, arguments, &dir, &env, None).context("start the command")?;
+    let started = Foreground::start(&program, arguments, &dir, &env, None, Group::Shared)
+        .context("start the command")?;
     let running = running.get_or_init(|| started);
     let child = Child {
         child_run_id: run_id.clone(),

@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Local, Utc};
+use chrono::{DateTime, Local, TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use super::Here;
@@ -14,10 +14,13 @@ use crate::{
     duration,
     event::Plain,
     exit::Exit,
-    history::{History, OpenChild},
+    history::{History, OpenChild, Schedule},
     place::Place,
     prompt::pretty,
-    report::{heartbeat, words::clock},
+    report::{
+        heartbeat,
+        words::{clock, moment},
+    },
     task::TaskId,
     terminal::{self, visible},
     workspace::{Holder, Workspace},
@@ -89,6 +92,9 @@ impl Glance {
             return text;
         }
         line("Status", &standing.sentence(history));
+        if let Some(schedule) = schedule(history) {
+            line("Schedule", &waits(schedule));
+        }
         if run.id.is_empty() {
             if !self.loops.is_empty() {
                 let names: Vec<&str> = self.loops.iter().map(TaskId::as_str).collect();
@@ -252,6 +258,13 @@ impl Glance {
             "agent": run.begun.agent,
             "loop": run.begun.plain,
             "done_pattern": self.pattern(),
+            "schedule": schedule(history).map(|schedule| json!({
+                "awake": schedule.awake,
+                "next_wake": schedule.slept.until.filter(|_| !schedule.awake),
+                "cron": schedule.slept.cron,
+                "time_zone": schedule.slept.time_zone,
+                "pid": schedule.slept.process.as_ref().map(|process| process.pid),
+            })),
             "last_beat_seconds": self.beat.map(|beat| beat.as_secs()),
         })
     }
@@ -362,6 +375,25 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
     match history.run.begun.max_attempts {
         0 => workspace.policy().max_attempts,
         max => max,
+    }
+}
+
+/// The schedule by which runs start, if somebody lives who goes by it: a process of its own, or a
+/// cron that asked not long ago.
+fn schedule(history: &History) -> Option<&Schedule> {
+    /// A cron asks every minute.
+    const OVERDUE: TimeDelta = TimeDelta::minutes(2);
+    history.schedule.as_ref().filter(|schedule| match &schedule.slept.process {
+        Some(process) => agent::is_alive(process),
+        None => schedule.slept.until.is_some_and(|until| until + OVERDUE > Utc::now()),
+    })
+}
+
+fn waits(schedule: &Schedule) -> String {
+    match schedule.slept.until {
+        _ if schedule.awake => "woken; its run goes on".to_owned(),
+        None => "waiting for requests".to_owned(),
+        Some(until) => format!("next wake {}", moment(until, Utc::now())),
     }
 }
 

@@ -1,14 +1,13 @@
 //! When a limit is lifted, out of the words that say it.
 //!
-//! The only user of `chrono_tz`: an agent writes the clock time of a named zone, and the zone of
-//! this machine need not be that one.
-
-use std::str::FromStr;
+//! An agent writes the clock time of a named zone, and the zone of this machine need not be that
+//! one.
 
 use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
 };
-use chrono_tz::Tz;
+
+use crate::zone;
 
 /// A clock time that is past by less than this has just been reached, and is not tomorrow's.
 const JUST: TimeDelta = TimeDelta::minutes(15);
@@ -22,7 +21,7 @@ const JUST: TimeDelta = TimeDelta::minutes(15);
 pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
     epoch(text).or_else(|| {
         let clock = Clock::find(text)?;
-        match clock.zone.as_deref().map(Tz::from_str) {
+        match clock.zone.as_deref().map(zone::named) {
             Some(Ok(zone)) => clock.next(&now.with_timezone(&zone)),
             Some(Err(_)) | None => clock.next(now),
         }
@@ -156,10 +155,11 @@ fn time_of_day(word: &str) -> Option<NaiveTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zone::Zone;
 
     fn at(text: &str, now: &str) -> Option<String> {
-        let now: DateTime<Tz> =
-            DateTime::parse_from_rfc3339(now).unwrap().with_timezone(&Tz::Asia__Tokyo);
+        let now: DateTime<Zone> =
+            DateTime::parse_from_rfc3339(now).unwrap().with_timezone(&Zone::Asia__Tokyo);
         reset(text, &now).map(|at| at.format("%Y-%m-%d %H:%M").to_string())
     }
 

@@ -16,7 +16,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Reporter;
-use crate::{event::Event, plan::View, record::Record};
+use crate::{
+    event::Event,
+    plan::View,
+    record::Record,
+    service::{self, Manager},
+};
 
 /// The size of the file, in bytes.
 const SIZE: usize = 256;
@@ -43,24 +48,31 @@ pub struct Facts {
 pub struct Heartbeat {
     path: PathBuf,
     facts: Facts,
+    /// Who hears of every beat, if a service manager started this run.
+    manager: Manager,
 }
 
 impl Heartbeat {
     /// Beats into the file at `path`.
     pub fn new(path: PathBuf) -> Heartbeat {
-        Heartbeat { path, facts: Facts { pid: std::process::id(), ..Facts::default() } }
+        let facts = Facts { pid: std::process::id(), ..Facts::default() };
+        Heartbeat { path, facts, manager: Manager::of_environment() }
     }
 
     fn beat(&self) {
         // A heartbeat that cannot be written goes stale, which is what it is for.
         let _ = write(&self.path, Utc::now(), &self.facts);
+        self.manager.tell(service::ALIVE);
     }
 }
 
 impl Reporter for Heartbeat {
     fn record(&mut self, record: &Record, _view: &View<'_>) {
         match &record.event {
-            Event::LoopStarted { .. } => self.facts.run_id.clone_from(&record.run_id),
+            Event::LoopStarted { .. } => {
+                self.facts.run_id.clone_from(&record.run_id);
+                self.manager.tell(service::READY);
+            }
             Event::Started { .. } => {
                 self.facts.task_id = record.task_id.as_ref().map(ToString::to_string);
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use super::words::Line;
-use crate::{agent::NESTED, record::Record, redact::Redactor, workspace::Workspace};
+use crate::{agent::NESTED, record::Record, redact::Redactor, service, workspace::Workspace};
 
 /// The variables of a message, each with the field that is its value.
 const VARIABLES: [(&str, &str); 11] = [
@@ -126,8 +126,14 @@ pub fn facts(record: &Record) -> Map<String, Value> {
     serde_json::from_str(&record.to_line()).unwrap_or_default()
 }
 
-/// What whoever gets a message does not inherit from an attempt around this process.
+/// What whoever gets a message does not inherit, from an attempt around this process or from the
+/// service manager that started it.
 pub fn inherited() -> Vec<String> {
     let of_messages = VARIABLES.iter().map(|(name, _)| *name);
-    of_messages.chain(OF_ATTEMPTS).chain(NESTED).map(str::to_owned).collect()
+    of_messages
+        .chain(OF_ATTEMPTS)
+        .chain(NESTED)
+        .chain(service::VARIABLES)
+        .map(str::to_owned)
+        .collect()
 }

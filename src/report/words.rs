@@ -6,6 +6,7 @@ mod iterations;
 mod notice;
 mod talk;
 mod told;
+pub mod wake;
 
 use std::time::Duration;
 
@@ -193,6 +194,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         other => talk::lines(id, other, verbose)
             .or_else(|| files::lines(other).map(|line| vec![line]))
             .or_else(|| told::lines(other))
+            .or_else(|| wake::lines(other, record.timestamp, verbose))
             .unwrap_or_else(|| of_run(other, record.timestamp)),
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     graphfile::{Write, rfc3339},
     output::Follow,
     plan::{Key, Policy, Turn},
-    preset,
+    preset, service,
     task::Task,
     tmux,
     transcript::Format,
@@ -167,6 +167,7 @@ impl Runner {
             // The last two are of an attempt that this run may itself be part of.
             env_remove: NESTED
                 .into_iter()
+                .chain(service::VARIABLES)
                 .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP"])
                 .map(str::to_owned)
                 .collect(),

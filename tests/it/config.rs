@@ -38,6 +38,7 @@ fn every_setting_is_shown_with_its_origin() {
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
     redact              true                                default
+    schedule            none                                default
     select              own                                 default
     stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:4
@@ -250,8 +251,17 @@ fn the_schema_of_the_settings_takes_what_the_reader_takes() {
         ("timeuot", json!("5m")),
         ("max_attempts", json!(0)),
         ("promise", json!("no")),
+        ("schedule", json!(4)),
+        ("schedule", json!({"crn": "@daily"})),
+        ("schedule", json!({"trigger": {"secret": "in here"}})),
     ] {
         assert!(is_valid(&schema, &json!({key: value})).is_err(), "{key}");
     }
-    assert_eq!(is_valid(&schema, &json!({"agent": agent("commit")})), Ok(()));
+    let trigger = json!({"listen": "127.0.0.1:1", "secret_env": "X"});
+    let schedule = json!({"cron": ["@daily"], "run": ["--max-cost", 5], "trigger": trigger});
+    for (key, value) in
+        [("agent", json!(agent("commit"))), ("schedule", json!("@daily")), ("schedule", schedule)]
+    {
+        assert_eq!(is_valid(&schema, &json!({key: value})), Ok(()), "{key}");
+    }
 }

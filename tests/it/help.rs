@@ -18,8 +18,14 @@ fn help(columns: &str) -> String {
     let whole = said(&["--help"]);
     let mut page = format!("## ralph\n\n```text\n{}\n```\n", whole.trim_end());
     for (name, _) in ralph::cli::commands() {
-        let text = said(&[&name, "--help"]);
-        let _ = write!(page, "\n## ralph {name}\n\n```text\n{}\n```\n", text.trim_end());
+        let below: &[&str] = if name == "schedule" { &["install", "uninstall"] } else { &[] };
+        let all = [&[][..]].into_iter().chain(below.chunks(1));
+        for more in all {
+            let words = [&[&*name], more].concat();
+            let text = said(&[&words[..], &["--help"]].concat());
+            let (line, text) = (words.join(" "), text.trim_end());
+            let _ = write!(page, "\n## ralph {line}\n\n```text\n{text}\n```\n");
+        }
     }
     page
 }

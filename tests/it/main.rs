@@ -14,6 +14,8 @@ mod containment;
 mod crash;
 mod demo;
 mod doctor;
+#[cfg(feature = "webhook")]
+mod door;
 mod edits;
 mod evidence;
 mod faults;
@@ -37,6 +39,7 @@ mod real;
 mod replay;
 mod requests;
 mod run;
+mod schedule;
 mod secrets;
 mod settings;
 mod signals;
@@ -50,6 +53,7 @@ mod tmux;
 #[cfg(target_os = "linux")]
 mod torture;
 mod transcripts;
+mod units;
 mod usage;
 mod verdicts;
 mod verify;

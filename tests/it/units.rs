@@ -1,0 +1,287 @@
+//! `ralph schedule install` and `uninstall`: what is written for the keepers of the system, and that
+//! nothing else is touched. The programs of the keepers are scripts that write down what they hear.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use crate::support::{RALPH, Workspace};
+
+const SETTINGS: &str = "schedule: {cron: 0 */4 * * *, time_zone: Europe/Berlin, run: [-q]}\n";
+
+/// A crontab that lies in the trial's folder, as `crontab` of Debian speaks of it.
+const CRONTAB: &str = r#"#!/bin/sh
+kept="$TRIAL_DIR/crontab"
+case "$1" in
+    -l) [ -e "$kept" ] || { echo "no crontab for tess" >&2; exit 1; }; cat "$kept" ;;
+    -) cat > "$kept" ;;
+    *) exit 2 ;;
+esac
+"#;
+
+/// A keeper that writes down what it is told, and fails where a file says so.
+const KEEPER: &str = r#"#!/bin/sh
+echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
+[ ! -e "$TRIAL_DIR/broken" ] || { echo "no bus here" >&2; exit 1; }
+"#;
+
+fn stage() -> Workspace {
+    let trial = Workspace::new().file(".ralph/config.yaml", SETTINGS);
+    let bin = trial.dir().join("bin");
+    fs::create_dir(&bin).unwrap();
+    for (name, text) in [("crontab", CRONTAB), ("systemctl", KEEPER), ("launchctl", KEEPER)] {
+        let path = bin.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    trial.env("PATH", &path)
+}
+
+/// What the keeper was told since it was asked last.
+fn told(trial: &Workspace) -> String {
+    let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
+    let _ = fs::remove_file(trial.sign("told"));
+    trial.redact(&text)
+}
+
+/// All files of these folders of the trial's home, by name.
+fn kept(trial: &Workspace) -> Vec<String> {
+    let folders = [".config/systemd/user", "Library/LaunchAgents"];
+    let mut names: Vec<String> = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(trial.dir().join(folder)).into_iter().flatten())
+        .map(|entry| entry.unwrap().path().strip_prefix(trial.dir()).unwrap().display().to_string())
+        .collect();
+    names.sort();
+    names
+}
+
+fn name(trial: &Workspace) -> String {
+    let line = trial.run(["schedule", "install", "--cron", "--print"]).out();
+    line.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn printing_touches_nothing() {
+    let trial = stage();
+    let before = trial.everything();
+    let unit = trial.run(["schedule", "install", "--systemd", "--user", "--print"]).whole();
+    assert!(
+        unit.contains("would be written to [trial]/.config/systemd/user/ralph-repo-"),
+        "{unit}"
+    );
+    assert!(unit.contains("ExecStart=:\"[ralph]\" \"-C\" \"[repo]\" \"schedule\"\n"), "{unit}");
+    let list = trial.run(["schedule", "install", "--launchd", "--user", "--print"]).whole();
+    assert!(list.contains("<string>[repo]</string>\n    <string>schedule</string>"), "{list}");
+    let line = trial.run(["schedule", "install", "--cron", "--print"]).out();
+    assert!(line.contains(" [ralph] -C [repo] schedule --due >>[repo]/.git/ralph/"), "{line}");
+    assert_eq!(trial.everything(), before);
+    assert!(kept(&trial).is_empty() && told(&trial).is_empty());
+    // Those of the machine are for whom the repository is.
+    let unit = trial.run(["schedule", "install", "--systemd", "--print"]).whole();
+    assert!(unit.contains("would be written to /etc/systemd/system/ralph-repo-"), "{unit}");
+}
+
+#[test]
+fn a_service_of_systemd_comes_and_goes() {
+    let trial = stage();
+    let name = name(&trial);
+    let unit = format!(".config/systemd/user/{name}.service");
+    let install = || trial.run(["schedule", "install", "--systemd", "--user"]);
+    install().stdout(&format!(
+        "wrote [trial]/{unit}\nran systemctl --user daemon-reload\nran systemctl --user enable \
+         {name}.service\nran systemctl --user restart {name}.service\nit runs while you are logged \
+         in; `loginctl enable-linger` makes it run without you\n"
+    ));
+    assert_eq!(kept(&trial), [unit.as_str()]);
+    assert_eq!(told(&trial).lines().count(), 3);
+    install().stdout(&format!("[trial]/{unit} is installed already, and as it should be\n"));
+    assert_eq!(told(&trial), "");
+
+    let path = trial.dir().join(&unit);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("WatchdogSec=2min", "WatchdogSec=1min")).unwrap();
+    install().stdout_has(&format!("wrote [trial]/{unit}\n"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text, "as it should be");
+    told(&trial);
+
+    let links = trial.dir().join(".config/systemd/user/default.target.wants");
+    fs::create_dir(&links).unwrap();
+    std::os::unix::fs::symlink(&path, links.join(format!("{name}.service"))).unwrap();
+    std::os::unix::fs::symlink("/other", links.join("other.service")).unwrap();
+    trial.run(["schedule", "uninstall"]).stdout(&format!(
+        "ran systemctl --user disable --now {name}.service\nremoved [trial]/{unit}\n"
+    ));
+    assert_eq!(told(&trial).lines().last(), Some("systemctl --user daemon-reload"));
+    let left: Vec<_> = fs::read_dir(&links).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["other.service"]);
+    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+    assert_eq!(told(&trial), "");
+}
+
+#[test]
+fn a_keeper_that_is_not_there_is_told_of() {
+    let trial = stage();
+    let name = name(&trial);
+    trial.leave("broken");
+    trial.run(["schedule", "install", "--systemd", "--user"]).code(1).stdout_has("wrote ").stderr(
+        "ralph: error: the unit is written, but `systemctl --user daemon-reload` failed: no bus here \
+         (exit status: 1); run that where it can, or `ralph schedule uninstall`\n",
+    );
+    trial.run(["schedule", "uninstall"]).stdout_has(&format!(
+        "warning: `systemctl --user disable --now {name}.service` failed: no bus here (exit status: \
+         1)\nremoved [trial]/.config/systemd/user/{name}.service\n"
+    ));
+    assert!(kept(&trial).is_empty());
+    let nowhere = trial.env("PATH", "/nowhere");
+    for (keeper, program) in
+        [("--systemd", "systemctl"), ("--launchd", "launchctl"), ("--cron", "crontab")]
+    {
+        let said = format!(
+            "ralph: error: `{program}` is not on PATH; `--print` shows what would be written\n"
+        );
+        nowhere.run(["schedule", "install", keeper, "--user"]).code(1).stderr(&said);
+    }
+    assert!(kept(&nowhere).is_empty());
+}
+
+#[test]
+fn a_foreign_file_is_left_alone() {
+    let trial = stage();
+    let unit = format!(".config/systemd/user/{}.service", name(&trial));
+    trial.write(&format!("../{unit}"), "[Unit]\n");
+    let refused =
+        format!("ralph: error: `[trial]/{unit}` is there and is not of `ralph`; move it away\n");
+    trial.run(["schedule", "install", "--systemd", "--user"]).code(1).stderr(&refused);
+    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+    assert_eq!(trial.read(&format!("../{unit}")), "[Unit]\n");
+    assert_eq!(told(&trial), "");
+}
+
+#[test]
+fn an_agent_of_launchd_comes_and_goes() {
+    let trial = stage();
+    let name = name(&trial);
+    trial.run(["schedule", "install", "--launchd", "--user"]).whatever();
+    let file = format!("Library/LaunchAgents/{name}.plist");
+    assert_eq!(kept(&trial), [file.as_str()]);
+    let said = told(&trial);
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("launchctl bootstrap gui/") && last.ends_with(&file), "{said}");
+    assert!(trial.state().join("schedule").is_dir(), "for what it says");
+    trial.run(["schedule", "uninstall"]).stdout_has(&format!("removed [trial]/{file}\n"));
+    assert!(told(&trial).ends_with(&format!("/{name}\n")) && kept(&trial).is_empty());
+}
+
+#[test]
+fn a_line_of_a_crontab_comes_and_goes_and_no_other_does() {
+    let trial = stage();
+    let crontab = || fs::read_to_string(trial.sign("crontab")).unwrap();
+    let install = || trial.run(["schedule", "install", "--cron", "--user"]);
+    install().stdout(
+        "added a line to your crontab; `crontab -l` shows it\nwhat it says is in \
+         [repo]/.git/ralph/schedule/log\n",
+    );
+    let block = trial.run(["schedule", "install", "--cron", "--print"]);
+    assert_eq!(trial.redact(&crontab()), block.out());
+    trial.run(["schedule", "uninstall"]).stdout("removed the line from your crontab\n");
+    assert_eq!(crontab(), "");
+
+    let others = "# mine\nMAILTO=\"\"\n5 4 * * *  printf '100\\%'   # no line end";
+    fs::write(trial.sign("crontab"), others).unwrap();
+    install().whatever();
+    let with = crontab();
+    assert!(with.starts_with(&format!("{others}\n# Written by `ralph schedule install`: ")));
+    install().stdout("the crontab has the line already, as it should be\n");
+    fs::write(trial.sign("crontab"), with.replace("* * * * *", "*/5 * * * *") + "# after\n")
+        .unwrap();
+    install().whatever();
+    assert_eq!(crontab(), format!("{with}# after\n"), "it is as it should be again, in its place");
+    trial.run(["schedule", "uninstall"]).stdout("removed the line from your crontab\n");
+    assert_eq!(crontab(), format!("{others}\n# after\n"));
+    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+}
+
+#[test]
+fn what_the_crontab_says_is_what_a_shell_runs() {
+    let trial = stage();
+    let odd = trial.dir().join("odd 100% 'x' $HOME \"y\"");
+    fs::rename(trial.root(), &odd).unwrap();
+    let process = |program: &str| {
+        let mut command = Command::new(program);
+        command.env_clear().envs(trial.variables());
+        command
+    };
+    let install =
+        process(RALPH).arg("-C").arg(&odd).args(["schedule", "install", "--cron"]).output();
+    assert!(install.unwrap().status.success());
+    let crontab = fs::read_to_string(trial.sign("crontab")).unwrap();
+    let line = crontab.lines().nth(1).unwrap().strip_prefix("* * * * * ").unwrap();
+    let line = line.replace("\\%", "%");
+    assert!(process("sh").args(["-c", &line]).status().unwrap().success());
+    let said = fs::read_to_string(odd.join(".git/ralph/schedule/log")).unwrap();
+    assert!(said.contains("  next wake "), "{said}");
+}
+
+#[test]
+fn systemd_understands_the_unit() {
+    let there = Command::new("systemd-analyze").arg("--version").output().is_ok();
+    if !there {
+        println!("not tried: there is no systemd-analyze");
+        return;
+    }
+    let trial = stage();
+    let odd = trial.dir().join("odd 100% 'x' $HOME \"y\" \\");
+    fs::rename(trial.root(), &odd).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(RALPH);
+        command.env_clear().envs(trial.variables()).arg("-C").arg(&odd).args(words);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    for (at, scope) in [&["--user"][..], &[]].into_iter().enumerate() {
+        let unit = run(&[&["schedule", "install", "--systemd", "--print"], scope].concat());
+        let path = trial.dir().join(format!("ralph-{at}.service"));
+        fs::write(&path, &unit).unwrap();
+        assert_eq!(verify(&trial, &path), "", "{unit}");
+    }
+    // It would say so.
+    let unit = run(&["schedule", "install", "--systemd", "--print"]);
+    let path = trial.dir().join("wrong.service");
+    fs::write(&path, unit.replace("WatchdogSec", "WatchdogSeconds")).unwrap();
+    assert!(verify(&trial, &path).contains("Unknown key"));
+}
+
+/// What is said of this unit; others of this machine may have faults of their own.
+fn verify(trial: &Workspace, path: &Path) -> String {
+    let mut command = trial.process("systemd-analyze");
+    command.current_dir(trial.dir()).arg("verify").arg(path);
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    said.lines().filter(|line| line.contains(name)).collect()
+}
+
+#[test]
+fn the_machine_takes_root() {
+    if rustix::process::geteuid().is_root() {
+        println!("not tried: this is root, for whom it would be written");
+        return;
+    }
+    let message = "ralph: error: without `--user` this is for the whole machine, and takes root; \
+                   give `--user`, or run it with `sudo`\n";
+    for keeper in ["--systemd", "--launchd"] {
+        stage().run(["schedule", "install", keeper]).code(64).stderr(message);
+    }
+}
+
+#[test]
+fn without_a_schedule_there_is_nothing_to_install() {
+    let trial = Workspace::new();
+    let message = "ralph: error: no schedule in the settings; write `schedule: \"0 */4 * * *\"` into \
+                   `.ralph/config.yaml`\n";
+    trial.run(["schedule", "install", "--cron"]).code(64).stderr(message);
+    let asked = trial.file(".ralph/config.yaml", "schedule: {trigger: {secret_env: X}}\n");
+    let message = "ralph: error: the schedule has no `cron`, and a crontab takes no requests\n";
+    asked.run(["schedule", "install", "--cron", "--print"]).code(64).stderr(message);
+    let trial = asked;
+    trial.run(["schedule", "install"]).code(64).stderr_has("<--systemd|--launchd|--cron>");
+    trial.run(["schedule", "install", "--cron", "--systemd"]).code(64).stderr_has("cannot be used");
+}
