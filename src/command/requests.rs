@@ -84,7 +84,8 @@ pub fn resume(here: &Here, now: bool) -> Result<Exit> {
     chronicle.catch_up()?;
     let newest = &chronicle.history().run;
     if newest.id.is_empty() {
-        terminal::print("resumed: there was no run; `ralph run` starts one\n")?;
+        let starts = if is_loop { "ralph loop" } else { "ralph run" };
+        terminal::print(&format!("resumed: there was no run; `{starts}` starts one\n"))?;
         return Ok(Exit::Success);
     }
     let goes_on = was_cut_short(newest);
