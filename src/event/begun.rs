@@ -11,7 +11,7 @@ use crate::call::Call;
 /// What a run began with: enough to begin another like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Begun {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`](super::SCHEMA).
     pub schema: u32,
     /// The version of `ralph`.
     pub version: String,
