@@ -89,6 +89,8 @@ fn the_page_of_shapes_is_what_is_printed() {
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         value["backing_off"].as_array().unwrap().is_empty()
     });
+    let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
+    until("it waits", || schedule.said().contains("next wake "));
     let mut page = TOP.to_owned();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
@@ -115,6 +117,7 @@ fn the_page_of_shapes_is_what_is_printed() {
             let _ = writeln!(page, "| {path} | {} |", kinds.join(" or "));
         }
     }
+    schedule.kill();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
     if env::var_os("RALPH_WRITE").is_some() {
         fs::write(&path, &page).unwrap();
