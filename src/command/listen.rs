@@ -70,7 +70,10 @@ pub(super) fn listen(workspace: &Workspace, wanted: Wanted) -> Result<Exit> {
                 Ok(signal::SUSPEND) => signal::suspend(),
                 Ok(_) => {
                     listener.end_attempt()?;
-                    terminal::say("detached; the run goes on, and `ralph stop` would end it");
+                    let flag = workspace.place.flag();
+                    terminal::say(&format!(
+                        "detached; the run goes on, and `ralph stop{flag}` would end it"
+                    ));
                     return Ok(Exit::Success);
                 }
                 Err(_) => {}
