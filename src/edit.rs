@@ -14,7 +14,9 @@ use crate::yaml::{Fault, Kind, MAX_BYTES, NodeId, Tree, column, line_start};
 mod draft;
 mod quote;
 
+pub(crate) use draft::next_line;
 use draft::{Draft, blank_lines_end, has_tab_lines};
+pub(crate) use quote::is_plain;
 
 /// A text and its tree, kept in step through edits.
 #[derive(Clone, Debug)]

@@ -38,6 +38,7 @@ pub mod setup;
 pub mod paths;
 pub mod yaml;
 pub mod edit;
+pub mod merge;
 
 // Bench: where a test can kill this process; nothing in a release.
 pub mod crash;

@@ -346,7 +346,7 @@ impl Draft {
 }
 
 /// End of the line at `at`, its line break included.
-fn next_line(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn next_line(bytes: &[u8], at: usize) -> usize {
     let rest = bytes[at..].iter();
     rest.clone().position(|byte| *byte == b'\n').map_or(bytes.len(), |on| at + on + 1)
 }

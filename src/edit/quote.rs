@@ -59,7 +59,7 @@ fn needs_escape(c: char) -> bool {
 }
 
 /// Whether `value` without quotes reads as the same text in block and flow, YAML 1.1 and 1.2.
-pub(super) fn is_plain(value: &str) -> bool {
+pub(crate) fn is_plain(value: &str) -> bool {
     let Some(first) = value.chars().next() else {
         return false;
     };

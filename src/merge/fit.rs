@@ -1,0 +1,220 @@
+//! Finds the text for what is wanted, made of the pieces of three texts.
+//!
+//! Whatever one side alone has written stands as it is there: comments, quotes, line breaks. What
+//! cannot be put together becomes a conflict, in the text and in what is wanted. Nothing here is
+//! trusted: the text is read again afterwards.
+
+use super::cut::{Cut, Part, Piece, Source, Style};
+use super::rules::{Three, Want, plainly};
+use super::value::Shape;
+use super::{MIDDLE, OURS, THEIRS};
+
+/// The three texts.
+pub(super) struct Fitter<'a> {
+    pub(super) sources: Three<Source<'a>>,
+}
+
+/// A text, and what it reads as.
+type Fitted = (String, Want);
+
+impl Fitter<'_> {
+    /// The whole file.
+    pub(super) fn file(&self, want: &Want) -> Option<Fitted> {
+        let parts = self.sources.each_ref().map(|source| Some(source.whole()));
+        self.fit(want, Shape::File, &parts)
+    }
+
+    fn fit(&self, want: &Want, shape: Shape, parts: &Three<Option<Part>>) -> Option<Fitted> {
+        let texts = self.texts(parts);
+        if let Some(side) = plainly(&texts)
+            && let Some(value) = want.settled()
+            && self.value(parts, side).as_ref() == Some(&value)
+        {
+            return Some((texts[side].clone()?, want.clone()));
+        }
+        self.pieces(want, shape, parts).or_else(|| self.one(want, parts))
+    }
+
+    fn texts(&self, parts: &Three<Option<Part>>) -> Three<Option<String>> {
+        let text = |side: usize| parts[side].as_ref().map(|part| self.sources[side].text_of(part));
+        [text(0), text(1), text(2)]
+    }
+
+    fn value(&self, parts: &Three<Option<Part>>, side: usize) -> Option<super::value::Value> {
+        self.sources[side].value_of(parts[side].as_ref()?)
+    }
+
+    /// One side's text as a whole; only what stands behind it may be the other's.
+    fn one(&self, want: &Want, parts: &Three<Option<Part>>) -> Option<Fitted> {
+        let value = want.settled()?;
+        let sides = [1, 2, 0].into_iter();
+        let mut fitting = sides.filter(|side| self.value(parts, *side).as_ref() == Some(&value));
+        let side = fitting.next()?;
+        let split = |side: usize| -> Option<(String, String)> {
+            let part = parts[side].as_ref()?;
+            let source = &self.sources[side];
+            let end = part.node.map_or(part.at.end, |node| source.tree.range(node).end);
+            let end = end.clamp(part.at.start, part.at.end);
+            let head = " ".repeat(part.pad) + &source.text[part.at.start..end];
+            Some((head, source.text[end..part.at.end].to_owned()))
+        };
+        let (heads, rests): (Vec<_>, Vec<_>) = (0..3).map(split).map(Option::unzip).unzip();
+        // A comment within what is not taken must not get lost.
+        let told = |other: usize| {
+            other != side
+                && heads[other] != heads[0]
+                && heads[other] != heads[side]
+                && heads[other].as_ref().is_some_and(|head| head.contains('#'))
+        };
+        if told(1) || told(2) {
+            return None;
+        }
+        let rest = between([rests[0].as_deref(), rests[1].as_deref(), rests[2].as_deref()])?;
+        Some((heads[side].clone()? + &rest, want.clone()))
+    }
+
+    /// Put together of parts from all sides.
+    fn pieces(&self, want: &Want, shape: Shape, parts: &Three<Option<Part>>) -> Option<Fitted> {
+        let (is_list, wanted) = want.parts(shape)?;
+        let cut = |side: usize| self.sources[side].cut(parts[side].as_ref()?, shape);
+        let (ours, theirs) = (cut(1)?, cut(2)?);
+        let base = cut(0).filter(|base| base.style == ours.style);
+        let has_base = self.value(parts, 0).is_some_and(|value| {
+            !value.is_nothing() && value.parts(shape).is_none_or(|parts| !parts.is_empty())
+        });
+        if ours.style != theirs.style || (has_base && base.is_none()) {
+            return None;
+        }
+        let cuts = [base, Some(ours), Some(theirs)];
+        let texts = |of: fn(&Cut) -> &str| -> Option<String> {
+            between(cuts.each_ref().map(|cut| cut.as_ref().map(of)))
+        };
+        let open = texts(|cut| &cut.open)?;
+        let close = texts(|cut| &cut.close)?;
+        let (body, wanted) = match cuts[1].as_ref()?.style {
+            Style::Block(_) => {
+                let dash = texts(|cut| &cut.dash)?;
+                self.lines(&cuts, shape, wanted, &dash)?
+            }
+            Style::Flow => self.list(&cuts, shape, wanted)?,
+        };
+        let is_block = open.ends_with('\n');
+        let open = match open.trim_end().strip_suffix(':') {
+            // Nothing under a key would not be an empty list.
+            Some(key) if is_block && wanted.is_empty() => {
+                is_list.then(|| format!("{key}: []\n"))?
+            }
+            None if is_block && wanted.is_empty() => return None,
+            _ => open,
+        };
+        let want = if is_list { Want::List(wanted) } else { Want::Map(wanted) };
+        Some((open + &body + &close, want))
+    }
+
+    fn lines(
+        &self,
+        cuts: &Three<Option<Cut>>,
+        shape: Shape,
+        wanted: Vec<(String, Want)>,
+        dash: &str,
+    ) -> Option<(String, Vec<(String, Want)>)> {
+        let mut text = String::new();
+        let mut fitted = Vec::with_capacity(wanted.len());
+        for (name, want) in wanted {
+            let pieces = pieces_of(cuts, &name);
+            let parts = pieces.map(|piece| piece.map(|piece| piece.part.clone()));
+            let lead = between(pieces.map(|piece| piece.map(|piece| piece.lead.as_str())));
+            let found = match &lead {
+                Some(lead) => self
+                    .fit(&want, shape.below(&name), &parts)
+                    .map(|(text, want)| (lead.clone() + &text, want)),
+                None => None,
+            };
+            // All tasks between marks are worse than what a merge by lines makes of them.
+            let is_too_much =
+                shape.below(&name) == Shape::Tasks && pieces[1].is_some() && pieces[2].is_some();
+            let (piece, want) = match found {
+                Some(found) => found,
+                None if is_too_much => return None,
+                None => self.marked(pieces, &parts),
+            };
+            text.push_str(&piece);
+            fitted.push((name, want));
+        }
+        if dash.contains('-') {
+            let lead = text.get(..dash.len())?;
+            lead.bytes().all(|byte| byte == b' ').then_some(())?;
+            text.replace_range(..dash.len(), dash);
+        }
+        Some((text, fitted))
+    }
+
+    /// Both sides between marks, for a person.
+    fn marked(&self, pieces: Three<Option<&Piece>>, parts: &Three<Option<Part>>) -> Fitted {
+        let texts = self.texts(parts);
+        let lead = |side: usize| pieces[side].map(|piece| piece.lead.as_str());
+        let same = if lead(1) == lead(2) { lead(1).unwrap_or_default() } else { "" };
+        let whole = |side: usize| {
+            let lead = lead(side).unwrap_or_default();
+            let text = texts[side].as_deref().unwrap_or_default();
+            lead[same.len()..].to_owned() + text
+        };
+        let text = format!("{same}{OURS}\n{}{MIDDLE}\n{}{THEIRS}\n", whole(1), whole(2));
+        (text, Want::Conflict(self.value(parts, 1), self.value(parts, 2)))
+    }
+
+    fn list(
+        &self,
+        cuts: &Three<Option<Cut>>,
+        shape: Shape,
+        wanted: Vec<(String, Want)>,
+    ) -> Option<(String, Vec<(String, Want)>)> {
+        let sides = || [1, 2, 0].into_iter().filter_map(|side| cuts[side].as_ref());
+        let usual =
+            |at: usize| sides().find_map(|cut| cut.pieces.get(at).map(|piece| piece.lead.clone()));
+        let (first, later) = (usual(0).unwrap_or_default(), usual(1));
+        let mut texts = Vec::with_capacity(wanted.len());
+        let mut fitted = Vec::with_capacity(wanted.len());
+        for (name, want) in wanted {
+            let pieces = pieces_of(cuts, &name);
+            let parts = pieces.map(|piece| piece.map(|piece| piece.part.clone()));
+            // Within a line there is no place for marks.
+            let (text, want) = self.fit(&want, shape.below(&name), &parts)?;
+            let own = sides().find_map(|cut| match cut.by_name.get(&name)? {
+                0 => None,
+                at => Some(cut.pieces[*at].lead.clone()),
+            });
+            let lead = match own.or_else(|| later.clone()) {
+                _ if texts.is_empty() => first.clone(),
+                Some(lead) => lead,
+                None if first.contains('\n') => first.clone(),
+                None => " ".to_owned(),
+            };
+            texts.push(lead + &text);
+            fitted.push((name, want));
+        }
+        Some((texts.join(","), fitted))
+    }
+}
+
+fn pieces_of<'c>(cuts: &'c Three<Option<Cut>>, name: &str) -> Three<Option<&'c Piece>> {
+    cuts.each_ref().map(|cut| {
+        let cut = cut.as_ref()?;
+        cut.by_name.get(name).map(|at| &cut.pieces[*at])
+    })
+}
+
+/// What stands between values, merged as one; where neither side says anything in it, ours.
+fn between(texts: Three<Option<&str>>) -> Option<String> {
+    if let Some(side) = plainly(&texts) {
+        return Some(texts[side].or(texts[1]).or(texts[2]).unwrap_or_default().to_owned());
+    }
+    match (texts[1], texts[2]) {
+        (Some(ours), Some(theirs)) if !ours.contains('#') && !theirs.contains('#') => {
+            Some(ours.to_owned())
+        }
+        // What is only on one side stands as it is there.
+        (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
+        _ => None,
+    }
+}
