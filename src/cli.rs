@@ -27,7 +27,7 @@ pub use look::{
 pub use plain_loop::{Called, Loop, Ls, Named};
 pub use run::{DagStatus, Limits, Pane, Plan, Prompt, Run, Which};
 pub use schedule::{Install, Keeper, Schedule, Units};
-pub use setup::{Init, PrintTemplate};
+pub use setup::{Init, MergeDriver, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
 
 /// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
@@ -108,6 +108,8 @@ pub enum Command {
     Config(Config),
     /// Print the JSON Schema of the graph file or of the settings, for editors
     Schema(Schema),
+    /// Merge three versions of the graph file by task, or have git do it so
+    MergeDriver(MergeDriver),
     /// Find what would keep a run from working, and say what to do about it
     Doctor(Doctor),
     /// Show who is told of what, or try it

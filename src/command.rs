@@ -16,6 +16,7 @@ mod inside;
 mod listen;
 pub mod logs;
 pub mod ls;
+pub mod merge_driver;
 pub mod notify;
 mod pane;
 pub mod plain_loop;
@@ -85,6 +86,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Check(options) => check::run(&here, &options),
         Command::Config(options) => config::run(&here, &options),
         Command::Schema(options) => schema::run(options.of),
+        Command::MergeDriver(options) => merge_driver::run(&here, &options),
         Command::Doctor(options) => doctor::run(&here, options),
         Command::Notify(options) => notify::run(&here, &options),
         Command::Status(options) => status::run(&here.named(&options.named), options.json),

@@ -28,11 +28,13 @@ use crate::verdict::{Commit, DiffStat};
 
 mod commit;
 mod control;
+mod driver;
 mod pin;
 mod program;
 mod trial;
 
 pub use commit::Draft;
+pub use driver::{Lines, merge_lines};
 pub use pin::{Left, Pin};
 pub use trial::Trial;
 

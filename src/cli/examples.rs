@@ -102,6 +102,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("schema", &[("ralph schema graph > .ralph/schemas/task-graph.json", "")]),
     (
+        "merge-driver",
+        &[
+            ("ralph merge-driver --install", "git merges the graph of this clone by task"),
+            ("ralph merge-driver base.yaml ours.yaml theirs.yaml", "the result is in ours.yaml"),
+        ],
+    ),
+    (
         "doctor",
         &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
     ),

@@ -1,5 +1,7 @@
 //! The flags of what sets a project up.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::template::Template;
@@ -40,6 +42,30 @@ pub struct PrintTemplate {
     /// Which one
     #[arg(value_enum, value_name = "NAME", default_value_t = Templates::Task)]
     pub name: Templates,
+}
+
+/// `ralph merge-driver`.
+#[derive(Debug, Args)]
+#[command(override_usage = "ralph merge-driver BASE OURS THEIRS [PATH]\n       \
+    ralph merge-driver --install | --uninstall")]
+pub struct MergeDriver {
+    /// What both sides began with; `%O` to git
+    #[arg(required_unless_present_any = ["install", "uninstall"])]
+    pub base: Option<PathBuf>,
+    /// Our side, which becomes the result; `%A` to git
+    #[arg(required_unless_present_any = ["install", "uninstall"])]
+    pub ours: Option<PathBuf>,
+    /// Their side; `%B` to git
+    #[arg(required_unless_present_any = ["install", "uninstall"])]
+    pub theirs: Option<PathBuf>,
+    /// The path to speak of; `%P` to git
+    pub path: Option<PathBuf>,
+    /// Have git merge the graph file so in this clone, and keep both sides' lines of learnings
+    #[arg(long, conflicts_with_all = ["base", "uninstall"])]
+    pub install: bool,
+    /// Have git merge them as before
+    #[arg(long, conflicts_with = "base")]
+    pub uninstall: bool,
 }
 
 /// The names of templates.

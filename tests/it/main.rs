@@ -28,6 +28,7 @@ mod logs;
 mod loops;
 #[cfg(target_os = "linux")]
 mod matrix;
+mod merge;
 mod notes;
 mod notify;
 mod oracle;

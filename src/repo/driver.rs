@@ -1,0 +1,86 @@
+//! What git has to know of a merge driver, and the merge by lines that it would do without one.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use git2::{MergeFileInput, MergeFileOptions};
+
+use super::{Repo, lossy, program};
+
+/// A text merged by lines.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// The text, conflicts between marks.
+    pub text: Vec<u8>,
+    /// Whether there are none.
+    pub is_clean: bool,
+}
+
+/// Merges three texts by lines, as git does without a driver.
+///
+/// # Errors
+/// As libgit2 gives them.
+pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Lines> {
+    // The library is set up by whatever is made first, and this call alone does not do it.
+    let _set_up = git2::Config::new();
+    let input = |content| {
+        let mut input = MergeFileInput::new();
+        input.content(content);
+        input
+    };
+    let mut options = MergeFileOptions::new();
+    options.ancestor_label("base").our_label("ours").their_label("theirs");
+    let (base, ours, theirs) = (input(base), input(ours), input(theirs));
+    let merged = git2::merge_file(&base, &ours, &theirs, Some(&mut options))
+        .context("cannot merge by lines")?;
+    Ok(Lines { text: merged.content().to_vec(), is_clean: merged.is_automergeable() })
+}
+
+impl Repo {
+    /// The repository's own attributes: not committed, shared by its work trees.
+    pub fn attributes(&self) -> PathBuf {
+        self.common_dir.join("info/attributes")
+    }
+
+    /// Makes a merge driver known to this repository, in its own configuration. Says whether it was
+    /// not known like that.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn set_driver(&self, name: &str, about: &str, command: &str) -> Result<bool> {
+        let mut is_news = false;
+        for (key, value) in [("name", about), ("driver", command)] {
+            let key = format!("merge.{name}.{key}");
+            let old = program::answer(&self.root, &["config", "--local", "--get", &key])?;
+            if old.as_deref() != Some(value) {
+                program::run(&self.root, &["config", "--local", "--replace-all", &key, value])?;
+                is_news = true;
+            }
+        }
+        Ok(is_news)
+    }
+
+    /// Takes a merge driver out of the configuration again. Says whether it was there.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn unset_driver(&self, name: &str) -> Result<bool> {
+        let section = format!("merge.{name}");
+        let keys = format!("^merge\\.{name}\\.");
+        let known = ["config", "--local", "--name-only", "--get-regexp", &keys];
+        if program::answer(&self.root, &known)?.is_none() {
+            return Ok(false);
+        }
+        program::run(&self.root, &["config", "--local", "--remove-section", &section])?;
+        Ok(true)
+    }
+
+    /// What git does at a merge with a path: `unspecified` where no attribute says it.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn merged_with(&self, path: &str) -> Result<String> {
+        let answer = program::run(&self.root, &["check-attr", "-z", "merge", "--", path])?;
+        Ok(lossy(answer.split(|byte| *byte == 0).nth(2).unwrap_or_default()))
+    }
+}
