@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    rc::Rc,
     thread,
     time::{Duration, Instant},
 };
@@ -53,8 +54,8 @@ const CLEANING: Duration = Duration::from_secs(30);
 
 /// A repository with its settings.
 pub struct Workspace {
-    /// Git.
-    pub repo: Repo,
+    /// Git, in the checkout that people work in.
+    pub repo: Rc<Repo>,
     /// The folder out of reach.
     pub state: State,
     /// The settings.
@@ -109,7 +110,7 @@ impl Workspace {
         let common = repo.common_dir();
         let state = State::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
-        Ok(Workspace { repo, state, config, layers, place, graph })
+        Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph })
     }
 
     /// Puts flags above the settings.

@@ -14,7 +14,7 @@ use crate::{
     agent::{self, Spec},
     crash, output,
     place::Place,
-    repo::{Draft, Left, Pin},
+    repo::{Draft, Left, Pin, Repo},
     task::TaskId,
     verdict::{Autocommit, Outcome},
     workspace::Workspace,
@@ -35,10 +35,10 @@ pub fn pin_name(place: &Place, id: &TaskId, attempt: u32) -> String {
 ///
 /// # Errors
 /// As git gives them.
-pub fn left(workspace: &Workspace, record: &Open) -> Result<Vec<String>> {
+pub fn left(workspace: &Workspace, tree: &Repo, record: &Open) -> Result<Vec<String>> {
     let mut before = record.dirty.clone();
     before.retain(|path, _| !record.inherited.contains(path));
-    Ok(since(changed(workspace)?, &before))
+    Ok(since(changed(workspace, tree)?, &before))
 }
 
 /// The paths whose contents are not those of `before`; that one was merely staged is no change.
@@ -57,6 +57,7 @@ fn since(now: BTreeMap<String, String>, before: &BTreeMap<String, String>) -> Ve
 /// As git gives them.
 pub fn inherited(
     workspace: &Workspace,
+    tree: &Repo,
     id: &TaskId,
     attempt: u32,
     dirty: &BTreeMap<String, String>,
@@ -65,20 +66,20 @@ pub fn inherited(
     if attempt == 1 || dirty.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let Some(pin) = workspace.repo.newest_pin(&workspace.place.pins(id))? else {
+    let Some(pin) = tree.newest_pin(&workspace.place.pins(id))? else {
         return Ok(BTreeSet::new());
     };
     let changed: Vec<String> = dirty.keys().cloned().collect();
     let name = format!("{id}.{attempt}");
     let scratch = workspace.state.scratch(&name).context("make room for an index")?;
-    Ok(workspace.repo.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
+    Ok(tree.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
 /// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and
 /// what could not be kept, with the reason.
-pub fn pin(workspace: &Workspace, record: &Open) -> (Option<String>, Vec<String>) {
+pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
-    let kept = left(workspace, record).and_then(|changed| {
+    let kept = left(workspace, tree, record).and_then(|changed| {
         let left = Left {
             base: record.base.as_deref(),
             branch: record.branch.as_deref(),
@@ -93,7 +94,7 @@ pub fn pin(workspace: &Workspace, record: &Open) -> (Option<String>, Vec<String>
             trailers(record)
         );
         let scratch = workspace.state.scratch(&record.name()).context("make room for an index")?;
-        let kept = workspace.repo.pin(&name, &message, left, &scratch);
+        let kept = tree.pin(&name, &message, left, &scratch);
         crash::point("left.kept");
         kept
     });
@@ -115,6 +116,7 @@ fn trailers(record: &Open) -> String {
 /// As the disk gives them; what git says is a refusal.
 pub fn commit(
     workspace: &Workspace,
+    tree: &Repo,
     record: &Open,
     left: &[String],
     title: &str,
@@ -122,26 +124,32 @@ pub fn commit(
 ) -> Result<Option<Autocommit>> {
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let message = format!("{title}\n\n{}", trailers(record));
-    let before = workspace.repo.head()?.commit;
-    let draft = match workspace.repo.draft(left, &message) {
+    let before = tree.head()?.commit;
+    let draft = match tree.draft(left, &message) {
         Ok(None) => return Ok(None),
         Ok(Some(draft)) => draft,
         Err(error) => return Ok(Some(Autocommit::Refused(format!("{error:#}")))),
     };
     crash::point("left.drafted");
-    let why = run(workspace, record, &draft, limit)?;
+    let why = run(workspace, tree, record, &draft, limit)?;
     crash::point("left.committed");
-    let head = workspace.repo.head()?.commit;
+    let head = tree.head()?.commit;
     // A hook that fails or hangs after the commit does not undo it.
     if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {
         return Ok(Some(Autocommit::Committed(commit)));
     }
-    workspace.repo.drop_draft(&draft)?;
+    tree.drop_draft(&draft)?;
     Ok(Some(Autocommit::Refused(why)))
 }
 
 /// Runs the commit; what it said last, should it have failed.
-fn run(workspace: &Workspace, record: &Open, draft: &Draft, limit: Duration) -> Result<String> {
+fn run(
+    workspace: &Workspace,
+    tree: &Repo,
+    record: &Open,
+    draft: &Draft,
+    limit: Duration,
+) -> Result<String> {
     let paths = workspace.state.scratch(&record.name()).context("make room for a list of paths")?;
     fs::write(&paths, &draft.input).context("write a list of paths")?;
     let log = record.file(workspace, LOG);
@@ -152,7 +160,7 @@ fn run(workspace: &Workspace, record: &Open, draft: &Draft, limit: Duration) -> 
     env.push(("RALPH_ATTEMPT_ID".to_owned(), record.mark()));
     let spec = Spec {
         argv: draft.argv.clone(),
-        dir: workspace.root().to_owned(),
+        dir: tree.root().to_owned(),
         env,
         env_remove: draft.env_remove.clone(),
         stdin: paths.clone(),
@@ -163,7 +171,7 @@ fn run(workspace: &Workspace, record: &Open, draft: &Draft, limit: Duration) -> 
     let end_rest = || drop(record.end_all(workspace));
     let outcome = agent::run(&spec, limit, workspace.redacts(), end_rest);
     let _ = fs::remove_file(&paths);
-    record.unlock(workspace);
+    record.unlock(tree);
     Ok(match outcome {
         Ok(Outcome::TimedOut { .. }) => {
             let limit = crate::duration::short(limit);

@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::Open;
 use crate::{
     paths,
+    repo::Repo,
     task::{CommitRule, Task},
     verdict::Evidence,
     workspace::Workspace,
@@ -23,20 +24,21 @@ const FEW: usize = 5;
 /// As git gives them.
 pub fn look_closer(
     workspace: &Workspace,
+    tree: &Repo,
     record: &Open,
     task: &Task,
     evidence: &mut Evidence,
 ) -> Result<()> {
     if let Some(before) = &record.controls {
-        evidence.tampered = differences(before, &workspace.repo.controls());
+        evidence.tampered = differences(before, &tree.controls());
     }
-    let head = workspace.repo.head()?.commit;
+    let head = tree.head()?.commit;
     let verify = workspace.verify_of(task);
     let may_be_metadata = evidence.report.is_some()
         && evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
     let committed = match &head {
         Some(head) if !evidence.commits.is_empty() && (may_be_metadata || !verify.is_empty()) => {
-            workspace.repo.differing(record.base.as_deref(), head)?
+            tree.differing(record.base.as_deref(), head)?
         }
         _ => Vec::new(),
     };
@@ -53,7 +55,7 @@ pub fn look_closer(
         // A file that is new may well be what the task was to produce.
         for path in named {
             if let Some(base) = &record.base
-                && workspace.repo.has_text_at(base, &path)?.is_some()
+                && tree.has_text_at(base, &path)?.is_some()
             {
                 evidence.verify_inputs_changed.push(path);
             }
@@ -63,7 +65,7 @@ pub fn look_closer(
         && let Some(output) = task.extra.get("output")
     {
         for path in paths::of_output(output) {
-            evidence.missing.extend(lack(workspace, task, head.as_deref(), &path)?);
+            evidence.missing.extend(lack(tree, task, head.as_deref(), &path)?);
         }
     }
     Ok(())
@@ -79,20 +81,14 @@ fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
 
 /// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or
 /// the task needs no commit, on disk.
-fn lack(
-    workspace: &Workspace,
-    task: &Task,
-    head: Option<&str>,
-    path: &str,
-) -> Result<Option<String>> {
+fn lack(tree: &Repo, task: &Task, head: Option<&str>, path: &str) -> Result<Option<String>> {
     let outside = path.starts_with('/') || path.split('/').any(|part| part == "..");
     let committed = match head {
-        Some(head) if !outside => workspace.repo.has_text_at(head, path)?,
+        Some(head) if !outside => tree.has_text_at(head, path)?,
         _ => None,
     };
-    let loose =
-        outside || task.commit == CommitRule::Optional || workspace.repo.is_ignored(path)?;
-    let file = workspace.root().join(path);
+    let loose = outside || task.commit == CommitRule::Optional || tree.is_ignored(path)?;
+    let file = tree.root().join(path);
     let found = match committed {
         None if loose && file.is_dir() => Some(true),
         None if loose => fs::read(&file).ok().map(|text| !text.trim_ascii().is_empty()),

@@ -42,7 +42,8 @@ impl Runner {
     ) -> Result<End> {
         let id = &record.task_id;
         crash::point("close.begun");
-        let unlocked = record.unlock(&self.workspace);
+        let tree = record.tree(&self.workspace)?;
+        let unlocked = record.unlock(&tree);
         crash::point("close.unlocked");
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
@@ -53,7 +54,7 @@ impl Runner {
         self.guard_graph(record)?;
         crash::point("close.settled");
         let report = self.report(record, said);
-        let mut evidence = attempt::evidence(&self.workspace, record, report)?;
+        let mut evidence = attempt::evidence(&self.workspace, &tree, record, report)?;
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
@@ -74,7 +75,10 @@ impl Runner {
         let verdict = self.judge(record, &outcome, &mut evidence)?;
         let (pinned, unpinned) = match verdict {
             Verdict::Complete | Verdict::BaselineBroken => (None, Vec::new()),
-            _ => leftovers::pin(&self.workspace, record),
+            _ => {
+                let tree = record.tree(&self.workspace)?;
+                leftovers::pin(&self.workspace, &tree, record)
+            }
         };
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
@@ -160,11 +164,13 @@ impl Runner {
         let Some(task) = task else {
             return Ok(verdict);
         };
+        let tree = record.tree(workspace)?;
         if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
             let limit = workspace.config.commit_timeout;
             let left = mem::take(&mut evidence.leftovers);
-            let autocommit = leftovers::commit(workspace, record, &left, &task.title, limit)?;
-            let mut now = attempt::evidence(workspace, record, evidence.report)?;
+            let autocommit =
+                leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
+            let mut now = attempt::evidence(workspace, &tree, record, evidence.report)?;
             // What a verify command has left since is not the attempt's.
             now.leftovers.retain(|path| left.binary_search(path).is_ok());
             let verify = mem::take(&mut evidence.verify);
@@ -175,7 +181,7 @@ impl Runner {
         {
             evidence.autocommit = Some(Autocommit::Off);
         }
-        scrutiny::look_closer(workspace, record, &task, evidence)?;
+        scrutiny::look_closer(workspace, &tree, record, &task, evidence)?;
         Ok(Verdict::of(outcome, evidence, rule))
     }
 

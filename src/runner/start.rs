@@ -44,7 +44,14 @@ impl Runner {
             // The clock was set back since it was chosen.
             Turn::Later(_) | Turn::Never => self.view(&[]).agents(number).first().cloned(),
         };
-        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
+        let record = attempt::begin(
+            &self.workspace,
+            &self.workspace.repo,
+            &run_id,
+            iteration,
+            &id,
+            number_of_attempt,
+        )?;
         let terms = Terms::of(&self.workspace, self.file.graph().task(number));
         let pane = self.options.tmux.then(tmux::folder);
         let record = Open { call, terms: Some(terms), pane, ..record };
@@ -162,7 +169,7 @@ impl Runner {
         env.extend(call.env.clone());
         Spec {
             argv: call.argv.clone(),
-            dir: root.to_owned(),
+            dir: record.worktree.as_deref().unwrap_or(root).to_owned(),
             env,
             // The last two are of an attempt that this run may itself be part of.
             env_remove: NESTED

@@ -161,7 +161,8 @@ impl Runner {
                 }
                 if checks.done.iter().all(Check::is_green) {
                     // What the commands left is not the attempt's.
-                    record.dirty = attempt::changed(&self.workspace)?;
+                    let tree = record.tree(&self.workspace)?;
+                    record.dirty = attempt::changed(&self.workspace, &tree)?;
                     return self.launch(record, Stage::Agent);
                 }
                 let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };

@@ -145,7 +145,8 @@ impl Runner {
         let Some(limit) = self.running[at].idle else {
             return Ok(());
         };
-        let seen = (self.workspace.repo.head()?.commit, attempt::changed(&self.workspace)?);
+        let tree = self.running[at].record.tree(&self.workspace)?;
+        let seen = (tree.head()?.commit, attempt::changed(&self.workspace, &tree)?);
         let running = &mut self.running[at];
         if running.ending.is_some() {
             return Ok(());

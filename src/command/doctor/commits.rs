@@ -46,7 +46,7 @@ pub(super) fn head(workspace: &Workspace) -> Finding {
 /// Nothing is changed that an agent could take along.
 pub(super) fn work_tree(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "work tree";
-    match attempt::changed(workspace) {
+    match attempt::changed(workspace, &workspace.repo) {
         Err(error) => Finding::of_error(ABOUT, &error, "see what `git status` says"),
         Ok(changed) if changed.is_empty() => Finding::ok(ABOUT, "clean"),
         Ok(changed) => {
