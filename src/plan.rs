@@ -165,7 +165,7 @@ pub enum State {
     Complete,
     /// Will not be done.
     Cancelled,
-    /// An attempt of this run works on it.
+    /// An attempt of this run is open on it.
     Running,
     /// `in-progress` in the file, but not by this run.
     Claimed,
@@ -200,15 +200,27 @@ pub struct View<'a> {
     pub history: &'a History,
     /// The rules.
     pub policy: &'a Policy,
-    /// The numbers of the tasks that an attempt of this run works on.
-    pub running: &'a [usize],
+    /// The tasks on which an attempt of this run is open.
+    pub active: &'a [Active<'a>],
+}
+
+/// A task on which an attempt of this run is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Active<'a> {
+    /// The number of the task.
+    pub number: usize,
+    /// The name of the agent that the attempt has; none where it has none.
+    pub agent: Option<&'a str>,
+    /// Whether the attempt is at work; if not, it only waits to be merged, and takes up neither one
+    /// of the attempts at the same time nor its agent.
+    pub works: bool,
 }
 
 impl View<'_> {
     /// The state of one task.
     pub fn state(&self, number: usize, now: DateTime<Utc>) -> State {
         let task = self.graph.task(number);
-        if self.running.contains(&number) {
+        if self.active.iter().any(|active| active.number == number) {
             return State::Running;
         }
         // The past is looked up last: most tasks of a large graph are done or wait.
@@ -282,7 +294,7 @@ impl View<'_> {
 
     /// The decision: start what, wait until when, or stop for what reason.
     pub fn decide(&self, now: DateTime<Utc>) -> Decision {
-        let idle = self.running.is_empty();
+        let idle = self.active.is_empty();
         if let Some((number, name)) = self.policy.stop {
             return if idle {
                 Decision::Stop(StopReason::Signal(number, name))
@@ -311,7 +323,8 @@ impl View<'_> {
             }
             unfinished = true;
         }
-        if !idle && (best.is_none() || self.running.len() >= self.policy.jobs) {
+        let at_work = self.active.iter().filter(|active| active.works).count();
+        if !idle && (best.is_none() || at_work >= self.policy.jobs) {
             let until = wake.map(|(until, _)| until);
             return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
@@ -509,9 +522,14 @@ mod tests {
         best
     }
 
+    /// An attempt at work, or one that waits to be merged.
+    fn active(number: usize, works: bool) -> Active<'static> {
+        Active { number, agent: None, works }
+    }
+
     fn decide(graph: &TaskGraph, history: &History, policy: &Policy, now: i64) -> Decision {
         let keys = keys(graph, policy.inherit);
-        View { graph, keys: &keys, history, policy, running: &[] }.decide(at(now))
+        View { graph, keys: &keys, history, policy, active: &[] }.decide(at(now))
     }
 
     proptest! {
@@ -560,7 +578,7 @@ mod tests {
             let policy = Policy { max_iterations: max, ..Policy::default() };
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
-                graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, running: &[],
+                graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, active: &[],
             }.forecast(1, &|_| 1, at(0)).slots.into_iter().map(|slot| slot.key).collect::<Vec<_>>();
             let mut all_went_well = true;
             let mut order = Vec::new();
@@ -617,7 +635,7 @@ mod tests {
         let history = History::default();
         let keys = keys(&graph, false);
         let view =
-            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running: &[] };
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         let numbers: Vec<_> = view.ready(at(0)).iter().map(|key| key.number).collect();
         assert_eq!(numbers, [1, 3, 2, 0]);
         assert_eq!(keys[1].to_string(), "P2, longest chain 3h, unblocks 1, place 2");
@@ -722,15 +740,15 @@ mod tests {
     fn requests_stop_what_could_go_on_once_nothing_runs() {
         let mut graph = graph(2, &[]);
         let mut history = History::default();
-        let mut decided = |event, running: &[usize]| {
+        let mut decided = |event, active: &[Active<'_>]| {
             history.apply(&record("t0", 0, event));
             let (keys, policy) = (keys(&graph, false), Policy { jobs: 2, ..Policy::default() });
-            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running }
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active }
                 .decide(at(0))
         };
         let paused = || Event::PauseRequested {};
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused(None)));
-        assert_eq!(decided(paused(), &[0]), Decision::Wait(Wait::default()));
+        assert_eq!(decided(paused(), &[active(0, true)]), Decision::Wait(Wait::default()));
         assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
         let stop = || Event::StopRequested(Stop::default());
         assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
@@ -752,14 +770,18 @@ mod tests {
         let keys = keys(&graph, false);
         let history = History::default();
         let policy = Policy { jobs: 2, ..Policy::default() };
-        let view = |running| View {
-            graph: &graph,
-            keys: &keys,
-            history: &history,
-            policy: &policy,
-            running,
+        let decided = |active: &[Active<'_>]| {
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active }
+                .decide(at(0))
         };
-        assert!(matches!(view(&[0]).decide(at(0)), Decision::Start(Key { number: 1, .. })));
-        assert!(matches!(view(&[0, 1]).decide(at(0)), Decision::Wait(_)));
+        let second = Decision::Start(keys[1]);
+        let third = Decision::Start(keys[2]);
+        assert_eq!(decided(&[active(0, true)]), second);
+        assert!(matches!(decided(&[active(0, true), active(1, true)]), Decision::Wait(_)));
+        // What waits to be merged has done its work, and is not begun anew.
+        assert_eq!(decided(&[active(0, true), active(1, false)]), third);
+        assert_eq!(decided(&[active(0, false), active(1, false)]), third);
+        let all = [active(0, false), active(1, false), active(2, false)];
+        assert!(matches!(decided(&all), Decision::Wait(_)));
     }
 }

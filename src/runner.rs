@@ -31,7 +31,7 @@ use crate::{
     exit::{Exit, Failure},
     filter::Filter,
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
-    plan::{Decision, Policy, View, Wait},
+    plan::{Active, Decision, Policy, View, Wait},
     record::Record,
     report::Reporter,
     signal,
@@ -243,8 +243,8 @@ impl Runner {
             self.refresh()?;
             self.resettle()?;
             self.look_for_done()?;
-            let numbers = self.numbers();
-            match self.view(&numbers).decide(Utc::now()) {
+            let active = self.active();
+            match self.view(&active).decide(Utc::now()) {
                 Decision::Start(key) if self.is_prepared(key) => self.start(key)?,
                 Decision::Start(key) => {
                     if let Some(reason) = self.before_attempt(key)? {
@@ -257,19 +257,24 @@ impl Runner {
         }
     }
 
-    fn numbers(&self) -> Vec<usize> {
-        // By id: an edit of the file may have moved the task.
-        let graph = self.file.graph();
-        self.running.iter().filter_map(|running| graph.number(&running.record.task_id)).collect()
+    fn active(&self) -> Vec<Active<'_>> {
+        let open = self.running.iter().map(|running| &running.record);
+        open.filter_map(|record| {
+            // By id: an edit of the file may have moved the task.
+            let number = self.file.graph().number(&record.task_id)?;
+            let agent = record.call.as_ref().map(|call| call.name.as_str());
+            Some(Active { number, agent, works: true })
+        })
+        .collect()
     }
 
-    fn view<'a>(&'a self, running: &'a [usize]) -> View<'a> {
+    fn view<'a>(&'a self, active: &'a [Active<'a>]) -> View<'a> {
         View {
             graph: self.file.graph(),
             keys: self.file.keys(),
             history: self.chronicle.history(),
             policy: &self.policy,
-            running,
+            active,
         }
     }
 
@@ -296,14 +301,14 @@ impl Runner {
     }
 
     fn tell(&mut self, records: &[Record]) {
-        let numbers = self.numbers();
         if let Some(before) = &mut self.before {
             for record in records {
                 before.note(record);
             }
         }
         let mut reporters = std::mem::take(&mut self.reporters);
-        let view = self.view(&numbers);
+        let active = self.active();
+        let view = self.view(&active);
         for record in records {
             for reporter in &mut reporters {
                 reporter.record(record, &view);

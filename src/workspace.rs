@@ -414,7 +414,7 @@ impl Workspace {
 
 /// The view of a graph and its past outside of a run.
 pub fn view<'a>(file: &'a GraphFile, history: &'a History, policy: &'a Policy) -> View<'a> {
-    View { graph: file.graph(), keys: file.keys(), history, policy, running: &[] }
+    View { graph: file.graph(), keys: file.keys(), history, policy, active: &[] }
 }
 
 /// An invalid graph as the error that ends the program.

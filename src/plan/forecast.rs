@@ -120,7 +120,7 @@ mod tests {
         let graph = TaskGraph::new(tasks, edges.to_vec()).unwrap();
         let (keys, history, policy) = (keys(&graph, false), History::default(), Policy::default());
         let view =
-            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running: &[] };
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         check(view, &|number| lengths[number]);
     }
 

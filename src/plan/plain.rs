@@ -114,7 +114,7 @@ mod tests {
         };
         let keys = keys(&graph, false);
         let view =
-            View { graph: &graph, keys: &keys, history: &history, policy: &policy, running: &[] };
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         view.decide(at(2))
     }
 

@@ -101,7 +101,7 @@ impl Log {
     /// The first line of what a reporter would have said, had it been asked for everything.
     fn as_told_live(&self, record: &Record) -> Option<Line> {
         let (graph, history, policy) = (&self.graph, &self.history, &self.policy);
-        let view = View { graph, keys: &[], history, policy, running: &[] };
+        let view = View { graph, keys: &[], history, policy, active: &[] };
         let lines = words::lines(record, &view, Verbosity::Verbose);
         let first = lines.into_iter().next()?;
         Some(Line { text: first.text.trim_start().to_owned(), ..first })

@@ -39,10 +39,12 @@ impl Runner {
             (history.of(&id).attempts + 1, history.run.iterations + 1);
         let prompt = self.prompt(number)?;
         let run_id = self.chronicle.run_id().to_owned();
-        let call = match self.view(&[]).agent(number, Utc::now()) {
+        let active = self.active();
+        let view = self.view(&active);
+        let call = match view.agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
             // The clock was set back since it was chosen.
-            Turn::Later(_) | Turn::Never => self.view(&[]).agents(number).first().cloned(),
+            Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         };
         let record = attempt::begin(
             &self.workspace,
