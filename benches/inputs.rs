@@ -218,6 +218,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
                 branch: Some("main".to_owned()),
                 log,
                 format: Format::Text,
+                worktree: None,
                 why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
             }
         } else {

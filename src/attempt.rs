@@ -32,7 +32,7 @@ use crate::{
     workspace::Workspace,
 };
 
-pub use open::{Open, Terms};
+pub use open::{Apart, Open, Terms};
 
 /// The file in a task's folder that says done.
 const DONE: &str = "DONE";
@@ -48,10 +48,17 @@ const LEARNINGS_TAIL: usize = 8 * 1024;
 const NOTES_TAIL: usize = 4 * 1024;
 /// How much of the output of a failed verify command goes into a prompt, in bytes.
 const VERIFY_TAIL: usize = 6 * 1024;
+/// Where the conflict is kept that an attempt's work met when it was to be merged, in its folder.
+pub const CONFLICT: &str = "conflict.diff";
 /// How much of a question is kept, in characters.
 const QUESTION: usize = 2000;
 /// How many leftover paths are put on record; a build folder that nobody ignored has thousands.
 pub const LEFTOVERS: usize = 50;
+
+/// The branch of a task's attempts that have a work tree to themselves.
+pub fn branch_of(id: &TaskId) -> String {
+    format!("ralph/{id}")
+}
 
 /// Renders the prompt of the next attempt at a task. Touches nothing.
 ///
@@ -99,20 +106,29 @@ pub fn context(
         .collect();
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
+    let apart = workspace.is_apart();
+    let said = |name: &str| {
+        let path = format!("{}/{name}", workspace.task_dir(id));
+        if apart { root.join(path).display().to_string() } else { path }
+    };
     let facts = Facts {
         verify: workspace.verify_of(graph.task(number)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
-        branch: workspace.repo.head()?.branch,
+        branch: if apart { Some(branch_of(id)) } else { workspace.repo.head()?.branch },
         commits: workspace.repo.recent(RECENT)?,
         learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
         notes,
         attempt: history.of(id).attempts + 1,
         max_attempts,
         command: Workspace::own_command(),
-        done_file: format!("{}/{DONE}", workspace.task_dir(id)),
-        wait_file: format!("{}/{WAIT}", workspace.task_dir(id)),
+        done_file: said(DONE),
+        wait_file: said(WAIT),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
+        apart_from: apart.then(|| root.display().to_string()),
+        conflict: last.map_or_else(String::new, |last| {
+            tail(&root.join(&last.ended.log).join(CONFLICT), VERIFY_TAIL)
+        }),
     };
     Ok(prompt::context(graph, history, number, &facts))
 }
@@ -151,12 +167,12 @@ pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
 /// As git gives them.
 pub fn begin(
     workspace: &Workspace,
-    tree: &Repo,
     run_id: &str,
     iteration: u32,
     id: &TaskId,
     attempt: u32,
 ) -> Result<Open> {
+    let tree = &workspace.repo;
     let head = tree.head()?;
     let dirty = changed(workspace, tree)?;
     let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
@@ -170,7 +186,7 @@ pub fn begin(
         branch: head.branch,
         dirty,
         inherited,
-        worktree: None,
+        apart: None,
         log: workspace.place.attempt(id, attempt),
         terms: None,
         call: None,
@@ -262,6 +278,13 @@ pub fn evidence(
         question: question(&record.said(workspace, WAIT)),
         ..Evidence::default()
     })
+}
+
+/// What can be said of an attempt whose work tree is not there any more.
+pub fn evidence_of_nothing(record: &Open, report: Option<Report>) -> Evidence {
+    let tree = record.apart.as_ref().map(|apart| apart.tree.display().to_string());
+    let strayed = format!("its work tree `{}` is gone", tree.unwrap_or_default());
+    Evidence { report, strayed: Some(strayed), ..Evidence::default() }
 }
 
 /// Puts a question to a person into the task's folder, behind those that are there.

@@ -19,6 +19,7 @@ use crate::{
     event::Orphans,
     plan,
     promise::{self, Pattern, Promise, Worth},
+    repo::How,
     spend::Budget,
 };
 pub use schedule::{Schedule, Secret, Trigger};
@@ -79,6 +80,9 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub idle: Duration,
+    /// Attempts at the same time; above 1 each in a worktree of its own.
+    #[schemars(range(min = 1))]
+    pub jobs: usize,
     /// The file in which agents keep what they learned.
     pub learnings: String,
     /// Attempts per task before it is parked.
@@ -115,6 +119,14 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub notify_wait: Duration,
+    /// How the work of an attempt in a work tree comes into the target branch: its commits one by
+    /// one (`rebase`), with a merge commit (`merge`), or as one commit (`squash`).
+    #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
+    pub merge: How,
+    /// Files whose lines from both sides are kept when work is merged, beside the learnings: changelogs.
+    /// Patterns as in `.gitattributes`.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub merge_union: Commands,
     /// What becomes of what an agent left running when the wait for it is over.
     #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
     pub on_orphans: Orphans,
@@ -134,6 +146,13 @@ pub struct Config {
     /// and all that waits for it (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
     pub select: Select,
+    /// The commands, or the one, that prepare a work tree before an attempt in it, such as `npm ci`.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub setup: Commands,
+    /// How long one of them may take.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub setup_timeout: Duration,
     /// After how long a task that is in progress counts as stale.
     #[serde(with = "length")]
     #[schemars(with = "String")]
@@ -157,6 +176,11 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub verify_timeout: Duration,
+    /// Whether attempts work in a work tree of their own also where there is one at a time.
+    pub worktree: bool,
+    /// The folder of these work trees, relative to the repository; one beside the repository where
+    /// nothing is said.
+    pub worktree_dir: Option<String>,
 }
 
 impl Default for Config {
@@ -176,6 +200,7 @@ impl Default for Config {
             hook_timeout: minutes(1),
             hooks: Hooks::default(),
             idle: minutes(15),
+            jobs: 1,
             learnings: LEARNINGS.to_owned(),
             max_attempts: plan::MAX_ATTEMPTS,
             max_cost: None,
@@ -184,6 +209,8 @@ impl Default for Config {
             max_iterations: plan::MAX_ITERATIONS,
             max_tokens: None,
             max_wait: plan::MAX_WAIT,
+            merge: How::Rebase,
+            merge_union: Commands(vec!["CHANGELOG.md".to_owned()]),
             notify: Vec::new(),
             notify_timeout: Duration::from_secs(10),
             notify_wait: Duration::from_secs(10),
@@ -193,6 +220,8 @@ impl Default for Config {
             redact: true,
             schedule: None,
             select: Select::Own,
+            setup: Commands(Vec::new()),
+            setup_timeout: minutes(15),
             stale_after: plan::STALE_AFTER,
             start_limit: plan::START_LIMIT,
             term_grace: Duration::from_secs(30),
@@ -200,6 +229,8 @@ impl Default for Config {
             verify: Commands(Vec::new()),
             verify_baseline: false,
             verify_timeout: minutes(15),
+            worktree: false,
+            worktree_dir: None,
         }
     }
 }
@@ -282,6 +313,7 @@ fn fault(key: &str, value: &Value) -> Option<String> {
     };
     let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
     let is_off = match key {
+        "jobs" => config.jobs == 0,
         "max_attempts" => config.max_attempts == 0,
         "max_iterations" => config.max_iterations == 0,
         "max_tokens" => config.max_tokens == Some(0),
@@ -292,12 +324,13 @@ fn fault(key: &str, value: &Value) -> Option<String> {
         "notify_timeout" => config.notify_timeout.is_zero(),
         "max_duration" => config.max_duration.is_some_and(|length| length.is_zero()),
         "timeout" => config.timeout.is_zero(),
+        "setup_timeout" => config.setup_timeout.is_zero(),
         "verify_timeout" => config.verify_timeout.is_zero(),
         _ => false,
     };
     match key {
         _ if !is_off => None,
-        "max_attempts" | "max_iterations" | "max_tokens" => {
+        "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
             Some(format!("`{key}` must be at least 1"))
         }
         _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),

@@ -4,8 +4,10 @@
 //! Knows no disk and no clock; how a line looks is `record`'s affair.
 
 mod begun;
+mod cause;
 mod child;
 mod ended;
+mod merged;
 mod plain;
 mod stop;
 mod told;
@@ -20,8 +22,10 @@ use crate::{
     verdict::{Check, Verdict},
 };
 pub use begun::Begun;
+pub use cause::{Cause, Harm};
 pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
 pub use ended::Ended;
+pub use merged::{Batch, Held};
 pub use plain::Plain;
 pub use stop::StopReason;
 pub use told::{Hook, HookFailed, NotifyFailed};
@@ -91,7 +95,39 @@ pub enum Event {
         /// How its output is to be read.
         #[serde(default, skip_serializing_if = "is_text")]
         format: Format,
+        /// The work tree that it has to itself, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worktree: Option<String>,
     },
+    /// A work tree of the pool has something in it that is kept nowhere else; it stays as it is.
+    WorktreeKept {
+        /// Which.
+        worktree: String,
+        /// What it is.
+        why: String,
+    },
+    /// A command of `setup` began, to prepare the work tree of an attempt or of the merge queue.
+    SettingUp {
+        /// The attempt.
+        attempt: u32,
+        /// The command.
+        command: String,
+        /// Where its output lies, relative to the repository.
+        log: String,
+    },
+    /// The attempt is done, as far as can be seen in its own work tree; it waits to be merged.
+    Queued {
+        /// The attempt.
+        attempt: u32,
+        /// How many wait, this one included.
+        waiting: usize,
+    },
+    /// The merge queue puts the work of these tasks together on the target branch, to try it.
+    Merging(Batch),
+    /// Together they cannot be merged as they are; fewer are tried.
+    Split(Batch),
+    /// The target branch is not moved, because somebody's changes would be in the way.
+    MergeHeld(Held),
     /// Somebody said the task is done, with `ralph task-complete`, while an attempt ran.
     Reported {
         /// The attempt.
@@ -325,6 +361,12 @@ impl Event {
         "record_damaged",
         "graph_guarded",
         "started",
+        "worktree_kept",
+        "setting_up",
+        "queued",
+        "merging",
+        "split",
+        "merge_held",
         "reported",
         "asked",
         "answered",
@@ -376,48 +418,6 @@ pub struct Answer {
     pub question: String,
     /// What was answered.
     pub answer: String,
-}
-
-/// Who changed a status, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// `ralph` is about to start an attempt, or `ralph prompt --accept` did.
-    Claimed,
-    /// The verdict was complete.
-    Completed,
-    /// The attempt did not complete it; it is ready for another.
-    Released,
-    /// The attempt waits for a person's answer.
-    Asked,
-    /// A person's command: `task-reset`, `task-complete`, `task-block`, `answer`.
-    Command,
-    /// Somebody edited the file between attempts.
-    Edited,
-    /// The file was edited while an attempt ran: by its agent or by a person.
-    EditedDuringAttempt,
-    /// Recovery after a crash gave it back.
-    Recovered,
-    /// The file `DONE` lay in the folder of a plain loop between two iterations.
-    DoneFile,
-    /// It is again what it was before an attempt at another task changed it.
-    PutBack,
-}
-
-/// What an attempt did to the graph file beyond its own task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Harm {
-    /// It cannot be read any more.
-    Damaged,
-    /// It is gone.
-    Deleted,
-    /// Other tasks were marked complete or cancelled.
-    Finished,
-    /// Other tasks are no longer in it.
-    Dropped,
-    /// What tasks say of their work was changed: priority, dependencies, text, how they are judged.
-    Changed,
 }
 
 /// A request to stop.

@@ -356,6 +356,12 @@ fn differences(old: &TaskGraph, new: &TaskGraph) -> Vec<Foreign> {
     changes
 }
 
+/// The graph that a text is; none where it is no good one.
+pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
+    let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    Some(load::load(&document).ok()?.graph)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,6 +117,9 @@ pub struct Past {
     pub attempts: u32,
     /// Attempts that count, since the last reset.
     pub counted: u32,
+    /// Whether it is parked however many attempts it has left.
+    #[serde(default)]
+    pub stuck: bool,
     /// When the attempt that has no end began.
     pub open_since: Option<DateTime<Utc>>,
     /// Whether completion was reported by command during the open attempt.
@@ -162,6 +165,7 @@ impl Past {
 static NOTHING: Past = Past {
     attempts: 0,
     counted: 0,
+    stuck: false,
     spend: Spend {
         attempts: 0,
         cost_usd: 0.0,
@@ -179,7 +183,7 @@ static NOTHING: Past = Past {
 
 impl Past {
     fn reset(&mut self) {
-        (self.counted, self.spend) = (0, Spend::default());
+        (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
     }
 
     /// Takes in a person's word on the status. An agent that writes so is not believed yet.
@@ -270,6 +274,12 @@ impl History {
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }
             | Event::Noted { .. }
+            | Event::WorktreeKept { .. }
+            | Event::SettingUp { .. }
+            | Event::Queued { .. }
+            | Event::Merging(_)
+            | Event::Split(_)
+            | Event::MergeHeld(_)
             | Event::Verifying { .. }
             | Event::Verified(_)
             | Event::VerifyFailed(_)
@@ -382,6 +392,8 @@ impl History {
             } else if ended.verdict.counts() {
                 past.counted += 1;
             }
+            // Another attempt would meet the same: only a person can help.
+            past.stuck = ended.verdict == Verdict::SetupFailed;
             past.last = Some(Box::new(Last { at: record.timestamp, ended: ended.clone() }));
         });
     }
@@ -437,6 +449,7 @@ pub(crate) mod tests {
             log: String::new(),
             why: String::new(),
             format: Format::Text,
+            worktree: None,
         }
     }
 

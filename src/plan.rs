@@ -79,6 +79,13 @@ pub struct Policy {
     pub plain: Option<Plain>,
 }
 
+impl Policy {
+    /// Whether attempts have work trees to themselves: always where there can be several at once.
+    pub fn is_apart(&self, wanted: bool) -> bool {
+        self.plain.is_none() && (wanted || self.jobs > 1)
+    }
+}
+
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
@@ -231,13 +238,13 @@ impl View<'_> {
             Status::Blocked => State::Held,
             Status::NeedsInput => State::NeedsInput,
             Status::InProgress => match past().counted {
-                counted if counted >= self.max_attempts(number) => State::Parked(counted),
+                counted if self.out_of_attempts(number) => State::Parked(counted),
                 _ => State::Claimed,
             },
             Status::Pending if self.waits_for(number).next().is_some() => State::Waiting,
             Status::Pending => {
                 let past = past();
-                if past.counted >= self.max_attempts(number) {
+                if self.out_of_attempts(number) {
                     return State::Parked(past.counted);
                 }
                 if task.max_cost.is_some_and(|limit| past.spend.cost_usd >= limit) {
@@ -266,9 +273,10 @@ impl View<'_> {
         self.graph.dependencies(number).filter(open)
     }
 
-    /// Whether a task has used up its attempts.
+    /// Whether a task has used up its attempts, or another one would be in vain.
     pub fn out_of_attempts(&self, number: usize) -> bool {
-        self.history.of(&self.graph.task(number).id).counted >= self.max_attempts(number)
+        let past = self.history.of(&self.graph.task(number).id);
+        past.stuck || past.counted >= self.max_attempts(number)
     }
 
     /// How many attempts a task has.

@@ -54,6 +54,20 @@ pub struct Facts {
     pub graph_path: String,
     /// The learnings file, relative to the repository.
     pub learnings_path: String,
+    /// The checkout that people work in, where the attempt has a work tree to itself.
+    pub apart_from: Option<String>,
+    /// What the work of the attempt before was in conflict with, as a diff.
+    pub conflict: String,
+}
+
+impl Facts {
+    /// A path relative to the checkout that people work in, as the agent finds it.
+    fn path(&self, path: &str) -> String {
+        match &self.apart_from {
+            Some(root) => format!("{root}/{path}"),
+            None => path.to_owned(),
+        }
+    }
 }
 
 /// Everything a template can name.
@@ -80,14 +94,17 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
             "diff": last.ended.evidence.diff,
             "leftovers": last.ended.evidence.leftovers,
             "last_line": last.ended.last_line,
+            "pinned": last.ended.pinned,
+            "merge": last.ended.evidence.merge,
+            "conflict": facts.conflict,
             "verify": last.ended.evidence.red().map(|check| json!({
                 "command": check.command,
                 "why": check.outcome.to_string(),
                 "output": facts.verify_output,
-                "log": check.log,
+                "log": facts.path(&check.log),
             })),
             "question": last.ended.evidence.question,
-            "log": last.ended.log,
+            "log": facts.path(&last.ended.log),
         })
     });
     json!({
@@ -102,6 +119,7 @@ pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Fact
             "number": facts.attempt,
             "counted": past.counted,
             "max": facts.max_attempts,
+            "apart": facts.apart_from.is_some(),
             "last": last,
         },
         "answers": past.answers,

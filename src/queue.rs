@@ -8,7 +8,7 @@
 const BATCH: usize = 16;
 
 /// Those who wait, the first first, each by a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue<T> {
     waiting: Vec<T>,
     /// So many at the front are red together on the present tip.
@@ -24,6 +24,12 @@ pub enum Step {
     Try(usize),
     /// Send the first one back: with it the tip is red, and without it green.
     SendBack,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { waiting: Vec::new(), suspects: 0 }
+    }
 }
 
 impl<T> Queue<T> {

@@ -257,6 +257,8 @@ mod tests {
                 tampered: vec![".git/config".to_owned()],
                 verify_inputs_changed: vec!["check.sh".to_owned()],
                 metadata_only: true,
+                setup: Some(check()),
+                merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".to_owned() }),
                 obstacle: Some(Met {
                     obstacle: Obstacle::UsageLimit { resets_at: Some(DateTime::UNIX_EPOCH) },
                     until: Some(DateTime::UNIX_EPOCH),
@@ -297,6 +299,11 @@ mod tests {
             argv: vec!["worker".to_owned(), "--fast".to_owned()],
             process: Identity { boot_id: "b".to_owned(), pid: 7, start_time: 8 },
         }
+    }
+
+    fn batch() -> Batch {
+        let tasks = vec![TaskId::new("a").unwrap()];
+        Batch { branch: "main".to_owned(), onto: "b".to_owned(), tasks }
     }
 
     fn left() -> Left {
@@ -345,7 +352,19 @@ mod tests {
                 log: "l".to_owned(),
                 why: "w".to_owned(),
                 format: Format::ClaudeJson,
+                worktree: Some("/t/1".to_owned()),
             },
+            Event::WorktreeKept { worktree: "/t/1".to_owned(), why: "w".to_owned() },
+            Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: "l".to_owned() },
+            Event::Queued { attempt: 1, waiting: 2 },
+            Event::Merging(batch()),
+            Event::Split(batch()),
+            Event::MergeHeld(Held {
+                branch: "main".to_owned(),
+                checkout: "/t".to_owned(),
+                paths: vec!["a".to_owned()],
+                why: None,
+            }),
             Event::Reported { attempt: 1 },
             Event::Asked { attempt: 1, question: "which?".to_owned() },
             Event::Answered(Answer { question: "which?".to_owned(), answer: "this".to_owned() }),

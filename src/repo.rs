@@ -29,14 +29,19 @@ use crate::verdict::{Commit, DiffStat};
 mod commit;
 mod control;
 mod driver;
+mod integrate;
+mod kept;
 mod pin;
 mod program;
 mod trial;
+mod worktree;
 
 pub use commit::Draft;
 pub use driver::{Lines, merge_lines};
+pub use integrate::{How, Integrated, Landing, Piece};
 pub use pin::{Left, Pin};
 pub use trial::Trial;
+pub use worktree::{BranchRoom, Worktree};
 
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
@@ -126,6 +131,11 @@ impl Repo {
     /// The git directory that all work trees of the repository share, without symbolic links.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
+    }
+
+    /// The git directory of this work tree alone.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
     }
 
     /// What somebody began here and neither finished nor aborted, such as `a merge`.

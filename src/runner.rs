@@ -3,10 +3,12 @@
 //! One thread takes every message (an agent ended, a signal came, time passed) from one channel;
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
+mod apart;
 mod children;
 mod close;
 mod harm;
 mod hooks;
+mod merge;
 mod plain;
 mod requests;
 mod start;
@@ -14,6 +16,7 @@ mod verify;
 mod watch;
 
 use std::{
+    collections::VecDeque,
     mem,
     sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
@@ -33,14 +36,18 @@ use crate::{
     graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
     plan::{Active, Decision, Policy, View, Wait},
     record::Record,
+    repo::Landing,
     report::Reporter,
     signal,
     state::Lock,
     task::{Status, TaskId},
     tmux,
     workspace::{self, Holder, Workspace},
+    worktrees::Prepared,
 };
 
+use apart::Trees;
+use merge::{Built, Merging};
 pub use start::{agents, check_agent};
 use watch::Running;
 
@@ -79,6 +86,7 @@ impl Options {
             // A plain loop has limits of its own.
             max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
             start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
+            jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
             plain: self.plain.clone(),
             ..settings
         }
@@ -89,6 +97,12 @@ impl Options {
 enum Message {
     /// The attempt with this name has news of its agent.
     News(String, News),
+    /// The work tree of the attempt with this name is prepared, or cannot be.
+    Prepared(String, Result<Prepared>),
+    /// The merge queue has put things together.
+    Built(Result<Built>),
+    /// It has moved the target branch, or could not.
+    Landed(Result<Landing>),
     /// A signal came.
     Signal(i32),
 }
@@ -104,6 +118,10 @@ pub struct Runner {
     inbox: Receiver<Message>,
     outbox: Sender<Message>,
     running: Vec<Running>,
+    trees: Trees,
+    queue: Merging,
+    /// What came while a hook ran.
+    later: VecDeque<Message>,
     /// When to decide again, while nothing can start.
     wake: Option<DateTime<Utc>>,
     began: Instant,
@@ -144,6 +162,7 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
+        let trees = Trees::of(&workspace, &policy)?;
         let chronicle = workspace.chronicle()?;
         if chronicle.history().paused {
             let paused = StopReason::Paused(workspace.place.name().cloned());
@@ -170,6 +189,9 @@ impl Runner {
             inbox,
             outbox,
             running: Vec::new(),
+            trees,
+            queue: Merging::default(),
+            later: VecDeque::new(),
             wake: None,
             began: Instant::now(),
             lock,
@@ -243,6 +265,10 @@ impl Runner {
             self.refresh()?;
             self.resettle()?;
             self.look_for_done()?;
+            self.merge()?;
+            if let Some(reason) = self.stuck_in_merge() {
+                return Ok(reason);
+            }
             let active = self.active();
             match self.view(&active).decide(Utc::now()) {
                 Decision::Start(key) if self.is_prepared(key) => self.start(key)?,
@@ -258,14 +284,20 @@ impl Runner {
     }
 
     fn active(&self) -> Vec<Active<'_>> {
-        let open = self.running.iter().map(|running| &running.record);
-        open.filter_map(|record| {
-            // By id: an edit of the file may have moved the task.
-            let number = self.file.graph().number(&record.task_id)?;
-            let agent = record.call.as_ref().map(|call| call.name.as_str());
-            Some(Active { number, agent, works: true })
-        })
-        .collect()
+        let running = self.running.iter().filter(|running| !running.stage.is_trial());
+        let at_work = running.map(|running| &running.record).chain(&self.trees.preparing);
+        // When the run is being stopped, what waits is left to the next one.
+        let waits = !self.is_ending() || self.queue.is_trying();
+        let waiting = self.queue.records().filter(|_| waits);
+        let open = at_work.map(|record| (record, true));
+        open.chain(waiting.map(|record| (record, false)))
+            .filter_map(|(record, works)| {
+                // By id: an edit of the file may have moved the task.
+                let number = self.file.graph().number(&record.task_id)?;
+                let agent = record.call.as_ref().map(|call| call.name.as_str());
+                Some(Active { number, agent, works })
+            })
+            .collect()
     }
 
     fn view<'a>(&'a self, active: &'a [Active<'a>]) -> View<'a> {
@@ -371,7 +403,7 @@ impl Runner {
     /// Takes in what others did to the settings, between attempts: an attempt is judged by those it
     /// began with. After a change that makes them invalid, the last good ones stay.
     fn resettle(&mut self) -> Result<()> {
-        if !self.running.is_empty() {
+        if !self.running.is_empty() && !self.is_apart() {
             return Ok(());
         }
         let (config, changed) = match self.workspace.layers.refresh() {
@@ -451,11 +483,18 @@ impl Runner {
             self.wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
         let limit = self.running.iter().map(Running::patience).min();
-        let pause = [Some(pause), beat, limit].into_iter().flatten().min().unwrap_or(pause);
+        let pause = [Some(pause), beat, limit, self.queue.patience()]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(pause);
         match self.listen(pause) {
             Some(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
             Some(Message::News(name, News::Idle)) => self.idle(&name)?,
             Some(Message::News(name, News::Left(members))) => self.left_behind(&name, members)?,
+            Some(Message::Prepared(name, prepared)) => self.prepared(&name, prepared)?,
+            Some(Message::Built(built)) => self.built(built)?,
+            Some(Message::Landed(landed)) => self.landed(landed)?,
             Some(Message::Signal(number)) => self.signalled(number)?,
             None => self.enforce()?,
         }

@@ -118,6 +118,42 @@ pub enum Autocommit {
     Off,
 }
 
+/// What became of the branch of an attempt that had a work tree to itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Merge {
+    /// Its work is in the target branch.
+    Landed {
+        /// The target branch.
+        branch: String,
+        /// The last commit of its work there.
+        commit: String,
+    },
+    /// It does not fit to what is in the target branch by now.
+    Conflict {
+        /// The target branch.
+        branch: String,
+        /// Where it was.
+        onto: String,
+        /// The files in conflict.
+        paths: Vec<String>,
+    },
+    /// Together with what is in the target branch by now, a verify command does not succeed.
+    Red {
+        /// The target branch.
+        branch: String,
+        /// Where it was.
+        onto: String,
+    },
+    /// Git refused.
+    Refused {
+        /// The target branch.
+        branch: String,
+        /// In git's words.
+        why: String,
+    },
+}
+
 /// What the repository and the graph show after an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -157,6 +193,12 @@ pub struct Evidence {
     /// Whether its commits change nothing but what is there to run the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_off")]
     pub metadata_only: bool,
+    /// The command of `setup` that did not succeed, after which no agent was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<Check>,
+    /// What became of its branch, where it had one of its own and was good by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<Merge>,
     /// What kept the agent from working, if it was not its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Met>,
@@ -222,6 +264,10 @@ pub enum Verdict {
     Denied,
     /// A verify command did not succeed before the agent was started, which it then was not.
     BaselineBroken,
+    /// A command that prepares the work tree did not succeed, so that no agent was started in it.
+    SetupFailed,
+    /// Reported and proven in its own work tree, but it cannot be merged.
+    MergeFailed,
     /// An iteration of a plain loop that ended as iterations do: the next follows.
     Again,
 }
@@ -242,6 +288,7 @@ impl Verdict {
                 None => {}
             }
             return match outcome {
+                Outcome::NotStarted { .. } if evidence.setup.is_some() => Verdict::SetupFailed,
                 Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
                 Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
                 Outcome::Exited { exit_code: 0 }
@@ -282,6 +329,9 @@ impl Verdict {
             Some(Check { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
             Some(_) => return Verdict::VerifyFailed,
         }
+        if let Some(Merge::Conflict { .. } | Merge::Refused { .. }) = &evidence.merge {
+            return Verdict::MergeFailed;
+        }
         if matches!(evidence.autocommit, Some(Autocommit::Refused(_) | Autocommit::Off)) {
             return Verdict::Uncommitted;
         }
@@ -305,6 +355,8 @@ impl Verdict {
                 | Verdict::OffBranch
                 | Verdict::Failed
                 | Verdict::TimedOut
+                | Verdict::SetupFailed
+                | Verdict::MergeFailed
         )
     }
 
@@ -324,17 +376,37 @@ impl Verdict {
                     let plural = if count == 1 { "" } else { "s" };
                     let _ = write!(why, "; {count} verify command{plural} succeeded");
                 }
+                if let Some(Merge::Landed { branch, .. }) = &evidence.merge {
+                    let _ = write!(why, "; merged into `{branch}`");
+                }
                 why
             }
             Verdict::VerifyFailed => {
                 let report = evidence.report.unwrap_or(Report::Command);
                 let red = evidence.red().map_or_else(String::new, ToString::to_string);
-                format!("{report}, but {red}")
+                let merged = match &evidence.merge {
+                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}` "),
+                    _ => String::new(),
+                };
+                format!("{report}, but {merged}{red}")
             }
             Verdict::BaselineBroken => format!(
                 "{} before the attempt",
                 evidence.red().map_or_else(String::new, ToString::to_string)
             ),
+            Verdict::SetupFailed => evidence.setup.as_ref().map_or_else(String::new, |check| {
+                format!("{check}, which was to prepare its work tree")
+            }),
+            Verdict::MergeFailed => match &evidence.merge {
+                Some(Merge::Conflict { branch, paths, .. }) => format!(
+                    "reported done, but it conflicts with what is on `{branch}` by now: {}",
+                    paths.join(", ")
+                ),
+                Some(Merge::Refused { branch, why }) => {
+                    format!("reported done, but it cannot be merged into `{branch}`: {why}")
+                }
+                _ => "reported done, but not merged".to_owned(),
+            },
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
             Verdict::Unverified if !evidence.missing.is_empty() => {
                 format!("reported done, but {}", evidence.missing.join(", "))
@@ -390,6 +462,8 @@ impl fmt::Display for Verdict {
             Verdict::RateLimited => "rate-limited",
             Verdict::Denied => "denied",
             Verdict::BaselineBroken => "baseline-broken",
+            Verdict::SetupFailed => "setup-failed",
+            Verdict::MergeFailed => "merge-failed",
             Verdict::Again => "again",
         })
     }

@@ -65,6 +65,8 @@ pub struct Workspace {
     /// Where the things of the loop lie that is meant.
     pub place: Place,
     graph: PathBuf,
+    /// The top of the work tree that it was opened from.
+    standpoint: PathBuf,
 }
 
 impl Workspace {
@@ -79,9 +81,9 @@ impl Workspace {
         graph: Option<&Path>,
         config: Option<&Path>,
     ) -> Result<Workspace> {
-        let repo = Repo::discover(dir)?;
-        let layers = Layers::of(repo.root(), config)?;
-        Workspace::with(repo, place, layers, graph.map(|path| dir.join(path)))
+        let found = discover(dir)?;
+        let layers = Layers::of(found.0.root(), config)?;
+        Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))
     }
 
     /// Opens it for what an agent says: that must not be lost because the settings are invalid.
@@ -97,11 +99,11 @@ impl Workspace {
     /// # Errors
     /// No repository.
     pub fn unset(dir: &Path, place: Place) -> Result<Workspace> {
-        Workspace::with(Repo::discover(dir)?, place, Layers::default(), None)
+        Workspace::with(discover(dir)?, place, Layers::default(), None)
     }
 
     fn with(
-        repo: Repo,
+        (repo, standpoint): (Repo, PathBuf),
         place: Place,
         mut layers: Layers,
         graph: Option<PathBuf>,
@@ -110,7 +112,7 @@ impl Workspace {
         let common = repo.common_dir();
         let state = State::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
-        Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph })
+        Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph, standpoint })
     }
 
     /// Puts flags above the settings.
@@ -125,6 +127,12 @@ impl Workspace {
     /// The top of the work tree.
     pub fn root(&self) -> &Path {
         self.repo.root()
+    }
+
+    /// The top of the work tree that it was opened from: that of an attempt, or the same as
+    /// [`Workspace::root`].
+    pub fn standpoint(&self) -> &Path {
+        &self.standpoint
     }
 
     /// Whether state must survive a power cut.
@@ -265,6 +273,7 @@ impl Workspace {
     pub fn policy(&self) -> Policy {
         let config = &self.config;
         Policy {
+            jobs: config.jobs,
             max_iterations: config.max_iterations,
             max_attempts: config.max_attempts,
             stale_after: config.stale_after,
@@ -275,6 +284,11 @@ impl Workspace {
             inherit: config.select == Select::Inherit,
             ..Policy::default()
         }
+    }
+
+    /// Whether attempts at tasks have work trees to themselves, as the settings say.
+    pub fn is_apart(&self) -> bool {
+        self.place.name().is_none() && self.policy().is_apart(self.config.worktree)
     }
 
     /// The commands that must succeed before a task is complete.
@@ -410,6 +424,16 @@ impl Workspace {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
         if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
     }
+}
+
+/// The repository around `dir`; whoever stands in a work tree of an attempt means the checkout that
+/// people work in, where graph and journal are. And where they stand.
+fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
+    let repo = Repo::discover(dir)?;
+    let standpoint = repo.root().to_owned();
+    let main = if repo.is_own() { repo.main_root() } else { None };
+    let repo = main.map_or(Ok(repo), |main| Repo::discover(&main))?;
+    Ok((repo, standpoint))
 }
 
 /// The view of a graph and its past outside of a run.

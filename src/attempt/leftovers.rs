@@ -105,6 +105,12 @@ pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>
     }
 }
 
+/// The message of a commit that `ralph` makes of an attempt's work.
+pub fn message(record: &Open, title: &str) -> String {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{title}\n\n{}", trailers(record))
+}
+
 fn trailers(record: &Open) -> String {
     format!("Ralph-Task: {}\nRalph-Attempt: {}\n", record.task_id, record.attempt)
 }
@@ -122,8 +128,7 @@ pub fn commit(
     title: &str,
     limit: Duration,
 ) -> Result<Option<Autocommit>> {
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    let message = format!("{title}\n\n{}", trailers(record));
+    let message = message(record, title);
     let before = tree.head()?.commit;
     let draft = match tree.draft(left, &message) {
         Ok(None) => return Ok(None),

@@ -48,6 +48,11 @@ impl Terms {
         Terms { verify: workspace.verify_of(task), commit: task.commit, output }
     }
 
+    /// The commands that must succeed.
+    pub fn verify(&self) -> &[String] {
+        &self.verify
+    }
+
     /// The task with these terms.
     pub fn applied(&self, task: &Task) -> Task {
         let mut task = task.clone();
@@ -58,6 +63,19 @@ impl Terms {
         };
         task
     }
+}
+
+/// Where an attempt works that has a work tree to itself, and where its work is to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apart {
+    /// The work tree.
+    pub tree: PathBuf,
+    /// The branch into which its work is merged.
+    pub target: String,
+    /// The last commit of its work as it is about to be there: whoever finds the record sees from
+    /// it whether it is.
+    #[serde(default)]
+    pub landing: Option<String>,
 }
 
 /// An attempt that has no end yet, as it is kept on disk.
@@ -82,9 +100,9 @@ pub struct Open {
     /// Those of `dirty` that an earlier attempt at the task left: not a person's, but its own.
     #[serde(default)]
     pub inherited: BTreeSet<String>,
-    /// The work tree it has to itself; none where it works in the checkout of people.
+    /// Its place apart; none where it works in the checkout of people.
     #[serde(default)]
-    pub worktree: Option<PathBuf>,
+    pub apart: Option<Apart>,
     /// Its folder, relative to the repository.
     pub log: String,
     /// What it is judged by.
@@ -110,6 +128,19 @@ pub struct Open {
 }
 
 impl Open {
+    /// The same in a place apart, with nothing there that is not in its base.
+    #[must_use]
+    pub fn moved(self, apart: Apart, base: String) -> Open {
+        Open {
+            base: Some(base),
+            branch: Some(super::branch_of(&self.task_id)),
+            dirty: BTreeMap::new(),
+            inherited: BTreeSet::new(),
+            apart: Some(apart),
+            ..self
+        }
+    }
+
     /// The name of its record.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
@@ -130,9 +161,9 @@ impl Open {
     /// # Errors
     /// When it is not there any more.
     pub fn tree(&self, workspace: &Workspace) -> Result<Rc<Repo>> {
-        match &self.worktree {
+        match &self.apart {
             None => Ok(Rc::clone(&workspace.repo)),
-            Some(path) => Ok(Rc::new(Repo::discover(path)?)),
+            Some(apart) => Ok(Rc::new(Repo::discover(&apart.tree)?)),
         }
     }
 
@@ -194,7 +225,11 @@ impl Open {
             // Whole seconds: some disks know no others.
             !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
         };
-        let locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
+        let mut locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
+        if self.apart.is_some() {
+            // The others may belong to another attempt, which lives.
+            locks.retain(|path| path.starts_with(tree.git_dir()));
+        }
         if locks.is_empty() || agent::works_in("git", tree.root()) {
             return Vec::new();
         }

@@ -60,6 +60,12 @@ pub struct Run {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
+    /// Make this many attempts at the same time, each in a git work tree of its own [default: 1]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
+    /// Have each attempt in a work tree of its own also where there is one at a time
+    #[arg(long)]
+    pub worktree: bool,
     /// Which tasks.
     #[command(flatten)]
     pub which: Which,

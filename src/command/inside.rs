@@ -25,6 +25,8 @@ pub(super) struct Inside {
     /// The task's folder, which is in the repository of the run wherever the agent has gone; or
     /// what is left of the way there.
     folder: PathBuf,
+    /// The work tree that the attempt has to itself, if it has one.
+    pub(super) tree: Option<PathBuf>,
 }
 
 impl Inside {
@@ -48,6 +50,7 @@ impl Inside {
                 Path::new(&folder).ancestors().find(|folder| folder.exists()).map(Path::to_owned)
             })
             .map_err(missing)?,
+            tree: env::var_os("RALPH_WORKTREE").map(PathBuf::from),
         })
     }
 

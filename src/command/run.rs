@@ -38,7 +38,10 @@ use crate::{
 /// As [`Runner::new`] and [`Runner::run`].
 pub fn run(here: &Here, options: Run) -> Result<Exit> {
     let mut workspace = here.workspace()?;
-    workspace.set_flags(limits(options.max_iterations, options.idle, &options.limits))?;
+    let mut flags = limits(options.max_iterations, options.idle, &options.limits);
+    flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
+    flags.extend(options.worktree.then(|| ("worktree".to_owned(), json!(true))));
+    workspace.set_flags(flags)?;
     let verbosity = verbosity(options.quiet, options.verbose);
     let run = Options {
         filter: filter(options.which),

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Read},
+    path::Path,
 };
 
 use anyhow::{Context, Result};
@@ -150,15 +151,18 @@ pub fn note(options: &cli::Note) -> Result<Exit> {
         // It may be committed.
         text = secrets.text(&text);
     }
-    let (name, heading) = if options.for_all {
+    let main = desk.workspace.root();
+    let (root, name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
-        (desk.workspace.learnings().to_owned(), Some(tag))
+        // It is committed with the work, wherever that is.
+        let root = desk.inside.tree.as_deref().unwrap_or(main);
+        (root, desk.workspace.learnings().to_owned(), Some(tag))
     } else {
-        (format!("{}/{}", desk.workspace.task_dir(id), attempt::NOTES), None)
+        (main, format!("{}/{}", desk.workspace.task_dir(id), attempt::NOTES), None)
     };
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
-    if !add(&desk.workspace, &name, &note)? {
+    if !add(&desk.workspace, root, &name, &note)? {
         terminal::print(&format!("`{name}` says so already\n"))?;
         return Ok(Exit::Success);
     }
@@ -175,8 +179,8 @@ pub fn note(options: &cli::Note) -> Result<Exit> {
 }
 
 /// Adds a note to a file of the repository; whether it was not there yet.
-fn add(workspace: &Workspace, name: &str, note: &Note<'_>) -> Result<bool> {
-    let path = workspace.root().join(name);
+fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
+    let path = root.join(name);
     let _turn = workspace.lock_notes().context("lock the notes")?;
     let old = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -31,7 +31,8 @@ pub fn run(here: &Here, id: &str) -> Result<Exit> {
     for command in &commands {
         terminal::say(&format!("verifying {id}: `{}`", visible(command)));
         let variable = ("RALPH_TASK_ID", id.as_str());
-        let outcome = agent::run_here(command, workspace.root(), variable).context("start `sh`")?;
+        let outcome =
+            agent::run_here(command, workspace.standpoint(), variable).context("start `sh`")?;
         if outcome != (Outcome::Exited { exit_code: 0 }) {
             terminal::say(&format!("`{}` {outcome}", visible(command)));
             return Ok(Exit::Error);

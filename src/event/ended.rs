@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     obstacle::Met,
     transcript::{Tokens, Usage},
-    verdict::{Autocommit, Check, Commit, DiffStat, Evidence, Outcome, Report, Verdict},
+    verdict::{Autocommit, Check, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict},
 };
 
 /// The end of an attempt, with its proof.
@@ -88,6 +88,8 @@ struct Flat {
     verify_inputs_changed: Vec<String>,
     #[serde(default)]
     metadata_only: bool,
+    setup: Option<Check>,
+    merge: Option<Merge>,
     obstacle: Option<Met>,
     agent: Option<String>,
     cost_usd: Option<f64>,
@@ -159,6 +161,8 @@ impl TryFrom<Flat> for Ended {
                 tampered: flat.tampered,
                 verify_inputs_changed: flat.verify_inputs_changed,
                 metadata_only: flat.metadata_only,
+                setup: flat.setup,
+                merge: flat.merge,
                 obstacle: flat.obstacle,
             },
             agent: flat.agent,

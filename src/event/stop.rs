@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Holder;
+use super::{Held, Holder};
 use crate::{exit::Exit, task::TaskId, verdict::Report};
 
 /// Why a run ended.
@@ -35,6 +35,8 @@ pub enum StopReason {
     BaselineBroken(String),
     /// This hook did not succeed, so that what it comes before does not begin.
     HookFailed(String),
+    /// What is left is done, and cannot be merged before a person has cleared the way.
+    MergeHeld(Held),
     /// The one attempt that was asked for was made.
     Once {
         /// Whether it completed its task.
@@ -54,9 +56,10 @@ impl StopReason {
         match self {
             StopReason::Limit(_) => Exit::Limit,
             StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
-            StopReason::NeedsInput(_) | StopReason::Paused(_) | StopReason::Stopped => {
-                Exit::Waiting
-            }
+            StopReason::NeedsInput(_)
+            | StopReason::MergeHeld(_)
+            | StopReason::Paused(_)
+            | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete
             | StopReason::Done { .. }
             | StopReason::Promised
@@ -85,6 +88,18 @@ impl fmt::Display for StopReason {
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
                 many => write!(f, "waiting for a person: {} tasks need input", many.len()),
+            },
+            StopReason::MergeHeld(held) => match &held.why {
+                Some(why) => {
+                    write!(f, "waiting for a person: `{}` cannot be moved: {why}", held.branch)
+                }
+                None => write!(
+                    f,
+                    "waiting for a person: changes in the checkout are in the way of what is to be merged \
+                     into `{}`: {}; commit or stash them and run again",
+                    held.branch,
+                    held.paths.join(", ")
+                ),
             },
             StopReason::Failures(1) => f.write_str("1 failure, and no more are allowed"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),

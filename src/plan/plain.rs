@@ -95,6 +95,7 @@ mod tests {
                     log: String::new(),
                     why: String::new(),
                     format: Format::Text,
+                    worktree: None,
                 },
             ));
             let ended = end(attempt, *verdict);

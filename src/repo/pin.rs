@@ -19,12 +19,17 @@ const BIG: u64 = 100 << 20;
 /// How far back the moves of HEAD are followed.
 const MOVES: &str = "--max-count=200";
 /// Whose commits these are: a person's identity may be missing, and is not needed.
-const IDENTITY: [(&str, &str); 4] = [
+pub(super) const IDENTITY: [(&str, &str); 4] = [
     ("GIT_AUTHOR_NAME", "ralph"),
     ("GIT_AUTHOR_EMAIL", "ralph@localhost"),
     ("GIT_COMMITTER_NAME", "ralph"),
     ("GIT_COMMITTER_EMAIL", "ralph@localhost"),
 ];
+
+/// The same for a process of git.
+pub(super) fn identity() -> [(&'static str, &'static OsStr); 4] {
+    IDENTITY.map(|(name, value)| (name, OsStr::new(value)))
+}
 
 /// What there is to keep.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +81,7 @@ impl Repo {
         for parent in head.iter().chain(&strays) {
             arguments.extend(["-p", parent]);
         }
-        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let commit = program::feed(&self.root, &arguments, &identity, message.as_bytes())?;
+        let commit = program::feed(&self.root, &arguments, &identity(), message.as_bytes())?;
         let commit = lossy(&commit).trim().to_owned();
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
         Ok(Pin { commit: Some(commit), left_out })
@@ -194,7 +198,7 @@ impl Repo {
         Ok(lossy(&tree?).trim().to_owned())
     }
 
-    fn tree_of(&self, head: Option<&str>) -> Result<String> {
+    pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
         let tree = match head {
             Some(head) => {
                 program::answer(&self.root, &["rev-parse", "--verify", &format!("{head}^{{tree}}")])

@@ -3,6 +3,7 @@
 mod children;
 mod files;
 mod iterations;
+mod merged;
 mod notice;
 mod talk;
 mod told;
@@ -194,6 +195,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         other => talk::lines(id, other, verbose)
             .or_else(|| files::lines(other).map(|line| vec![line]))
             .or_else(|| told::lines(other))
+            .or_else(|| merged::lines(id, other, verbose))
             .or_else(|| wake::lines(other, record.timestamp, verbose))
             .unwrap_or_else(|| of_run(other, record.timestamp)),
     }

@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::Runner;
+use super::{Runner, merge};
 use crate::{
     attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
     crash, duration,
@@ -17,7 +17,7 @@ use crate::{
     task::{CommitRule, Status},
     terminal,
     transcript::Told,
-    verdict::{Autocommit, Evidence, Outcome, Rule, Verdict},
+    verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
 };
 
 /// What is known of an attempt whose agent is gone.
@@ -42,8 +42,8 @@ impl Runner {
     ) -> Result<End> {
         let id = &record.task_id;
         crash::point("close.begun");
-        let tree = record.tree(&self.workspace)?;
-        let unlocked = record.unlock(&tree);
+        let tree = record.tree(&self.workspace);
+        let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
@@ -51,10 +51,14 @@ impl Runner {
         self.settle_graph(record)?;
         // What the agent wrote of its own task holds, also where the rest is undone.
         let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
+        let said = self.said_apart(record).or(said);
         self.guard_graph(record)?;
         crash::point("close.settled");
         let report = self.report(record, said);
-        let mut evidence = attempt::evidence(&self.workspace, &tree, record, report)?;
+        let mut evidence = match tree {
+            Ok(tree) => attempt::evidence(&self.workspace, &tree, record, report)?,
+            Err(_) => attempt::evidence_of_nothing(record, report),
+        };
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
@@ -64,26 +68,36 @@ impl Runner {
         Ok(End { outcome, took, swept, unlocked, evidence, told })
     }
 
-    /// Judges an attempt and puts the judgement on record. The order makes it safe to be killed
-    /// anywhere: the graph, the journal, and only then is the record of the attempt removed.
-    pub(super) fn close(&mut self, record: &Open, end: End) -> Result<()> {
+    /// Judges an attempt: one that is good by itself and has something to merge goes on to that.
+    pub(super) fn close(&mut self, record: &Open, mut end: End) -> Result<()> {
+        let verdict = self.judge(record, &end.outcome, &mut end.evidence)?;
+        match merge::target_of(record, &end, verdict) {
+            Some(target) => self.enqueue(record, end, target),
+            None => self.conclude(record, end),
+        }
+    }
+
+    /// Puts the judgement on record when nothing of the attempt is left to be done. The order makes it
+    /// safe to be killed anywhere: the graph, the journal, and only then is the record removed.
+    pub(super) fn conclude(&mut self, record: &Open, end: End) -> Result<()> {
         let id = &record.task_id;
         let about = (id, record.iteration);
         let End { outcome, took, swept, unlocked, mut evidence, told } = end;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let status = task.map(|task| task.status);
-        let verdict = self.judge(record, &outcome, &mut evidence)?;
+        let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
         let (pinned, unpinned) = match verdict {
-            Verdict::Complete | Verdict::BaselineBroken => (None, Vec::new()),
-            _ => {
-                let tree = record.tree(&self.workspace)?;
-                leftovers::pin(&self.workspace, &tree, record)
-            }
+            Verdict::BaselineBroken | Verdict::SetupFailed => (None, Vec::new()),
+            Verdict::Complete => (self.keep_unmerged(record, &evidence)?, Vec::new()),
+            _ => match record.tree(&self.workspace) {
+                Ok(tree) => leftovers::pin(&self.workspace, &tree, record),
+                Err(error) => (None, vec![format!("{error:#}")]),
+            },
         };
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
         let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
-        let parks = verdict.counts() && spent >= max;
+        let parks = verdict == Verdict::SetupFailed || (verdict.counts() && spent >= max);
         let at = rfc3339(Utc::now());
         crash::point("close.judged");
         match verdict {
@@ -140,14 +154,35 @@ impl Runner {
         if parks {
             self.emit(Some(about), Event::Parked { attempts: spent })?;
         }
-        self.let_go(record, believed)?;
+        self.let_go(record, verdict, believed)?;
         crash::point("close.removed");
         self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
     }
 
+    /// Keeps the commits of a completed attempt where they are not in the target branch as they are,
+    /// but rebased or squashed.
+    fn keep_unmerged(&self, record: &Open, evidence: &Evidence) -> Result<Option<String>> {
+        let (Some(Merge::Landed { branch, .. }), Ok(tree)) =
+            (&evidence.merge, record.tree(&self.workspace))
+        else {
+            return Ok(None);
+        };
+        let (Some(head), Some(tip)) = (tree.head()?.commit, self.tip(branch)?) else {
+            return Ok(None);
+        };
+        if self.workspace.repo.is_ancestor(&head, &tip)? {
+            return Ok(None);
+        }
+        let place = &self.workspace.place;
+        let name = leftovers::pin_name(place, &record.task_id, record.attempt);
+        self.workspace.repo.keep(&name, &head)?;
+        Ok(Some(name))
+    }
+
     /// Removes what there is of an attempt that is on record as closed, and a report of it that was
     /// not believed.
-    fn let_go(&self, record: &Open, believed: bool) -> Result<()> {
+    fn let_go(&mut self, record: &Open, verdict: Verdict, believed: bool) -> Result<()> {
+        self.release(record, verdict)?;
         if !believed {
             self.take_back_done(record)?;
         }
@@ -164,7 +199,9 @@ impl Runner {
         let Some(task) = task else {
             return Ok(verdict);
         };
-        let tree = record.tree(workspace)?;
+        let Ok(tree) = record.tree(workspace) else {
+            return Ok(verdict);
+        };
         if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
             let limit = workspace.config.commit_timeout;
             let left = mem::take(&mut evidence.leftovers);
@@ -207,7 +244,8 @@ impl Runner {
                 let Ended { verdict, evidence, .. } = &last.ended;
                 let believed = *verdict == Verdict::Complete || evidence.report.is_none();
                 crash::point("recover.known");
-                self.let_go(&record, believed)?;
+                let verdict = *verdict;
+                self.let_go(&record, verdict, believed)?;
                 continue;
             }
             let recovered =
@@ -216,7 +254,13 @@ impl Runner {
             crash::point("recover.told");
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
-            let end = self.look(&record, outcome, took, swept)?;
+            let merge = self.has_landed(&record)?;
+            let mut end = self.look(&record, outcome, took, swept)?;
+            if merge.is_some() {
+                end.evidence.merge = merge;
+                self.conclude(&record, end)?;
+                continue;
+            }
             self.verify(record, end)?;
         }
         self.close_children(None)

@@ -15,11 +15,9 @@ use anyhow::{Context, Result};
 use super::{HALF_SAVED, Runner};
 use crate::{
     attempt::Open,
-    edit::Document,
     event::{Cause, Event, Harm},
     graph::TaskGraph,
-    graphfile::{Rejected, Write},
-    load,
+    graphfile::{Rejected, Write, graph_of},
     record::Record,
     task::{Status, TaskId},
     workspace,
@@ -88,7 +86,8 @@ impl Runner {
 
     /// Undoes what the agent's commits did to other tasks.
     pub(super) fn guard_graph(&mut self, record: &Open) -> Result<()> {
-        let Some(before) = self.before.take() else {
+        // What an attempt in a work tree of its own does to its copy never comes here.
+        let Some(before) = self.before.take().filter(|_| record.apart.is_none()) else {
             return Ok(());
         };
         self.tell_changes(record, &before)?;
@@ -213,9 +212,4 @@ impl Runner {
         let about = (&record.task_id, record.iteration);
         self.emit(Some(about), Event::GraphGuarded { what, tasks, undone, kept })
     }
-}
-
-fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
-    let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
-    Some(load::load(&document).ok()?.graph)
 }

@@ -139,8 +139,7 @@ impl Runner {
                         agent.kill();
                     }
                 }
-                // No agent runs while a hook does.
-                Message::News(..) => {}
+                message => self.later.push_back(message),
             }
         }
         self.look_at_clocks()?;
@@ -152,7 +151,7 @@ impl Runner {
     }
 
     /// Whether the run was asked to end at once.
-    fn is_ended_now(&self) -> bool {
+    pub(super) fn is_ended_now(&self) -> bool {
         self.chronicle.history().run.stop.as_ref().is_some_and(|stop| stop.now)
     }
 

@@ -48,7 +48,10 @@ impl Runner {
     }
 
     /// The next message; none when `pause` is over or another process has written to the journal.
-    pub(super) fn listen(&self, pause: Duration) -> Option<Message> {
+    pub(super) fn listen(&mut self, pause: Duration) -> Option<Message> {
+        if let Some(message) = self.later.pop_front() {
+            return Some(message);
+        }
         let began = Instant::now();
         loop {
             let left = pause.saturating_sub(began.elapsed());

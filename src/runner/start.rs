@@ -46,14 +46,12 @@ impl Runner {
             // The clock was set back since it was chosen.
             Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         };
-        let record = attempt::begin(
-            &self.workspace,
-            &self.workspace.repo,
-            &run_id,
-            iteration,
-            &id,
-            number_of_attempt,
-        )?;
+        let apart = self.place_apart()?;
+        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;
+        let record = match apart {
+            None => record,
+            Some((apart, base)) => record.moved(apart, base),
+        };
         let terms = Terms::of(&self.workspace, self.file.graph().task(number));
         let pane = self.options.tmux.then(tmux::folder);
         let record = Open { call, terms: Some(terms), pane, ..record };
@@ -74,10 +72,14 @@ impl Runner {
             log: record.log.clone(),
             why: key.to_string(),
             format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
+            worktree: record.apart.as_ref().map(|apart| apart.tree.display().to_string()),
         };
         self.emit(Some(about), started)?;
         crash::point("start.told");
         self.wake = None;
+        if record.apart.is_some() {
+            return self.prepare(record);
+        }
         let stage = self.first_stage(&record);
         self.launch(record, stage)
     }
@@ -161,6 +163,9 @@ impl Runner {
         if let Some(graph) = self.workspace.other_graph() {
             env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
         }
+        if let Some(apart) = &record.apart {
+            env.push(("RALPH_WORKTREE".to_owned(), apart.tree.display().to_string()));
+        }
         if let Some(name) = self.workspace.place.name() {
             env.push(("RALPH_LOOP".to_owned(), name.to_string()));
         }
@@ -171,13 +176,13 @@ impl Runner {
         env.extend(call.env.clone());
         Spec {
             argv: call.argv.clone(),
-            dir: record.worktree.as_deref().unwrap_or(root).to_owned(),
+            dir: record.apart.as_ref().map_or(root, |apart| &apart.tree).to_owned(),
             env,
-            // The last two are of an attempt that this run may itself be part of.
+            // The last ones are of an attempt that this run may itself be part of.
             env_remove: NESTED
                 .into_iter()
                 .chain(service::VARIABLES)
-                .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP"])
+                .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_WORKTREE"])
                 .map(str::to_owned)
                 .collect(),
             stdin: record.file(&self.workspace, "prompt.md"),

@@ -20,12 +20,16 @@ use crate::{
 
 /// What of an attempt runs.
 pub(super) enum Stage {
+    /// The commands that prepare its work tree.
+    Setup(Checks),
     /// The verify commands, to see whether they succeed without it.
     Baseline(Checks),
     /// Its agent.
     Agent,
     /// The verify commands, when its agent has reported and proven the task done.
     Verify(Checks, Box<End>),
+    /// The verify commands of it and others, when the merge queue has put them together.
+    Trial(Checks),
 }
 
 /// Verify commands, run in order up to the first that does not succeed.
@@ -35,7 +39,7 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    fn new(commands: Vec<String>) -> Checks {
+    pub(super) fn new(commands: Vec<String>) -> Checks {
         Checks { commands, done: Vec::new() }
     }
 
@@ -51,10 +55,22 @@ impl Checks {
 }
 
 impl Stage {
+    /// That of the commands of `setup`.
+    pub(super) fn setup(commands: Vec<String>) -> Stage {
+        Stage::Setup(Checks::new(commands))
+    }
+
+    /// Whether it is about the merge queue, and not about the attempt alone.
+    pub(super) fn is_trial(&self) -> bool {
+        matches!(self, Stage::Trial(_))
+    }
+
     /// The verify commands that it runs, and what their logs are called.
     fn checks(&self) -> Option<(&Checks, &'static str)> {
         match self {
             Stage::Agent => None,
+            Stage::Setup(checks) => Some((checks, "setup")),
+            Stage::Trial(checks) => Some((checks, "merge")),
             Stage::Baseline(checks) => Some((checks, "baseline")),
             Stage::Verify(checks, _) => Some((checks, "verify")),
         }
@@ -76,7 +92,8 @@ impl Runner {
         };
         let commands = self.workspace.verify_of(task);
         // What an attempt before this one left broken is for this one to mend.
-        let due = self.workspace.verifies_baseline(task) && !self.chronicle.history().unproven;
+        let due = self.workspace.verifies_baseline(task)
+            && (record.apart.is_some() || !self.chronicle.history().unproven);
         if due && !commands.is_empty() {
             Stage::Baseline(Checks::new(commands))
         } else {
@@ -86,8 +103,12 @@ impl Runner {
 
     /// The limit of a stage.
     pub(super) fn limit(&self, record: &Open, stage: &Stage) -> Duration {
-        if stage.checks().is_some() {
-            return self.workspace.config.verify_timeout;
+        match stage {
+            Stage::Agent => {}
+            Stage::Setup(_) => return self.workspace.config.setup_timeout,
+            Stage::Baseline(_) | Stage::Verify(..) | Stage::Trial(_) => {
+                return self.workspace.config.verify_timeout;
+            }
         }
         let graph = self.file.graph();
         let own = graph.number(&record.task_id).and_then(|number| graph.task(number).timeout);
@@ -116,6 +137,7 @@ impl Runner {
             stdin: "/dev/null".into(),
             stdout: log.clone(),
             stderr: log,
+            dir: if stage.is_trial() { self.trees.pool.merge() } else { agent.dir },
             ..agent
         }
     }
@@ -125,9 +147,14 @@ impl Runner {
         let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {
             return Ok(());
         };
+        let command = checks.current().to_owned();
+        if let Stage::Setup(_) = stage {
+            let event = Event::SettingUp { attempt: record.attempt, command, log };
+            return self.emit(Some((&record.task_id, record.iteration)), event);
+        }
         let event = Event::Verifying {
             attempt: record.attempt,
-            command: checks.current().to_owned(),
+            command,
             baseline: matches!(stage, Stage::Baseline(_)),
             log,
         };
@@ -150,6 +177,37 @@ impl Runner {
             Stage::Agent => {
                 let end = self.look(&record, outcome, took, swept)?;
                 self.verify(record, end)
+            }
+            Stage::Setup(mut checks) => {
+                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                    return self.close(&record, End { outcome, took, ..End::default() });
+                }
+                checks.done.push(self.check(&checks, outcome, took, log));
+                if !checks.is_over() {
+                    return self.launch(record, Stage::Setup(checks));
+                }
+                let red = checks.done.into_iter().find(|check| !check.is_green());
+                if red.is_none() {
+                    // What the commands left is not the attempt's.
+                    let tree = record.tree(&self.workspace)?;
+                    record.dirty = attempt::changed(&self.workspace, &tree)?;
+                    let stage = self.first_stage(&record);
+                    return self.launch(record, stage);
+                }
+                let outcome = Outcome::NotStarted { error: "setup failed".to_owned() };
+                let evidence = Evidence { setup: red, ..Evidence::default() };
+                self.close(&record, End { outcome, took, evidence, ..End::default() })
+            }
+            Stage::Trial(mut checks) => {
+                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                    self.drop_trial();
+                    return Ok(());
+                }
+                self.note_check(&record, &mut checks, outcome, took, log)?;
+                if !checks.is_over() {
+                    return self.launch(record, Stage::Trial(checks));
+                }
+                self.tried(&checks.done)
             }
             Stage::Baseline(mut checks) => {
                 if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
@@ -214,19 +272,34 @@ impl Runner {
         took: Duration,
         log: Option<String>,
     ) -> Result<()> {
-        let log = log.unwrap_or_default();
-        let check = Check {
-            command: checks.current().to_owned(),
-            outcome,
-            duration_seconds: duration::seconds(took),
-            last_line: output::last_line(&self.workspace.root().join(&log)),
-            log,
-        };
+        let check = self.check(checks, outcome, took, log);
         crash::point("verify.ended");
         checks.done.push(check.clone());
         let event =
             if check.is_green() { Event::Verified(check) } else { Event::VerifyFailed(check) };
         self.emit(Some((&record.task_id, record.iteration)), event)
+    }
+
+    fn check(
+        &self,
+        checks: &Checks,
+        outcome: Outcome,
+        took: Duration,
+        log: Option<String>,
+    ) -> Check {
+        let log = log.unwrap_or_default();
+        Check {
+            command: checks.current().to_owned(),
+            outcome,
+            duration_seconds: duration::seconds(took),
+            last_line: output::last_line(&self.workspace.root().join(&log)),
+            log,
+        }
+    }
+
+    /// Whether the run is to be over soon, and nothing that takes time is to begin.
+    pub(super) fn is_ending(&self) -> bool {
+        self.policy.stop.is_some() || self.is_ended_now()
     }
 
     fn is_stopping(&self) -> bool {

@@ -102,7 +102,8 @@ impl Runner {
     /// Ends what a guardian that was killed could not: the names, and how many would not die.
     pub(super) fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
-        if !self.running.is_empty() || self.spared {
+        let others = !self.running.is_empty() || !self.trees.preparing.is_empty();
+        if others || self.queue.is_trying() || self.spared {
             return (ended, 0);
         }
         // All that it guarded are children of ours now, marked or not, and no git of ours runs here.

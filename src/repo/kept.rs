@@ -1,0 +1,67 @@
+//! Whether a commit is kept, and what is copied into a work tree.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{Repo, lossy, program};
+
+/// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
+const NOTE: &str = "ralph";
+
+impl Repo {
+    /// Notes that this work tree is one of `ralph`'s own, and left at this commit, which is kept.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn own(&self, commit: &str) -> Result<()> {
+        let note = self.git_dir.join(NOTE);
+        fs::write(&note, commit).with_context(|| format!("write `{}`", note.display()))
+    }
+
+    /// Whether this work tree is one of `ralph`'s own.
+    pub fn is_own(&self) -> bool {
+        self.git_dir != self.common_dir && self.git_dir.join(NOTE).is_file()
+    }
+
+    /// Whether a commit stays when this work tree is moved away from it: some ref has it.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn is_kept(&self, commit: &str) -> Result<bool> {
+        if fs::read_to_string(self.git_dir.join(NOTE)).is_ok_and(|noted| noted == commit) {
+            return Ok(true);
+        }
+        let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];
+        Ok(!program::run(&self.root, &list)?.is_empty())
+    }
+
+    /// Keeps a commit under the ref `name`.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
+        program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, commit]).map(drop)
+    }
+
+    /// The files that git ignores and that the patterns in the file `list` name, relative to the
+    /// root.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
+        let others = ["ls-files", "-z", "--others", "--ignored"];
+        let named = program::run(
+            &self.root,
+            &[&others[..], &[&format!("--exclude-from={}", list.display())]].concat(),
+        )?;
+        let ignored = program::run(&self.root, &[&others[..], &["--exclude-standard"]].concat())?;
+        let ignored: HashSet<&[u8]> = ignored.split(|byte| *byte == 0).collect();
+        let both = named.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(both.filter(|path| ignored.contains(path)).map(|path| lossy(path).into()).collect())
+    }
+}

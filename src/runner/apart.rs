@@ -1,0 +1,205 @@
+//! Attempts that have a work tree to themselves: how it is prepared, and how it is let go of.
+//!
+//! Git may take seconds to fill a work tree, so that is done beside the loop. Where two attempts can
+//! go on at once, none of them is ever in the checkout that people work in.
+
+use std::{path::PathBuf, thread};
+
+use anyhow::{Context, Result};
+
+use super::{Message, Runner, close::End, verify::Stage};
+use crate::{
+    attempt::{self, Apart, Open},
+    event::Event,
+    exit::{Exit, Failure},
+    graphfile::graph_of,
+    plan::Policy,
+    task::Status,
+    verdict::{Outcome, Verdict},
+    workspace::Workspace,
+    worktrees::{self, Order, Pool, Prepared},
+};
+
+/// The work trees of a run.
+pub(super) struct Trees {
+    pub(super) pool: Pool,
+    /// The branch that everything is merged into; none where attempts work in the checkout.
+    target: Option<String>,
+    /// The work trees that are left as they are.
+    kept: Vec<PathBuf>,
+    /// The attempts whose work trees are being prepared.
+    pub(super) preparing: Vec<Open>,
+}
+
+impl Trees {
+    /// Those of a run with these rules.
+    ///
+    /// # Errors
+    /// No branch, or no commit, to begin with.
+    pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<Trees> {
+        let mut target = None;
+        if policy.is_apart(workspace.config.worktree) {
+            let head = workspace.repo.head()?;
+            let why = match (&head.branch, &head.commit) {
+                (Some(_), Some(_)) => "",
+                (None, _) => "HEAD is detached; switch to the branch that all work is merged into",
+                (_, None) => "there is no commit to begin with; make the first one",
+            };
+            if !why.is_empty() {
+                let message = format!("attempts in work trees of their own need a branch: {why}");
+                return Err(Failure::new(Exit::Error, message).into());
+            }
+            target = head.branch;
+        }
+        let (kept, preparing) = (Vec::new(), Vec::new());
+        Ok(Trees { pool: Pool::of(workspace), target, kept, preparing })
+    }
+}
+
+impl Runner {
+    /// Whether attempts have work trees to themselves.
+    pub(super) fn is_apart(&self) -> bool {
+        self.trees.target.is_some()
+    }
+
+    /// Where the next attempt works, and with which commit it begins; none where that is the
+    /// checkout that people work in.
+    pub(super) fn place_apart(&self) -> Result<Option<(Apart, String)>> {
+        let Some(target) = self.trees.target.clone() else {
+            return Ok(None);
+        };
+        let base = self.tip(&target)?;
+        let base = base.with_context(|| format!("branch `{target}` is gone; make it again"))?;
+        Ok(Some((Apart { tree: self.free_tree(), target, landing: None }, base)))
+    }
+
+    fn free_tree(&self) -> PathBuf {
+        let queue = &self.queue;
+        let open = self.running.iter().map(|running| &running.record);
+        let open = open.chain(&self.trees.preparing).chain(queue.records());
+        let used = open.filter_map(|record| Some(record.apart.as_ref()?.tree.clone()));
+        let taken: Vec<PathBuf> = used.chain(self.trees.kept.iter().cloned()).collect();
+        self.trees.pool.next(&taken)
+    }
+
+    /// Where a branch is.
+    pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
+        let head = self.workspace.repo.head()?;
+        if head.branch.as_deref() == Some(branch) {
+            return Ok(head.commit);
+        }
+        self.workspace.repo.commit_of(&format!("refs/heads/{branch}"))
+    }
+
+    /// Has the work tree of an attempt prepared.
+    pub(super) fn prepare(&mut self, record: Open) -> Result<()> {
+        let apart = record.apart.as_ref().context("an attempt without a place")?;
+        let order = Order {
+            pool: self.trees.pool.clone(),
+            tree: apart.tree.clone(),
+            task: record.task_id.clone(),
+            name: record.name(),
+            base: record.base.clone().context("an attempt without a base")?,
+            pins: self.workspace.place.pins(&record.task_id),
+        };
+        let (outbox, name) = (self.outbox.clone(), record.name());
+        self.trees.preparing.push(record);
+        thread::spawn(move || {
+            let prepared = worktrees::prepare(&order);
+            drop(outbox.send(Message::Prepared(name, prepared)));
+        });
+        Ok(())
+    }
+
+    /// Goes on with an attempt whose work tree is prepared.
+    pub(super) fn prepared(&mut self, name: &str, prepared: Result<Prepared>) -> Result<()> {
+        let named = |record: &Open| record.name() == name;
+        let Some(at) = self.trees.preparing.iter().position(named) else {
+            return Ok(());
+        };
+        let mut record = self.trees.preparing.remove(at);
+        if self.is_ending() {
+            return self.close(&record, End { outcome: Outcome::Cancelled, ..End::default() });
+        }
+        match prepared {
+            Err(error) => {
+                let outcome = Outcome::NotStarted { error: format!("{error:#}") };
+                self.close(&record, End { outcome, ..End::default() })
+            }
+            Ok(Prepared::Kept(why)) => {
+                let tree = record.apart.as_ref().map(|apart| apart.tree.clone());
+                self.keep_tree(tree.unwrap_or_default(), why)?;
+                let tree = self.free_tree();
+                record.apart = record.apart.map(|apart| Apart { tree, ..apart });
+                self.rewrite(&record)?;
+                self.prepare(record)
+            }
+            Ok(Prepared::Ready(branch)) => {
+                record.branch = Some(branch);
+                let tree = record.tree(&self.workspace)?;
+                (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
+                self.rewrite(&record)?;
+                let stage = self.stage_of_setup(&record);
+                self.launch(record, stage)
+            }
+        }
+    }
+
+    /// Puts a record on disk again, as it is now.
+    pub(super) fn rewrite(&self, record: &Open) -> Result<()> {
+        let state = &self.workspace.state;
+        let kept = record.redacted(&self.workspace);
+        state.write_attempt(&record.name(), &kept).context("record the attempt")
+    }
+
+    /// Leaves a work tree as it is.
+    pub(super) fn keep_tree(&mut self, tree: PathBuf, why: String) -> Result<()> {
+        let worktree = tree.display().to_string();
+        self.trees.kept.push(tree);
+        self.emit(None, Event::WorktreeKept { worktree, why })
+    }
+
+    /// What the attempt's own copy of the graph says of its task, where that is not what it said at
+    /// first.
+    pub(super) fn said_apart(&self, record: &Open) -> Option<Status> {
+        let path = self.workspace.graph_name();
+        let tree = record.tree(&self.workspace).ok()?;
+        let now = std::fs::read(tree.root().join(&path)).ok()?;
+        let base = record.base.as_deref()?;
+        let was = tree.file_at(base, &path).ok().flatten()?;
+        if was == now {
+            return None;
+        }
+        let status = |text: &[u8]| {
+            let graph = graph_of(text)?;
+            graph.number(&record.task_id).map(|number| graph.task(number).status)
+        };
+        status(&now).filter(|now| Some(*now) != status(&was))
+    }
+
+    /// Lets go of the work tree of an attempt that is on record as closed.
+    pub(super) fn release(&mut self, record: &Open, verdict: Verdict) -> Result<()> {
+        let Some(apart) = record.apart.clone() else {
+            return Ok(());
+        };
+        // Somebody has removed it, or it was never made.
+        let Ok(tree) = record.tree(&self.workspace) else {
+            return Ok(());
+        };
+        let pin =
+            attempt::leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
+        let kept = self.workspace.repo.commit_of(&pin)?;
+        let merged = verdict == Verdict::Complete;
+        match worktrees::release(&tree, kept.as_deref(), merged)? {
+            None => Ok(()),
+            Some(why) => self.keep_tree(apart.tree, why),
+        }
+    }
+
+    /// The stage that prepares the work tree of an attempt further, where the settings name
+    /// commands for that; else the first one of all attempts.
+    fn stage_of_setup(&self, record: &Open) -> Stage {
+        let commands = self.workspace.config.setup.0.clone();
+        if commands.is_empty() { self.first_stage(record) } else { Stage::setup(commands) }
+    }
+}

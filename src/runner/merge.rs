@@ -1,0 +1,415 @@
+//! The merge queue at work: what is done by itself is put on top of the target branch, tried there,
+//! and lands.
+//!
+//! Git's part is done beside the loop; the verify commands run like those of an attempt, as those of
+//! the first one of the batch. The target branch is only ever moved to a commit on which they have
+//! succeeded.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    Message, Runner,
+    close::End,
+    verify::{Checks, Stage},
+};
+use crate::{
+    attempt::{CONFLICT, Open, leftovers},
+    crash,
+    event::{Batch, Event, Held, StopReason},
+    queue::{Queue, Step},
+    repo::{How, Integrated, Landing, Piece, Repo},
+    task::TaskId,
+    verdict::{Check, Merge, Verdict},
+    worktrees::Pool,
+};
+
+/// Between two attempts at moving a branch that somebody's changes hold back.
+const RETRY: Duration = Duration::from_secs(5);
+/// The same while another git is at work there.
+const BUSY: Duration = Duration::from_millis(300);
+
+/// An attempt that is done by itself.
+struct Waiting {
+    record: Open,
+    end: End,
+    target: String,
+    /// The last commit of its branch.
+    head: String,
+}
+
+/// What is being tried.
+struct Trial {
+    branch: String,
+    onto: String,
+    /// What each of them comes to on top of those before it.
+    commits: Vec<String>,
+}
+
+/// The merge queue of a run.
+#[derive(Default)]
+pub(super) struct Merging {
+    queue: Queue<Waiting>,
+    trial: Option<Trial>,
+    /// The command that did not succeed with those who are suspected, and where that was.
+    red: Option<(Check, String)>,
+    /// What keeps the target branch where it is.
+    held: Option<Held>,
+    again: Option<Instant>,
+}
+
+impl Merging {
+    /// The records of those who wait.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Open> {
+        self.queue.waiting().iter().map(|waiting| &waiting.record)
+    }
+
+    /// Whether something is tried now.
+    pub(super) fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// When something has to be done about it.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.again.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// What is put together, and where.
+struct Order {
+    pool: Pool,
+    onto: String,
+    pieces: Vec<(String, String, String)>,
+    how: How,
+    own: Vec<String>,
+    attributes: PathBuf,
+}
+
+/// What came of that: the commits of those that fit, and why the next one does not.
+pub(super) struct Built {
+    commits: Vec<String>,
+    conflict: Option<(Vec<String>, String)>,
+}
+
+fn build(order: &Order) -> Result<Built> {
+    let (tree, _) = order.pool.open(&order.pool.merge(), &order.onto)?;
+    let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
+    let mut commits: Vec<String> = Vec::new();
+    for (base, head, message) in &order.pieces {
+        let onto = commits.last().unwrap_or(&order.onto).clone();
+        let piece = Piece { head, base, message };
+        match tree.integrate(&onto, &piece, order.how, &own, Some(&order.attributes))? {
+            Integrated::Done(commit) => commits.push(commit),
+            Integrated::Nothing => commits.push(onto),
+            Integrated::Conflict { paths, diff } => {
+                return Ok(Built { commits, conflict: Some((paths, diff)) });
+            }
+        }
+    }
+    Ok(Built { commits, conflict: None })
+}
+
+impl Runner {
+    /// Puts an attempt that is done by itself at the end of the queue.
+    pub(super) fn enqueue(&mut self, record: &Open, end: End, target: String) -> Result<()> {
+        let head = record.tree(&self.workspace)?.head()?.commit;
+        let head = head.context("an attempt with commits and without HEAD")?;
+        self.queue.queue.push(Waiting { record: record.clone(), end, target, head });
+        let waiting = self.queue.queue.waiting().len();
+        let event = Event::Queued { attempt: record.attempt, waiting };
+        self.emit(Some((&record.task_id, record.iteration)), event)?;
+        crash::point("merge.queued");
+        Ok(())
+    }
+
+    /// Tries what waits, if nothing is tried.
+    pub(super) fn merge(&mut self) -> Result<()> {
+        if self.queue.is_trying()
+            || self.is_ending()
+            || self.queue.patience().is_some_and(|left| !left.is_zero())
+        {
+            return Ok(());
+        }
+        self.queue.again = None;
+        loop {
+            match self.queue.queue.next() {
+                Step::Nothing => return Ok(()),
+                Step::Try(count) => return self.try_together(count),
+                Step::SendBack => {
+                    let (check, onto) = self.queue.red.take().context("red without a check")?;
+                    self.send_back(|branch| Merge::Red { branch, onto }, Some(check))?;
+                }
+            }
+        }
+    }
+
+    /// Whether all that is left to do is to wait for a person who is in the way.
+    pub(super) fn stuck_in_merge(&self) -> Option<StopReason> {
+        let held = self.queue.held.clone()?;
+        let idle = self.running.is_empty() && self.trees.preparing.is_empty();
+        let waits = !self.queue.is_trying() && self.queue.records().next().is_some();
+        (idle && waits && !self.policy.wait).then_some(StopReason::MergeHeld(held))
+    }
+
+    fn batch(&self, count: usize, branch: &str, onto: &str) -> Batch {
+        let tasks: Vec<TaskId> =
+            self.queue.records().take(count).map(|record| record.task_id.clone()).collect();
+        Batch { branch: branch.to_owned(), onto: onto.to_owned(), tasks }
+    }
+
+    fn leader(&self) -> Result<Open> {
+        self.queue.records().next().cloned().context("a trial of nothing")
+    }
+
+    /// Puts the first few together on top of the target branch.
+    fn try_together(&mut self, count: usize) -> Result<()> {
+        let waiting = self.queue.queue.waiting();
+        let branch = waiting.first().context("a trial of nothing")?.target.clone();
+        let count = waiting[..count].iter().take_while(|one| one.target == branch).count();
+        let Some(onto) = self.tip(&branch)? else {
+            let why = format!("branch `{branch}` is gone");
+            return self.hold_back(branch, String::new(), Vec::new(), Some(why));
+        };
+        let leader = self.leader()?;
+        let event = Event::Merging(self.batch(count, &branch, &onto));
+        self.emit(Some((&leader.task_id, leader.iteration)), event)?;
+        crash::point("merge.told");
+        let how = self.workspace.config.merge;
+        let own: Vec<String> = Some(self.workspace.graph_name())
+            .filter(|name| !name.starts_with('/'))
+            .into_iter()
+            .collect();
+        let waiting = &self.queue.queue.waiting()[..count];
+        if let [one] = waiting
+            && how == How::Rebase
+            && one.record.base.as_ref() == Some(&onto)
+        {
+            let changed = self.workspace.repo.differing(Some(&onto), &one.head)?;
+            if !changed.iter().any(|path| own.contains(path)) {
+                // It is on top already, and its verify commands have succeeded just there.
+                let commits = vec![one.head.clone()];
+                self.queue.trial = Some(Trial { branch, onto, commits });
+                return self.land();
+            }
+        }
+        let mut pieces = Vec::new();
+        for one in waiting {
+            let base = one.record.base.clone().context("an attempt without a base")?;
+            let title = self.task_of(&one.record).map(|task| task.title).unwrap_or_default();
+            let message = leftovers::message(&one.record, &title);
+            pieces.push((base, one.head.clone(), message));
+        }
+        let attributes = self.attributes()?;
+        let pool = self.trees.pool.clone();
+        let order = Order { pool, onto: onto.clone(), pieces, how, own, attributes };
+        self.queue.trial = Some(Trial { branch, onto, commits: Vec::new() });
+        let outbox = self.outbox.clone();
+        thread::spawn(move || drop(outbox.send(Message::Built(build(&order)))));
+        Ok(())
+    }
+
+    /// The file that says how git merges what agents write together.
+    fn attributes(&self) -> Result<PathBuf> {
+        let config = &self.workspace.config;
+        let union = config.merge_union.0.iter().map(String::as_str);
+        let union = union.chain([self.workspace.learnings()]);
+        let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
+        let lines = lines.concat();
+        let path = self.workspace.state.dir().join("attributes");
+        if fs::read_to_string(&path).ok().as_ref() != Some(&lines) {
+            fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Git has put them together, as far as they fit.
+    pub(super) fn built(&mut self, built: Result<Built>) -> Result<()> {
+        crash::point("merge.built");
+        let Some(trial) = &mut self.queue.trial else {
+            return Ok(());
+        };
+        let (branch, onto) = (trial.branch.clone(), trial.onto.clone());
+        let Built { commits, conflict } = match built {
+            Ok(built) => built,
+            Err(error) => {
+                self.queue.trial = None;
+                let why = format!("{error:#}");
+                return self.hold_back(branch, String::new(), Vec::new(), Some(why));
+            }
+        };
+        if commits.is_empty() {
+            self.queue.trial = None;
+            let (paths, diff) = conflict.context("nothing fits, and nothing is in conflict")?;
+            let leader = self.leader()?;
+            let path = leader.file(&self.workspace, CONFLICT);
+            fs::write(&path, diff).with_context(|| format!("write `{}`", path.display()))?;
+            return self.send_back(|branch| Merge::Conflict { branch, onto, paths }, None);
+        }
+        trial.commits = commits;
+        if self.is_ending() {
+            self.queue.trial = None;
+            return Ok(());
+        }
+        let commands = self.commands_of_trial();
+        if commands.is_empty() {
+            return self.land();
+        }
+        let leader = self.leader()?;
+        self.launch(leader, Stage::Trial(Checks::new(commands)))
+    }
+
+    /// What must succeed: the verify commands of each of them, in a work tree that is set up.
+    fn commands_of_trial(&self) -> Vec<String> {
+        let count = self.queue.trial.as_ref().map_or(0, |trial| trial.commits.len());
+        let records = self.queue.records().take(count);
+        let verify = records.filter_map(|record| Some(record.terms.as_ref()?.verify().to_vec()));
+        let mut seen = HashSet::new();
+        let verify: Vec<String> =
+            verify.flatten().filter(|command| seen.insert(command.clone())).collect();
+        if verify.is_empty() {
+            return verify;
+        }
+        self.workspace.config.setup.0.iter().cloned().chain(verify).collect()
+    }
+
+    /// Its verify commands have been run.
+    pub(super) fn tried(&mut self, checks: &[Check]) -> Result<()> {
+        let red = checks.iter().find(|check| !check.is_green()).cloned();
+        let Some(check) = red else {
+            return self.land();
+        };
+        let Some(trial) = self.queue.trial.take() else {
+            return Ok(());
+        };
+        let count = trial.commits.len();
+        if count > 1 {
+            let leader = self.leader()?;
+            let event = Event::Split(self.batch(count, &trial.branch, &trial.onto));
+            self.emit(Some((&leader.task_id, leader.iteration)), event)?;
+        }
+        self.queue.red = Some((check, trial.onto));
+        self.queue.queue.red(count);
+        Ok(())
+    }
+
+    /// The run is being stopped in the middle of a trial, which the next run makes again.
+    pub(super) fn drop_trial(&mut self) {
+        self.queue.trial = None;
+    }
+
+    /// Moves the target branch. What is about to land is on record before.
+    fn land(&mut self) -> Result<()> {
+        let trial = self.queue.trial.as_ref().context("landing without a trial")?;
+        let (branch, onto) = (trial.branch.clone(), trial.onto.clone());
+        let commits = trial.commits.clone();
+        for (waiting, commit) in self.queue.queue.waiting_mut().iter_mut().zip(&commits) {
+            if let Some(apart) = &mut waiting.record.apart {
+                apart.landing = Some(commit.clone());
+            }
+        }
+        for record in self.queue.records().take(commits.len()) {
+            self.rewrite(record)?;
+            crash::point("merge.intended");
+        }
+        let (root, outbox) = (self.workspace.root().to_owned(), self.outbox.clone());
+        let last = commits.last().cloned().context("landing nothing")?;
+        thread::spawn(move || {
+            let landed = Repo::discover(&root).and_then(|repo| repo.land(&branch, &onto, &last));
+            drop(outbox.send(Message::Landed(landed)));
+        });
+        Ok(())
+    }
+
+    /// The target branch was moved, or not.
+    pub(super) fn landed(&mut self, landed: Result<Landing>) -> Result<()> {
+        crash::point("merge.landed");
+        let Some(Trial { branch, commits, .. }) = self.queue.trial.take() else {
+            return Ok(());
+        };
+        match landed {
+            Ok(Landing::Landed) => {
+                self.queue.held = None;
+                let members = self.queue.queue.landed(commits.len());
+                for (waiting, commit) in members.into_iter().zip(commits) {
+                    let Waiting { record, mut end, .. } = waiting;
+                    let branch = branch.clone();
+                    end.evidence.merge = Some(Merge::Landed { branch, commit });
+                    self.conclude(&record, end)?;
+                }
+                Ok(())
+            }
+            Ok(Landing::Moved) => {
+                self.queue.queue.moved();
+                Ok(())
+            }
+            Ok(Landing::Busy) => {
+                self.queue.again = Some(Instant::now() + BUSY);
+                Ok(())
+            }
+            Ok(Landing::InTheWay { checkout, paths }) => {
+                self.hold_back(branch, checkout.display().to_string(), paths, None)
+            }
+            Err(error) => {
+                let why = format!("{error:#}");
+                self.hold_back(branch, String::new(), Vec::new(), Some(why))
+            }
+        }
+    }
+
+    /// Lets everything wait for a while, and says why, once.
+    fn hold_back(
+        &mut self,
+        branch: String,
+        checkout: String,
+        paths: Vec<String>,
+        why: Option<String>,
+    ) -> Result<()> {
+        self.queue.again = Some(Instant::now() + RETRY);
+        let held = Held { branch, checkout, paths, why };
+        if self.queue.held.replace(held.clone()).as_ref() == Some(&held) {
+            return Ok(());
+        }
+        self.emit(None, Event::MergeHeld(held))
+    }
+
+    /// Closes the attempt that is first in the queue as one whose work does not fit.
+    fn send_back(
+        &mut self,
+        merge: impl FnOnce(String) -> Merge,
+        check: Option<Check>,
+    ) -> Result<()> {
+        let Some(Waiting { record, mut end, target, .. }) = self.queue.queue.send_back() else {
+            return Ok(());
+        };
+        end.evidence.merge = Some(merge(target));
+        end.evidence.verify.extend(check);
+        self.conclude(&record, end)
+    }
+
+    /// Whether the work of an attempt that was found after a crash is in the target branch.
+    pub(super) fn has_landed(&self, record: &Open) -> Result<Option<Merge>> {
+        let Some(apart) = &record.apart else {
+            return Ok(None);
+        };
+        let (Some(commit), Some(tip)) = (apart.landing.clone(), self.tip(&apart.target)?) else {
+            return Ok(None);
+        };
+        let is_in = self.workspace.repo.is_ancestor(&commit, &tip)?;
+        let branch = apart.target.clone();
+        Ok(is_in.then_some(Merge::Landed { branch, commit }))
+    }
+}
+
+/// Whether an attempt that is judged so has something to merge, and where to.
+pub(super) fn target_of(record: &Open, end: &End, verdict: Verdict) -> Option<String> {
+    let apart = record.apart.as_ref()?;
+    let is_due = verdict == Verdict::Complete && end.evidence.merge.is_none();
+    (is_due && !end.evidence.commits.is_empty()).then(|| apart.target.clone())
+}

@@ -1,0 +1,230 @@
+//! The work trees of attempts: a pool in a folder beside the repository, of which each attempt has
+//! one to itself while it goes on, and one in which the merge queue tries things.
+//!
+//! A work tree is made when all others are in use, and is otherwise moved on to another branch: on a
+//! large repository that is several times faster. It is only moved when all that is in it is kept
+//! somewhere else. Nothing is ever forced: what cannot be moved without loss stays as it is.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    crash,
+    repo::{BranchRoom, Repo},
+    task::TaskId,
+    workspace::Workspace,
+};
+
+/// Files that git ignores and that every work tree needs: patterns as in `.gitignore`.
+pub const INCLUDE: &str = ".worktreeinclude";
+
+/// The work trees of one repository.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    main: PathBuf,
+    folder: PathBuf,
+}
+
+impl Pool {
+    /// That of a repository, as the settings say.
+    pub fn of(workspace: &Workspace) -> Pool {
+        let root = workspace.root();
+        let mut name = root.file_name().unwrap_or_default().to_owned();
+        name.push(".worktrees");
+        let wanted = workspace.config.worktree_dir.as_ref();
+        let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
+        Pool { main: root.to_owned(), folder }
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The one of the merge queue.
+    pub fn merge(&self) -> PathBuf {
+        self.folder.join("merge")
+    }
+
+    /// The first one that is not among those.
+    pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
+        let mut all = (1_u32..).map(|number| self.folder.join(number.to_string()));
+        all.find(|slot| !taken.contains(slot)).expect("there are numbers enough")
+    }
+
+    /// Opens a work tree, which is made if it is not there; `base` is then what it has. And whether
+    /// it was made.
+    ///
+    /// # Errors
+    /// In git's words; something else in its place.
+    pub fn open(&self, tree: &Path, base: &str) -> Result<(Repo, bool)> {
+        // Git takes the name of its note of a work tree from the folder: not two at once.
+        static TURN: Mutex<()> = Mutex::new(());
+        let made = !tree.exists();
+        let main = Repo::discover(&self.main)?;
+        if made {
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+            if main.worktrees()?.iter().any(|known| known.path == tree) {
+                main.forget_worktree(tree)?;
+            }
+            main.add_worktree(tree, base)?;
+            crash::point("tree.added");
+        }
+        let repo = Repo::discover(tree)?;
+        if repo.common_dir() != main.common_dir() || repo.root() == main.root() {
+            bail!(
+                "`{}` is no work tree of this repository; move it away, or set `worktree_dir`",
+                tree.display()
+            );
+        }
+        if made {
+            repo.own(base)?;
+            self.include(&repo)?;
+            crash::point("tree.included");
+        }
+        Ok((repo, made))
+    }
+
+    /// Copies the ignored files that every work tree needs.
+    fn include(&self, tree: &Repo) -> Result<()> {
+        let list = self.main.join(INCLUDE);
+        if !list.is_file() {
+            return Ok(());
+        }
+        for path in Repo::discover(&self.main)?.ignored_by(&list)? {
+            let (from, to) = (self.main.join(&path), tree.root().join(&path));
+            copy(&from, &to)
+                .with_context(|| format!("copy `{}` of `{INCLUDE}`", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(to).is_ok() {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    if fs::symlink_metadata(from)?.is_symlink() {
+        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
+    }
+    fs::copy(from, to).map(drop)
+}
+
+/// What is to be prepared.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Of which pool.
+    pub pool: Pool,
+    /// Which work tree.
+    pub tree: PathBuf,
+    /// For which task.
+    pub task: TaskId,
+    /// For which attempt.
+    pub name: String,
+    /// With what.
+    pub base: String,
+    /// Under which name in git the work of the task's attempts is kept.
+    pub pins: String,
+}
+
+/// A work tree that was to be prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// It is, and on this branch.
+    Ready(String),
+    /// There is something in it that is kept nowhere else.
+    Kept(String),
+}
+
+/// Prepares a work tree for an attempt: on a new branch, with nothing in it but what its base has
+/// and what git ignores.
+///
+/// # Errors
+/// In git's words.
+pub fn prepare(order: &Order) -> Result<Prepared> {
+    let (tree, made) = order.pool.open(&order.tree, &order.base)?;
+    if !made && let Some(why) = unkept(&tree)? {
+        return Ok(Prepared::Kept(why));
+    }
+    let branch = branch(&tree, order)?;
+    crash::point("tree.named");
+    tree.switch(&branch, &order.base)?;
+    crash::point("tree.switched");
+    tree.update_submodules()?;
+    tree.lock_worktree(&format!("ralph: attempt {}", order.name))?;
+    Ok(Prepared::Ready(branch))
+}
+
+/// What there is in a work tree that is kept nowhere else, if there is anything.
+///
+/// # Errors
+/// In git's words.
+pub fn unkept(tree: &Repo) -> Result<Option<String>> {
+    if let Some(what) = tree.unfinished() {
+        return Ok(Some(format!("{what} is left half-way")));
+    }
+    if let Some(path) = tree.dirty()?.into_keys().next() {
+        return Ok(Some(format!("`{path}` is changed and not committed")));
+    }
+    let head = tree.head()?;
+    match head.commit {
+        Some(commit) if head.branch.is_none() && !tree.is_kept(&commit)? => {
+            Ok(Some(format!("commit {} is on no branch", commit.get(..7).unwrap_or(&commit))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The name of the attempt's branch, whose earlier work, if there is any, is kept first.
+fn branch(tree: &Repo, order: &Order) -> Result<String> {
+    let name = format!("ralph/{}", order.task);
+    let others = (2..100).map(|number| format!("{name}-{number}"));
+    for name in std::iter::once(name.clone()).chain(others) {
+        match tree.branch_room(&name)? {
+            BranchRoom::Free => return Ok(name),
+            BranchRoom::Ours { commit } => {
+                if commit != order.base {
+                    let short = commit.get(..10).unwrap_or(&commit);
+                    tree.keep(&format!("{}/branch-{short}", order.pins), &commit)?;
+                }
+                return Ok(name);
+            }
+            BranchRoom::Barred { by } => bail!(
+                "branch `{by}` is in the way of `{name}`, since git has a folder for it; rename it"
+            ),
+            // Somebody looks at it.
+            BranchRoom::CheckedOut { .. } => {}
+        }
+    }
+    bail!("`{name}` and all names like it are checked out somewhere")
+}
+
+/// Lets go of a work tree whose attempt is closed: what it left is in `kept`, and its branch goes
+/// where its work is in the target. What cannot be let go of stays as it is, with the reason.
+///
+/// # Errors
+/// In git's words.
+pub fn release(tree: &Repo, kept: Option<&str>, merged: bool) -> Result<Option<String>> {
+    let head = tree.head()?;
+    let Some(at) = kept.map(str::to_owned).or(head.commit) else {
+        return Ok(Some("it has no commit".to_owned()));
+    };
+    if !tree.settle_on(&at)? {
+        return Ok(Some("not all that is in it could be kept".to_owned()));
+    }
+    crash::point("tree.settled");
+    tree.own(&at)?;
+    if let Some(branch) = head.branch.filter(|branch| merged && branch.starts_with("ralph/")) {
+        tree.delete_branch(&branch, &at)?;
+    }
+    tree.unlock_worktree()?;
+    Ok(None)
+}
