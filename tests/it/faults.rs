@@ -5,8 +5,6 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
 };
 
 use serde_json::json;
@@ -104,11 +102,15 @@ fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
     wait_for(&trial.sign("waiting-a"));
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks: [");
+    // Without a request it would look at the file with its next beat, ten seconds later.
+    trial.run(["pause"]).whatever();
     until("the fault is told", || run.said().contains("cannot be read"));
-    thread::sleep(Duration::from_secs(4));
+    trial.run(["resume"]).whatever();
+    until("it still turns", || run.said().contains("resumed"));
     trial.save("task-graph.yaml", &whole);
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.lines("graph_rejected").len(), 1);
     assert!(trial.lines("graph_guarded").is_empty());
 }
 
