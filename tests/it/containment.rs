@@ -7,18 +7,12 @@
 use std::{
     fs::{self, OpenOptions},
     path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
-use crate::support::{Live, Workspace, until, wait_for};
+use crate::support::{Live, Workspace, each, until};
 
 /// Each kind of child and how many of it there are.
 const KINDS: [(&str, usize); 9] = [
@@ -105,24 +99,6 @@ fn started(trial: &Workspace) -> usize {
     names.filter(|name| name.to_str().is_some_and(|name| name.starts_with("kid."))).count()
 }
 
-fn signal(pids: &[u32], signal: Signal) {
-    for pid in pids {
-        let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-}
-
-fn guardian(trial: &Workspace) -> u32 {
-    let path = trial.state().join("attempts/a.1.json");
-    let mut pid = None;
-    until("the guardian is on record", || {
-        let record = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        pid = record.and_then(|record: Value| record["guardian"]["pid"].as_u64());
-        pid.is_some()
-    });
-    u32::try_from(pid.unwrap()).unwrap()
-}
-
 /// The next run, which may find the guardian of the last one still at work.
 fn next_run(trial: &Workspace) {
     let mut code = 5;
@@ -143,7 +119,6 @@ fn next_run(trial: &Workspace) {
 
 /// Ends the attempt; `run` is over afterwards.
 fn end(trial: &Workspace, run: Live, how: End) {
-    let both = |trial| [run.id(), guardian(trial)];
     match how {
         End::Normal => {
             let go = OpenOptions::new().write(true).open(trial.sign("go")).unwrap();
@@ -153,14 +128,16 @@ fn end(trial: &Workspace, run: Live, how: End) {
         End::Timeout => drop(run.end(trial).code(1).whatever()),
         End::Runner => run.kill(),
         End::Guardian => {
-            signal(&[guardian(trial)], Signal::KILL);
+            kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
             run.end(trial).whatever();
         }
         End::Both => {
+            let guardian = trial.guardian("a.1");
             // Stopped first, so that neither sees the other die.
-            let pids = both(trial);
-            signal(&pids, Signal::STOP);
-            signal(&pids, Signal::KILL);
+            for signal in [Signal::STOP, Signal::KILL] {
+                run.signal(signal);
+                kill_process(guardian, signal).unwrap();
+            }
             run.kill();
         }
     }
@@ -175,8 +152,7 @@ fn cell(kind: &str, count: usize, how: End) -> (usize, usize, Duration) {
     };
     until("the children are there", || started(&trial) >= count);
     if how != End::Timeout {
-        wait_for(&trial.state().join("attempts/a.1.json"));
-        guardian(&trial);
+        trial.guardian("a.1");
     }
     end(&trial, run, how);
     let began = Instant::now();
@@ -204,20 +180,10 @@ fn cell(kind: &str, count: usize, how: End) -> (usize, usize, Duration) {
 fn nothing_outlives_its_attempt() {
     let cells: Vec<_> =
         KINDS.iter().flat_map(|kind| ENDS.iter().map(move |end| (*kind, *end))).collect();
-    let (next, report) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
-                while let Some(((kind, count), how)) =
-                    cells.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let (live, left, took) = cell(kind, *count, *how);
-                    report.lock().unwrap().push((*kind, *how, live, left, took));
-                }
-            });
-        }
+    let report = each(6, &cells, |((kind, count), how)| {
+        let (live, left, took) = cell(kind, *count, *how);
+        (*kind, *how, live, left, took)
     });
-    let report = report.into_inner().unwrap();
     let sum = |of: fn(&(&str, End, usize, usize, Duration)) -> usize| -> usize {
         report.iter().filter(|row| (row.0, row.1) != UNMET).map(of).sum()
     };

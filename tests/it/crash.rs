@@ -115,19 +115,12 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
     let trial = oracle::stage(1).chaos("wait");
     let first = trial.start(["run"]);
     wait_for(&trial.sign("waiting"));
-    let mut guardian = None;
-    until("the guardian is on record", || {
-        let text = fs::read(trial.state().join("attempts/t0.1.json")).unwrap_or_default();
-        let record: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        let pid = record["guardian"]["pid"].as_i64();
-        guardian = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()));
-        guardian.is_some()
-    });
-    kill_process(guardian.unwrap(), Signal::STOP).unwrap();
+    let guardian = trial.guardian("t0.1");
+    kill_process(guardian, Signal::STOP).unwrap();
     first.kill();
     let state = ralph::state::State::open(trial.state(), false);
     let held = state.is_locked().unwrap();
-    kill_process(guardian.unwrap(), Signal::CONT).unwrap();
+    kill_process(guardian, Signal::CONT).unwrap();
     assert!(held, "another run could begin beside what is left");
     until("the lock is free", || !state.is_locked().unwrap());
     trial.nobody_is_left();

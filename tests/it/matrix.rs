@@ -272,11 +272,8 @@ fn waiting(trial: &Workspace) -> (Child, std::path::PathBuf) {
     run.args(["run", "-q", "--"]).arg(agent("chaos"));
     let run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for(&trial.sign("waiting"));
-    let record = trial.state().join("attempts/t0.1.json");
-    crate::support::until("the guardian is on record", || {
-        fs::read_to_string(&record).is_ok_and(|text| text.contains("\"guardian\":{"))
-    });
-    (run, record)
+    trial.guardian("t0.1");
+    (run, trial.state().join("attempts/t0.1.json"))
 }
 
 fn signal(run: &mut Child, signal: Signal) {

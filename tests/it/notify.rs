@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{SETTINGS, Workspace, until, wait_for};
@@ -147,13 +147,7 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
     let run = trial.start(["run", "--once"]);
     wait_for(&trial.sign("telling"));
     wait_for(&trial.sign("working"));
-    let guardian = || {
-        let record = fs::read_to_string(trial.state().join("attempts/a.1.json")).ok()?;
-        let record: Value = serde_json::from_str(&record).ok()?;
-        Pid::from_raw(i32::try_from(record["guardian"]["pid"].as_i64()?).unwrap())
-    };
-    until("its guardian is on record", || guardian().is_some());
-    kill_process(guardian().unwrap(), Signal::KILL).unwrap();
+    kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
     until("the attempt is closed", || {
         trial.journal().iter().any(|it| it["action"] == "interrupted")
     });

@@ -8,11 +8,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     process::Stdio,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
     time::Instant,
 };
 
@@ -20,7 +15,7 @@ use ralph::crash::POINTS;
 
 use crate::{
     oracle,
-    support::{RALPH, SETTINGS, SOON, Workspace, agent},
+    support::{RALPH, SETTINGS, SOON, Workspace, agent, each},
 };
 
 const TASKS: usize = 3;
@@ -128,22 +123,6 @@ fn run(scenario: Scenario, deadly: &[String]) -> Found {
     }
 }
 
-/// Does the work on all cores.
-fn each<T: Sync, R: Send>(work: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while let Some(one) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = does(one);
-                    results.lock().unwrap().push(result);
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap()
-}
-
 /// Which passings of a point to kill at.
 fn chosen(count: usize) -> BTreeSet<usize> {
     if env::var_os("RALPH_CRASH_ALL").is_some() { (1..=count).collect() } else { [1, count].into() }
@@ -152,7 +131,7 @@ fn chosen(count: usize) -> BTreeSet<usize> {
 #[test]
 fn a_kill_at_any_point_costs_nothing() {
     let began = Instant::now();
-    let recorded = each(&SCENARIOS, |scenario| (*scenario, run(*scenario, &[])));
+    let recorded = each(4, &SCENARIOS, |scenario| (*scenario, run(*scenario, &[])));
     let mut violations: Vec<String> =
         recorded.iter().flat_map(|(_, found)| found.faults.clone()).collect();
     // Every point in the first scenario that passes it.
@@ -176,7 +155,7 @@ fn a_kill_at_any_point_costs_nothing() {
         })
         .collect();
     let mut kills = 0;
-    for (deadly, found) in each(&trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
+    for (deadly, found) in each(4, &trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
         let first = &deadly[0];
         if !found.kills.contains(first) {
             violations.push(format!("nothing was killed at {first}"));

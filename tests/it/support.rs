@@ -17,7 +17,10 @@ use std::{
     panic::Location,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -310,6 +313,20 @@ impl Workspace {
         lines.iter().map(|line| line["task_id"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// The guardian of an attempt such as `a.1`, once it is on record.
+    pub fn guardian(&self, attempt: &str) -> Pid {
+        let path = self.state().join(format!("attempts/{attempt}.json"));
+        let mut guardian = None;
+        until("the guardian is on record", || {
+            let record: Value =
+                serde_json::from_slice(&fs::read(&path).unwrap_or_default()).unwrap_or_default();
+            let pid = record["guardian"]["pid"].as_i64();
+            guardian = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()));
+            guardian.is_some()
+        });
+        guardian.unwrap()
+    }
+
     /// Everything below the trial's folder: path -> mode and contents, `.git` included. Access
     /// times and the refreshed index of git are no change.
     pub fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
@@ -379,6 +396,22 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[track_caller]
 pub fn wait_for(path: &Path) {
     until(&format!("{} is there", path.display()), || path.exists());
+}
+
+/// Does the work, so many pieces of it at once; what comes of it is in no order.
+pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(one) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = does(one);
+                    results.lock().unwrap().push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap()
 }
 
 /// Text with times, lengths of time, commits, runs and processes replaced.

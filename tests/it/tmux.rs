@@ -6,8 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use rustix::process::{Signal, kill_process};
 
 use crate::{
     support::{SETTINGS, Workspace, until, wait_for},
@@ -120,13 +119,7 @@ fn whatever_ends_it_nothing_is_left() {
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
-    let guardian = || {
-        let record: Value =
-            serde_json::from_str(&trial.read(".git/ralph/attempts/a.1.json")).ok()?;
-        Pid::from_raw(i32::try_from(record["guardian"]["pid"].as_i64()?).ok()?)
-    };
-    until("the guardian is on record", || guardian().is_some());
-    kill_process(guardian().unwrap(), Signal::KILL).unwrap();
+    kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
     live.end(&trial).code(1).stderr_has("a interrupted after");
     nothing_is_left(&trial);
 
