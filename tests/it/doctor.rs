@@ -1,24 +1,11 @@
 //! `ralph doctor`: every line it can say, in repositories of which it is true, and that looking
 //! leaves no trace.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::Value;
 
 use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, wait_for};
-
-/// Puts an executable script somewhere. By another process: what this one has open for writing, a
-/// thread that forks hands on, and then it cannot be executed.
-fn script(trial: &Workspace, path: &Path, text: &str) {
-    let plain = trial.sign("script");
-    fs::write(&plain, format!("#!/bin/sh\n{text}\n")).unwrap();
-    let mut install = trial.process("install");
-    assert!(install.args(["-D", "-m", "755"]).args([&plain, path]).status().unwrap().success());
-}
 
 /// A repository in which all is well, with an agent that is called `claude`.
 fn healthy() -> Workspace {
@@ -27,16 +14,12 @@ fn healthy() -> Workspace {
         &format!("{SETTINGS}agent: [claude, -p]\nverify: git --version\n"),
     );
     let bin = trial.sign("bin");
-    script(&trial, &bin.join("claude"), "[ \"$*\" = --version ] && echo '2.1.329 (Claude Code)'");
+    trial.script(&bin.join("claude"), "[ \"$*\" = --version ] && echo '2.1.329 (Claude Code)'");
     symlink(RALPH, bin.join("ralph")).unwrap();
     fs::create_dir(trial.sign("tmp")).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let tmp = trial.sign("tmp").display().to_string();
     trial.env("PATH", &path).env("TMPDIR", &tmp).env("CLAUDE_CODE_OAUTH_TOKEN", "very secret")
-}
-
-fn hook(trial: &Workspace, name: &str, text: &str) {
-    script(trial, &trial.root().join(".git/hooks").join(name), text);
 }
 
 /// What it says of one thing: the mark, and the finding with the cure.
@@ -125,10 +108,10 @@ fn a_sick_repository_is_told_all_of_it() {
     trial.write("task-graph.yaml", "tasks: [{id: a, titel: Begin}, {id: b}]\n");
     trial.git(&["config", "--unset", "user.email"]);
     trial.git(&["checkout", "--quiet", "--detach"]);
-    hook(&trial, "commit-msg", "exit 1");
-    script(&trial, &trial.sign("bin/claude"), "echo 'no node' >&2; exit 1");
+    trial.hook("commit-msg", "exit 1");
+    trial.script(&trial.sign("bin/claude"), "echo 'no node' >&2; exit 1");
     fs::remove_file(trial.sign("bin/ralph")).unwrap();
-    script(&trial, &trial.sign("bin/ralph"), "echo 'ralph 9.9.9'");
+    trial.script(&trial.sign("bin/ralph"), "echo 'ralph 9.9.9'");
     let before = trial.everything();
     let text = trial.run(["doctor", "-q"]).whole();
     assert!(trial.everything() == before, "looking changed something");
@@ -211,7 +194,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     let trial = healthy();
     let bin = trial.sign("bin");
     assert_eq!(line(&trial, "version").1, "2.1.329 (Claude Code)");
-    script(&trial, &bin.join("claude"), "exit 3");
+    trial.script(&bin.join("claude"), "exit 3");
     warns(&trial, "version", "`claude --version` failed: exited with code 3");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     fs::remove_file(bin.join("claude")).unwrap();
@@ -271,7 +254,7 @@ fn git_must_know_who_commits() {
     assert_eq!(line(&trial, "identity").1, "Tess <tess@example.invalid>");
     trial.git(&["config", "--unset", "user.name"]);
     trial.git(&["config", "--unset", "user.email"]);
-    hook(&trial, "pre-commit", "exit 0");
+    trial.hook("pre-commit", "exit 0");
     warns(&trial, "identity", "git does not know who commits; set `git config user.name`");
     warns(&trial, "hooks", "not tried: git does not know who commits; set");
 }
@@ -282,7 +265,7 @@ fn head_should_be_on_a_branch_with_a_commit() {
     trial.git(&["checkout", "--quiet", "--detach"]);
     warns(&trial, "branch", "HEAD is detached");
     trial.git(&["checkout", "--quiet", "--orphan", "fresh"]);
-    hook(&trial, "pre-commit", "exit 0");
+    trial.hook("pre-commit", "exit 0");
     warns(&trial, "branch", "`fresh` has no commit yet");
     assert_eq!(line(&trial, "hooks").0, "ok");
 }
@@ -335,18 +318,18 @@ fn a_hook_is_tried_as_it_would_run() {
     let does = "test -f listed.txt && test \"$(git branch --show-current)\" = main && \
                 git log --format=%s | grep -q Set && echo y > listed.txt && git add -A && \
                 git stash list && git tag tried";
-    hook(&trial, "pre-commit", does);
-    hook(&trial, "post-commit", "true");
+    trial.hook("pre-commit", does);
+    trial.hook("post-commit", "true");
     let text = "tried: an empty commit in a fresh checkout, with pre-commit, post-commit";
     assert_eq!(line(&trial, "hooks"), ("ok".to_owned(), text.to_owned()));
-    hook(&trial, "pre-commit", "echo formatting; echo 'line 3 is too long' >&2; exit 1");
+    trial.hook("pre-commit", "echo formatting; echo 'line 3 is too long' >&2; exit 1");
     warns(&trial, "hooks", "and it failed: formatting / line 3 is too long; make the hooks pass");
 }
 
 #[test]
 fn hooks_are_found_where_the_settings_say() {
     let trial = healthy();
-    script(&trial, &trial.root().join(".hooks/commit-msg"), "echo no >&2; exit 1");
+    trial.script(&trial.root().join(".hooks/commit-msg"), "echo no >&2; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
     warns(&trial, "hooks", "with commit-msg, and it failed: no;");
 }
@@ -360,9 +343,9 @@ fn hooks_are_found_also_where_only_the_git_program_can_look() {
     trial.git(&["config", "user.email", "tess@example.invalid"]);
     trial.git(&["add", "--all"]);
     trial.git(&["commit", "--quiet", "--message", "Anew"]);
-    hook(&trial, "pre-commit", "test -f task-graph.yaml");
+    trial.hook("pre-commit", "test -f task-graph.yaml");
     assert_eq!(line(&trial, "hooks").0, "ok");
-    script(&trial, &trial.root().join(".hooks/pre-commit"), "echo no; exit 1");
+    trial.script(&trial.root().join(".hooks/pre-commit"), "echo no; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
     warns(&trial, "hooks", "with pre-commit, and it failed: no;");
 }
@@ -371,7 +354,7 @@ fn hooks_are_found_also_where_only_the_git_program_can_look() {
 fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     let trial = healthy().file(".ralph/config.yaml", &settings);
-    hook(&trial, "pre-commit", "setsid sleep 600 & exec sleep 600");
+    trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
     warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
     trial.nobody_is_left();
 }
@@ -381,7 +364,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let trial = healthy();
     let gpg = trial.sign("bin/gpg-of-tess");
     let good = "cat > /dev/null; printf '\\n[GNUPG:] SIG_CREATED D\\n' >&2; echo signature";
-    script(&trial, &gpg, good);
+    trial.script(&gpg, good);
     // Settings that hold because of where the repository lies.
     let personal = trial.sign("personal");
     fs::write(&personal, "[commit]\ngpgSign = true\n[gpg]\nprogram = gpg-of-tess\n").unwrap();
@@ -392,11 +375,11 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let trial = trial.env("GIT_CONFIG_GLOBAL", global.to_str().unwrap());
     let tried = "tried: a signed commit in a throw-away repository";
     assert_eq!(line(&trial, "signing"), ("ok".to_owned(), tried.to_owned()));
-    script(&trial, &gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
+    trial.script(&gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
     warns(&trial, "signing", "gpg: signing failed: No pinentry");
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     trial.write(".ralph/config.yaml", &settings);
-    script(&trial, &gpg, "exec sleep 600");
+    trial.script(&gpg, "exec sleep 600");
     warns(&trial, "signing", "and it did not end within [took]");
     trial.nobody_is_left();
 }
@@ -406,9 +389,9 @@ fn another_ralph_that_is_found_first_is_named() {
     let trial = healthy();
     let other = trial.sign("bin/ralph");
     fs::remove_file(&other).unwrap();
-    script(&trial, &other, concat!("echo ralph ", env!("CARGO_PKG_VERSION")));
+    trial.script(&other, concat!("echo ralph ", env!("CARGO_PKG_VERSION")));
     warns(&trial, "ralph", "`[trial]/bin/ralph` on PATH is another file of the same version");
-    script(&trial, &other, "echo 'error: which?' >&2; exit 2");
+    trial.script(&other, "echo 'error: which?' >&2; exit 2");
     warns(&trial, "ralph", "another program, which does not say its version");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     let (_, text) = line(&trial, "ralph");

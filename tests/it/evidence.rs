@@ -1,7 +1,7 @@
 //! What an attempt leaves: committed for it, kept under a ref, shown, restored; and what is looked
 //! at besides its commits.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 
@@ -31,17 +31,6 @@ fn ended(trial: &Workspace) -> Value {
         trial.journal().into_iter().rfind(|line| ends.iter().any(|end| line["action"] == *end));
     trial.nobody_is_left();
     ended.expect("an attempt has ended")
-}
-
-fn hook(trial: &Workspace, name: &str, script: &str) {
-    let path = trial.root().join(".git/hooks").join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    executable(&path, script);
-}
-
-fn executable(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// `git status` without the graph file, in which a status has changed.
@@ -81,7 +70,7 @@ fn leftovers_of_a_reported_attempt_are_committed_for_it() {
     trial.write("staged too.txt", "a person's\n");
     trial.git(&["add", "staged.txt", "staged too.txt"]);
     trial.write("mine.txt", "in the middle of something\n");
-    hook(&trial, "pre-commit", "echo ran >> .git/hook-ran");
+    trial.hook("pre-commit", "echo ran >> .git/hook-ran");
     let ended = ended(&trial);
     assert_eq!(ended["verdict"], "complete");
     assert_eq!(ended["why"], "reported done; ralph committed what was left");
@@ -129,7 +118,7 @@ fn a_refused_commit_leaves_everything_as_it_was_and_says_why() {
     let trial = reports(ONE, "echo 1 > one; mkdir sub; echo 2 > 'sub/t w o'");
     trial.write("staged.txt", "a person's\n");
     trial.git(&["add", "staged.txt"]);
-    hook(&trial, "pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
+    trial.hook("pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
     let ended = ended(&trial);
     assert_eq!(ended["verdict"], "uncommitted");
     let why = "reported done, but left 2 changed files uncommitted, which could not be: checking \
@@ -146,7 +135,7 @@ fn a_hook_that_hangs_is_ended() {
     let settings = format!("{SETTINGS}commit_timeout: 700ms\n");
     let trial = reports(ONE, "echo 1 > one").file(".ralph/config.yaml", &settings);
     let sign = trial.sign("hook").display().to_string();
-    hook(&trial, "pre-commit", &format!("setsid sleep 600 & touch '{sign}'; sleep 600"));
+    trial.hook("pre-commit", &format!("setsid sleep 600 & touch '{sign}'; sleep 600"));
     let ended = ended(&trial);
     wait_for(&trial.sign("hook"));
     assert_eq!(ended["verdict"], "uncommitted");
@@ -181,7 +170,7 @@ fn only_verified_work_is_committed_and_nothing_that_verifying_left() {
 fn signing_and_identity_are_those_of_the_project() {
     let trial = reports(ONE, "echo 1 > one");
     let gpg = trial.sign("gpg");
-    executable(&gpg, "echo 'no secret key' >&2; exit 2");
+    trial.script(&gpg, "echo 'no secret key' >&2; exit 2");
     trial.git(&["config", "commit.gpgSign", "true"]);
     trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
     let why = ended(&trial)["why"].as_str().unwrap().to_owned();

@@ -251,6 +251,20 @@ impl Workspace {
         fs::rename(aside, self.root.join(path)).unwrap();
     }
 
+    /// Puts an executable script somewhere. By another process: what this one has open for writing,
+    /// a thread that forks hands on, and then it cannot be executed.
+    pub fn script(&self, path: &Path, text: &str) {
+        let plain = self.sign("script");
+        fs::write(&plain, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mut install = Command::new("install");
+        assert!(install.args(["-D", "-m", "755"]).args([&plain, path]).status().unwrap().success());
+    }
+
+    /// Git runs this script as its hook of that name.
+    pub fn hook(&self, name: &str, text: &str) {
+        self.script(&self.root().join(".git/hooks").join(name), text);
+    }
+
     /// Reads a file.
     #[track_caller]
     pub fn read(&self, path: &str) -> String {

@@ -231,10 +231,7 @@ fn without_a_new_enough_tmux_nothing_is_claimed() {
         "ralph: error: `--tmux` needs tmux 3.0 or newer, and it is not on PATH; install it, or \
          leave out `--tmux`\n",
     );
-    let tmux = bin.join("tmux");
-    fs::write(&tmux, "#!/bin/sh\necho tmux 2.9a\n").unwrap();
-    let mut made = Command::new("chmod");
-    assert!(made.arg("+x").arg(&tmux).status().unwrap().success());
+    trial.script(&bin.join("tmux"), "echo tmux 2.9a");
     trial.run(["run", "--tmux"]).code(69).stderr(
         "ralph: error: `--tmux` needs tmux 3.0 or newer, and this is tmux 2.9a; install a newer \
          one, or leave out `--tmux`\n",

@@ -1,36 +1,29 @@
 //! `ralph schedule install` and `uninstall`: what is written for the keepers of the system, and that
 //! nothing else is touched. The programs of the keepers are scripts that write down what they hear.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::support::{RALPH, Workspace};
 
 const SETTINGS: &str = "schedule: {cron: 0 */4 * * *, time_zone: Europe/Berlin, run: [-q]}\n";
 
 /// A crontab that lies in the trial's folder, as `crontab` of Debian speaks of it.
-const CRONTAB: &str = r#"#!/bin/sh
-kept="$TRIAL_DIR/crontab"
+const CRONTAB: &str = r#"kept="$TRIAL_DIR/crontab"
 case "$1" in
     -l) [ -e "$kept" ] || { echo "no crontab for tess" >&2; exit 1; }; cat "$kept" ;;
     -) cat > "$kept" ;;
     *) exit 2 ;;
-esac
-"#;
+esac"#;
 
 /// A keeper that writes down what it is told, and fails where a file says so.
-const KEEPER: &str = r#"#!/bin/sh
-echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
-[ ! -e "$TRIAL_DIR/broken" ] || { echo "no bus here" >&2; exit 1; }
-"#;
+const KEEPER: &str = r#"echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
+[ ! -e "$TRIAL_DIR/broken" ] || { echo "no bus here" >&2; exit 1; }"#;
 
 fn stage() -> Workspace {
     let trial = Workspace::new().file(".ralph/config.yaml", SETTINGS);
     let bin = trial.dir().join("bin");
-    fs::create_dir(&bin).unwrap();
     for (name, text) in [("crontab", CRONTAB), ("systemctl", KEEPER), ("launchctl", KEEPER)] {
-        let path = bin.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        trial.script(&bin.join(name), text);
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     trial.env("PATH", &path)
