@@ -68,7 +68,9 @@ impl Scenario {
                 trial.file(".ralph/config.yaml", &settings).chaos("leave,report,exit")
             }
             Scenario::Failed => trial.chaos("leave,fail"),
-            Scenario::Plain | Scenario::Recovered | Scenario::Known => trial,
+            // However late it is seen that its run is dead, it has not done its task by then.
+            Scenario::Recovered => trial.chaos("orphan"),
+            Scenario::Plain | Scenario::Known => trial,
         }
     }
 }
