@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value as Rendered};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -346,11 +345,6 @@ pub fn tail(text: &str, limit: usize) -> &str {
         .find(|at| text.is_char_boundary(*at))
         .expect("the end is a boundary");
     text[from..].find('\n').map_or("", |newline| &text[from + newline + 1..])
-}
-
-/// Serialises for `--json`, where a context is shown whole.
-pub fn pretty(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("string keys and finite numbers only")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! That of the settings is made from the settings. That of the graph is written by hand: the reader
 //! of the graph takes more spellings than a type could say. A test holds it against the reader.
 
-use crate::{config::Config, prompt::pretty};
+use crate::{config::Config, terminal};
 
 /// Where that of the graph is put for editors, relative to the repository.
 pub const GRAPH_PATH: &str = ".ralph/schemas/task-graph.json";
@@ -17,7 +17,7 @@ pub fn graph() -> &'static str {
 
 /// Of `.ralph/config.yaml`.
 pub fn config() -> String {
-    format!("{}\n", pretty(&Config::schema()).trim_end())
+    terminal::json(&Config::schema())
 }
 
 #[cfg(test)]

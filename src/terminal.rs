@@ -8,6 +8,7 @@ use std::{
 };
 
 use anstream::ColorChoice;
+use serde::Serialize;
 
 /// How something looks; kept few, so that colour means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,11 @@ pub fn put(bytes: &[u8]) -> io::Result<()> {
 /// As [`put`].
 pub fn put_error(bytes: &[u8]) -> io::Result<()> {
     io::stderr().lock().write_all(bytes)
+}
+
+/// A value for programs, as `--json` prints it: on lines of its own.
+pub fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("string keys and finite numbers only") + "\n"
 }
 
 /// Says something on standard error; where nobody can hear it, nothing is lost.

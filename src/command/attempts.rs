@@ -16,7 +16,6 @@ use crate::{
     exit::{Exit, Failure},
     ledger::{self, Entry, Ledger},
     output,
-    prompt::pretty,
     record::Record,
     report::words::counted,
     spend::dollars,
@@ -43,7 +42,7 @@ pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
     };
     if options.json {
         let all: Vec<Value> = ledger.of(id.as_ref()).map(|entry| as_value(entry, false)).collect();
-        terminal::print(&(pretty(&all) + "\n"))?;
+        terminal::print(&terminal::json(&all))?;
         return Ok(Exit::Success);
     }
     let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
@@ -89,7 +88,7 @@ pub fn show(here: &Here, options: &Show) -> Result<Exit> {
         let mut value = as_value(entry, true);
         value["files"] = files.into_iter().map(|(name, size)| json!([name, size])).collect();
         value["output"] = json!(last);
-        terminal::print(&(pretty(&value) + "\n"))?;
+        terminal::print(&terminal::json(&value))?;
         return Ok(Exit::Success);
     }
     let mut page = Page::default();

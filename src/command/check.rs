@@ -15,7 +15,6 @@ use crate::{
     graphfile::{GraphFile, Rejected},
     history::History,
     plan::Policy,
-    prompt::pretty,
     report::words::counted,
     terminal::{self, Paint},
     workspace::{Workspace, view},
@@ -50,17 +49,15 @@ fn valid(file: &GraphFile, history: &History, policy: &Policy, as_json: bool) ->
     let (tasks, edges, chain) = (graph.tasks().len(), graph.edge_count(), graph.longest_chain());
     let ready = view(file, history, policy).ready(Utc::now()).len();
     if as_json {
-        terminal::print(
-            &(pretty(&json!({
-                "valid": true,
-                "file": file.name(),
-                "tasks": tasks,
-                "edges": edges,
-                "longest_chain": chain,
-                "ready": ready,
-                "diagnostics": listed(file.name(), file.text(), file.warnings()),
-            })) + "\n"),
-        )?;
+        terminal::print(&terminal::json(&json!({
+            "valid": true,
+            "file": file.name(),
+            "tasks": tasks,
+            "edges": edges,
+            "longest_chain": chain,
+            "ready": ready,
+            "diagnostics": listed(file.name(), file.text(), file.warnings()),
+        })))?;
         return Ok(Exit::Success);
     }
     draw(file.name(), file.text(), file.warnings());
@@ -78,7 +75,7 @@ fn invalid(rejected: &Rejected, as_json: bool) -> Result<Exit> {
     if as_json {
         let faults = listed(name, text, faults);
         let report = json!({ "valid": false, "file": name, "diagnostics": faults });
-        terminal::print(&(pretty(&report) + "\n"))?;
+        terminal::print(&terminal::json(&report))?;
         return Ok(Exit::Invalid);
     }
     draw(name, text, faults);

@@ -12,7 +12,6 @@ use crate::{
     diagnostic::nearest,
     exit::{Exit, Failure},
     layers::{self, Origin},
-    prompt::pretty,
     terminal,
 };
 
@@ -32,13 +31,14 @@ pub fn run(here: &Here, options: &cli::Config) -> Result<Exit> {
     if let Some(key) = &options.key {
         let found = all.iter().find(|(name, ..)| name == key);
         let (_, value, origin) = found.ok_or_else(|| unknown(key))?;
-        let text = if options.json { pretty(&shown(value, origin)) } else { flow(value) + "\n" };
+        let text =
+            if options.json { terminal::json(&shown(value, origin)) } else { flow(value) + "\n" };
         terminal::print(&text)?;
         return Ok(Exit::Success);
     }
     let text = if options.json {
         let all = all.iter().map(|(key, value, origin)| (key.clone(), shown(value, origin)));
-        pretty(&Value::Object(all.collect()))
+        terminal::json(&Value::Object(all.collect()))
     } else {
         table(&all)
     };

@@ -12,7 +12,6 @@ use crate::{
     duration,
     exit::Exit,
     ledger::Entry,
-    prompt::pretty,
     spend::Spend,
     terminal::{self, visible},
 };
@@ -47,7 +46,7 @@ pub fn run(here: &Here, options: &Costs) -> Result<Exit> {
     }
     let text = if options.json {
         let sums: Vec<Value> = sums.iter().map(|(key, spend)| as_value(key, spend)).collect();
-        pretty(&json!({ "sums": sums, "total": as_value("total", &total) })) + "\n"
+        terminal::json(&json!({ "sums": sums, "total": as_value("total", &total) }))
     } else if sums.is_empty() {
         "no attempt yet\n".to_owned()
     } else {

@@ -14,7 +14,6 @@ use crate::{
     exit::Exit,
     history::Past,
     plan::{Key, Policy, State, View},
-    prompt::pretty,
     report::words::moment,
     task::{Status, Task},
     terminal::{self, Paint, Style, visible},
@@ -36,7 +35,7 @@ pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
     let view = view(&file, chronicle.history(), &policy);
     let parts = Parts::of(&view, &workspace, &chronicle)?;
     if options.json {
-        terminal::print(&(pretty(&parts.json(&view, file.name())) + "\n"))?;
+        terminal::print(&terminal::json(&parts.json(&view, file.name())))?;
     } else {
         let shown = if options.all { usize::MAX } else { SHOWN };
         terminal::print(&Page::new(shown).text(&parts, &view, file.name(), &chronicle))?;

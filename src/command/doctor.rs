@@ -23,7 +23,6 @@ use crate::{
     cli::Doctor,
     complaint,
     exit::{self, Exit},
-    prompt::pretty,
     report::words::counted,
     runner::{self, Options},
     terminal::{self, Paint, Style, columns, visible, wrap},
@@ -128,11 +127,11 @@ pub fn run(here: &Here, options: Doctor) -> Result<Exit> {
     let exit = exit.unwrap_or(Exit::Success);
     terminal::print(&if options.json {
         let list: Vec<Value> = findings.iter().map(Finding::as_value).collect();
-        pretty(&json!({
+        terminal::json(&json!({
             "would_start": exit == Exit::Success,
             "exit_code": exit.code(),
             "findings": list,
-        })) + "\n"
+        }))
     } else {
         text(&findings, exit, options.quiet)
     })?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Here, status::Glance};
-use crate::{exit::Exit, place::Place, prompt::pretty, terminal};
+use crate::{exit::Exit, place::Place, terminal};
 
 /// What stands over the columns.
 const HEAD: [&str; 7] =
@@ -27,7 +27,7 @@ pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
         }
     }
     let text = if as_json {
-        pretty(&glances.iter().map(Glance::to_value).collect::<Vec<Value>>()) + "\n"
+        terminal::json(&glances.iter().map(Glance::to_value).collect::<Vec<Value>>())
     } else if glances.is_empty() {
         "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
     } else {

@@ -13,7 +13,6 @@ use crate::{
     graphfile::rfc3339,
     ledger::Ledger,
     plan::{Forecast, Policy, View},
-    prompt::pretty,
     report::words::moment,
     terminal::{self, visible},
     verdict::Verdict,
@@ -55,7 +54,7 @@ pub fn run(here: &Here, options: cli::Plan) -> Result<Exit> {
         jobs.iter().map(|jobs| (*jobs, view.forecast(*jobs, &length, now))).collect();
     let plan = Plan { view, pace: &pace, now, path, most, forecasts, length: &length };
     terminal::print(&if options.json {
-        pretty(&plan.as_value()) + "\n"
+        terminal::json(&plan.as_value())
     } else {
         plan.page(if options.all { usize::MAX } else { SHOWN })
     })?;

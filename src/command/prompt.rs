@@ -16,7 +16,6 @@ use crate::{
     exit::{Exit, Failure},
     graphfile::{GraphFile, Write, rfc3339},
     plan::{State, View},
-    prompt::pretty,
     task::{Status, TaskId},
     template::Template,
     terminal,
@@ -49,7 +48,7 @@ pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
     let max = view.max_attempts(number);
     if options.json {
         let context = attempt::context(&workspace, file.graph(), chronicle.history(), number, max)?;
-        terminal::print(&(pretty(&context) + "\n"))?;
+        terminal::print(&terminal::json(&context))?;
         return Ok(Exit::Success);
     }
     if options.accept {

@@ -16,7 +16,6 @@ use crate::{
     exit::Exit,
     history::{History, OpenChild, Schedule},
     place::Place,
-    prompt::pretty,
     report::{
         heartbeat,
         words::{clock, moment},
@@ -33,7 +32,7 @@ use crate::{
 pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
     let glance = Glance::of(&workspace)?;
-    terminal::print(&if as_json { pretty(&glance.to_value()) + "\n" } else { glance.text() })?;
+    terminal::print(&if as_json { terminal::json(&glance.to_value()) } else { glance.text() })?;
     Ok(Exit::Success)
 }
 
