@@ -38,25 +38,34 @@ const READS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     status: &'static str,
+    /// A header that only this one has, with the end of its line.
+    header: &'static str,
     text: &'static str,
 }
 
 impl Answer {
-    const ACCEPTED: Answer = Answer { status: "202 Accepted", text: "a run will start" };
+    const ACCEPTED: Answer = Answer::new("202 Accepted", "a run will start");
     const QUEUED: Answer =
-        Answer { status: "409 Conflict", text: "a run is asked for already, and has not begun" };
+        Answer::new("409 Conflict", "a run is asked for already, and has not begun");
+
+    const fn new(status: &'static str, text: &'static str) -> Answer {
+        Answer { status, header: "", text }
+    }
+
+    const fn unauthorized(text: &'static str) -> Answer {
+        Answer::new("401 Unauthorized", text)
+    }
+
+    const fn bad(text: &'static str) -> Answer {
+        Answer::new("400 Bad Request", text)
+    }
 
     fn bytes(self) -> Vec<u8> {
-        let more = match self.status.as_bytes() {
-            b"405 Method Not Allowed" => "Allow: POST\r\n",
-            b"429 Too Many Requests" => "Retry-After: 60\r\n",
-            _ => "",
-        };
-        let (status, text) = (self.status, self.text);
+        let Answer { status, header, text } = self;
         let length = text.len() + 1;
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
-             {more}Connection: close\r\n\r\n{text}\n"
+             {header}Connection: close\r\n\r\n{text}\n"
         )
         .into_bytes()
     }

@@ -10,16 +10,16 @@ const HEAD: usize = 8 * 1024;
 /// The most headers.
 const HEADERS: usize = 64;
 
-const GARBLED: Answer = Answer { status: "400 Bad Request", text: "this is no HTTP request" };
-const LONG: Answer = Answer { status: "400 Bad Request", text: "the headers are too long" };
-const CHUNKED: Answer = Answer {
-    status: "400 Bad Request",
-    text: "the body needs a Content-Length, one, and no Transfer-Encoding",
+const GARBLED: Answer = Answer::bad("this is no HTTP request");
+const LONG: Answer = Answer::bad("the headers are too long");
+const CHUNKED: Answer =
+    Answer::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
+const ELSEWHERE: Answer = Answer::new("404 Not Found", "there is only /wake");
+const METHOD: Answer = Answer {
+    header: "Allow: POST\r\n",
+    ..Answer::new("405 Method Not Allowed", "there is only POST")
 };
-const ELSEWHERE: Answer = Answer { status: "404 Not Found", text: "there is only /wake" };
-const METHOD: Answer = Answer { status: "405 Method Not Allowed", text: "there is only POST" };
-const LARGE: Answer =
-    Answer { status: "413 Content Too Large", text: "the body has more than 64 KiB" };
+const LARGE: Answer = Answer::new("413 Content Too Large", "the body has more than 64 KiB");
 
 /// What is known of a request so far.
 #[derive(Debug, Default)]
@@ -192,6 +192,7 @@ mod tests {
         ] {
             assert_eq!(read(&text).1, Progress::Refused(answer), "{text}");
         }
+        assert!(String::from_utf8(METHOD.bytes()).unwrap().contains("\r\nAllow: POST\r\n"));
         let largest = format!("Content-Length: 65536\r\n\r\n{}", "x".repeat(65536));
         assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{largest}")).1, Progress::Whole);
     }

@@ -21,22 +21,17 @@ const SPAN: Duration = Duration::from_secs(60);
 /// So many signatures are remembered: those of more than an hour at that rate.
 const REMEMBERED: usize = 1000;
 
-const UNSIGNED: Answer = Answer {
-    status: "401 Unauthorized",
-    text: "X-Ralph-Timestamp and X-Ralph-Signature are needed, each once",
+const UNSIGNED: Answer =
+    Answer::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
+const NO_TIME: Answer = Answer::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
+const STALE: Answer =
+    Answer::unauthorized("the timestamp is too old, in the future, or from before this was started");
+const WRONG: Answer = Answer::unauthorized("the signature is wrong");
+const AGAIN: Answer = Answer::unauthorized("this request was here before");
+const MANY: Answer = Answer {
+    header: "Retry-After: 60\r\n",
+    ..Answer::new("429 Too Many Requests", "more than ten requests in a minute")
 };
-const NO_TIME: Answer = Answer {
-    status: "400 Bad Request",
-    text: "X-Ralph-Timestamp is not a number of seconds since 1970",
-};
-const STALE: Answer = Answer {
-    status: "401 Unauthorized",
-    text: "the timestamp is too old, in the future, or from before this was started",
-};
-const WRONG: Answer = Answer { status: "401 Unauthorized", text: "the signature is wrong" };
-const AGAIN: Answer = Answer { status: "401 Unauthorized", text: "this request was here before" };
-const MANY: Answer =
-    Answer { status: "429 Too Many Requests", text: "more than ten requests in a minute" };
 
 /// Who believes it or not.
 pub(super) struct Warden {
