@@ -309,6 +309,19 @@ pub fn own_program() -> PathBuf {
     if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_default() }
 }
 
+/// The file of this program, as others can name it. Linux says of a file that was replaced while it
+/// runs that it is deleted; the new one will do.
+///
+/// # Errors
+/// As the system gives them.
+pub fn own_file() -> io::Result<PathBuf> {
+    let file = env::current_exe()?;
+    Ok(match file.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
+        Some(replaced) if !file.exists() => PathBuf::from(replaced),
+        _ => file,
+    })
+}
+
 /// This process.
 pub fn own_identity() -> Identity {
     Identity::of(std::process::id())

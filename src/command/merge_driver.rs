@@ -3,15 +3,13 @@
 //! Git reads only the exit code: 0 is clean, anything else below 128 a conflict. So whatever goes
 //! wrong here is a conflict, and never a file that looks merged.
 
-use std::{
-    env, fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result, bail};
 
 use super::Here;
 use crate::{
+    agent,
     cli::MergeDriver,
     diagnostic::Diagnostic,
     edit::Document,
@@ -126,7 +124,7 @@ fn install(workspace: &Workspace) -> Result<Exit> {
         format!("{} merge=union", pattern(workspace.learnings())),
     ];
     let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
-    let program = program()?;
+    let program = agent::own_file().context("find this program")?;
     let set = repo.set_driver(NAME, "task graph, by task", &command(&program))?;
     let path = repo.attributes();
     let old = attributes(&path)?;
@@ -163,16 +161,6 @@ fn uninstall(repo: &Repo) -> Result<Exit> {
     let news = if was_set || new != old { "git merges" } else { "nothing was set: git merges" };
     terminal::print(&format!("{news} the graph by lines\n"))?;
     Ok(Exit::Success)
-}
-
-/// This program, as a path that stays good when git is called elsewhere.
-fn program() -> Result<PathBuf> {
-    let exe = env::current_exe().context("find this program")?;
-    // Linux says so of a program that was replaced while it runs; the new one will do.
-    Ok(match exe.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
-        Some(replaced) if !exe.exists() => PathBuf::from(replaced),
-        _ => exe,
-    })
 }
 
 /// What git gives to a shell. A program that is gone is told, and what git would have done without

@@ -24,8 +24,9 @@ const REMEMBERED: usize = 1000;
 const UNSIGNED: Answer =
     Answer::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
 const NO_TIME: Answer = Answer::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
-const STALE: Answer =
-    Answer::unauthorized("the timestamp is too old, in the future, or from before this was started");
+const STALE: Answer = Answer::unauthorized(
+    "the timestamp is too old, in the future, or from before this was started",
+);
 const WRONG: Answer = Answer::unauthorized("the signature is wrong");
 const AGAIN: Answer = Answer::unauthorized("this request was here before");
 const MANY: Answer = Answer {

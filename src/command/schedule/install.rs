@@ -314,7 +314,7 @@ fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
     };
     let config = &workspace.config;
     let start = Start {
-        program: text(&own_file())?,
+        program: text(&agent::own_file().context("find this program")?)?,
         root: text(workspace.root())?,
         named,
         path: env::var("PATH").unwrap_or_default(),
@@ -328,15 +328,6 @@ fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
 
 /// For closing an attempt besides what the settings bound.
 const SPARE: Duration = Duration::from_secs(60);
-
-/// The file of this program, also after a newer one was put in its place.
-fn own_file() -> PathBuf {
-    let file = env::current_exe().unwrap_or_default();
-    match file.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
-        Some(replaced) if !file.exists() => PathBuf::from(replaced),
-        _ => file,
-    }
-}
 
 /// What a user is called.
 fn name_of(user: u32) -> Result<String> {
