@@ -6,7 +6,7 @@ mod running;
 mod units;
 mod watch;
 
-use std::{ffi::OsString, fmt::Write as _, time::Duration};
+use std::{ffi::OsString, fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::Result;
 use chrono::{DateTime, Local, TimeZone, Utc};
@@ -19,6 +19,7 @@ use crate::{
     exit::{Exit, Failure},
     layers, terminal,
     timetable::{Alarm, Look, Timetable},
+    workspace::Workspace,
     zone::Zone,
 };
 use watch::{Mode, Watch};
@@ -74,9 +75,7 @@ impl Plan {
         };
         let run = match settings {
             Some(settings) if flags.run.is_empty() => {
-                check(&settings.run).map_err(|why| {
-                    Failure::new(Exit::Invalid, format!("`run` of `schedule`: {why}"))
-                })?;
+                check_settings(&settings.run)?;
                 settings.run.clone()
             }
             _ => {
@@ -136,6 +135,18 @@ impl Plan {
         }
         text
     }
+}
+
+/// The files that were named in place of the usual ones, each with its flag.
+fn named(workspace: &Workspace) -> impl Iterator<Item = (&'static str, &Path)> {
+    let all = [("--graph", workspace.other_graph()), ("--config", workspace.layers.named())];
+    all.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
+}
+
+/// Whether `ralph run` takes the words of the settings.
+fn check_settings(words: &[String]) -> Result<(), Failure> {
+    let invalid = |why| Failure::new(Exit::Invalid, format!("`run` of `schedule`: {why}"));
+    check(words).map_err(invalid)
 }
 
 /// Whether `ralph run` takes these words: better said now than at the first wake.

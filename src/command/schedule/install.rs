@@ -5,18 +5,17 @@
 
 use std::{
     env, fs,
-    io::{self, Write},
+    io::Write,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 
 use super::{
-    check,
+    check_settings,
     units::{MARK, Start},
 };
 use crate::{
@@ -87,9 +86,9 @@ impl Kept {
     fn up(self, name: &str, file: &Path) -> Result<Vec<Vec<String>>> {
         let unit = format!("{name}.service");
         Ok(match self {
-            Kept::Systemd { user } => {
+            Kept::Systemd { .. } => {
                 [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]]
-                    .map(|more| self.with_scope(user, more))
+                    .map(|more| self.systemctl(more))
                     .into()
             }
             Kept::Launchd { .. } => {
@@ -103,9 +102,9 @@ impl Kept {
     /// What ends it, and then what makes the keeper forget it once its file is gone.
     fn down(self, name: &str) -> Result<(Vec<String>, Option<Vec<String>>)> {
         Ok(match self {
-            Kept::Systemd { user } => (
-                self.with_scope(user, &["disable", "--now", &format!("{name}.service")]),
-                Some(self.with_scope(user, &["daemon-reload"])),
+            Kept::Systemd { .. } => (
+                self.systemctl(&["disable", "--now", &format!("{name}.service")]),
+                Some(self.systemctl(&["daemon-reload"])),
             ),
             Kept::Launchd { .. } => {
                 let target = format!("{}/{name}", self.domain()?);
@@ -114,8 +113,8 @@ impl Kept {
         })
     }
 
-    fn with_scope(self, user: bool, more: &[&str]) -> Vec<String> {
-        let scope = user.then_some("--user");
+    fn systemctl(self, more: &[&str]) -> Vec<String> {
+        let scope = self.is_of_user().then_some("--user");
         let words = [self.program()].into_iter().chain(scope).chain(more.iter().copied());
         words.map(str::to_owned).collect()
     }
@@ -142,8 +141,7 @@ pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
         );
         return Err(Failure::new(Exit::Usage, message).into());
     };
-    check(&schedule.run)
-        .map_err(|why| Failure::new(Exit::Invalid, format!("`run` of `schedule`: {why}")))?;
+    check_settings(&schedule.run)?;
     let cli::Keeper { systemd, launchd, .. } = options.keeper;
     let user = options.user;
     let kept = match (systemd, launchd) {
@@ -300,11 +298,8 @@ fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
         })
     };
     let mut named = Vec::new();
-    if let Some(graph) = workspace.other_graph() {
-        named.extend(["--graph".to_owned(), text(graph)?]);
-    }
-    if let Some(config) = workspace.layers.named() {
-        named.extend(["--config".to_owned(), text(config)?]);
+    for (flag, path) in super::named(workspace) {
+        named.extend([flag.to_owned(), text(path)?]);
     }
     let owner = fs::metadata(workspace.root()).context("look at the repository")?.uid();
     let user = match machine {
@@ -384,12 +379,10 @@ fn write_crontab(text: &str) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("run `crontab -`")?;
-    let mut pipe = child.stdin.take().context("write to `crontab -`")?;
-    let text = text.to_owned();
-    let writer = thread::spawn(move || -> io::Result<()> { pipe.write_all(text.as_bytes()) });
+    // It says nothing before it has read all.
+    let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
     let output = child.wait_with_output().context("wait for `crontab -`")?;
-    let written = writer.join().is_ok_and(|written| written.is_ok());
-    if output.status.success() && written {
+    if output.status.success() && matches!(written, Some(Ok(()))) {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);

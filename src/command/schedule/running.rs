@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::Plan;
+use super::{Plan, named};
 use crate::{
     agent::{self, Foreground, Group},
     config::Secret,
@@ -44,14 +44,8 @@ impl Running {
         plan: &Plan,
         ended: impl FnOnce(io::Result<Outcome>) + Send + 'static,
     ) -> Result<Running> {
-        let text = |path: &Path| path.display().to_string();
-        let mut arguments = Vec::new();
-        if let Some(graph) = workspace.other_graph() {
-            arguments.extend(["--graph".to_owned(), text(graph)]);
-        }
-        if let Some(config) = workspace.layers.named() {
-            arguments.extend(["--config".to_owned(), text(config)]);
-        }
+        let words = |(flag, path): (&str, &Path)| [flag.to_owned(), path.display().to_string()];
+        let mut arguments: Vec<String> = named(workspace).flat_map(words).collect();
         arguments.push("run".to_owned());
         arguments.extend(plan.run.iter().cloned());
         // Neither the run nor its agents speak for this process, or sign requests to it.
