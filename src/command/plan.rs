@@ -13,7 +13,7 @@ use crate::{
     graphfile::rfc3339,
     ledger::Ledger,
     plan::{Forecast, Policy, View},
-    report::words::moment,
+    report::words::{counted, moment},
     terminal::{self, visible},
     verdict::Verdict,
     workspace::{find, view},
@@ -44,14 +44,14 @@ pub fn run(here: &Here, options: cli::Plan) -> Result<Exit> {
     let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
     let path = view.critical_path(&length, now);
     let most = widest(&view, &length, now);
-    let asked = if options.jobs.is_empty() { JOBS.to_vec() } else { options.jobs.clone() };
-    let mut jobs: Vec<usize> =
-        asked.into_iter().filter(|n| options.jobs.contains(n) || *n < most).collect();
-    if options.jobs.is_empty() {
-        jobs.push(most);
-    }
+    let jobs = match options.jobs {
+        asked if asked.is_empty() => {
+            JOBS.into_iter().filter(|jobs| *jobs < most).chain([most]).collect()
+        }
+        asked => asked,
+    };
     let forecasts: Vec<(usize, Forecast)> =
-        jobs.iter().map(|jobs| (*jobs, view.forecast(*jobs, &length, now))).collect();
+        jobs.into_iter().map(|jobs| (jobs, view.forecast(jobs, &length, now))).collect();
     let plan = Plan { view, pace: &pace, now, path, most, forecasts, length: &length };
     terminal::print(&if options.json {
         terminal::json(&plan.as_value())
@@ -150,8 +150,8 @@ impl Plan<'_> {
         let (longest, path) = self.path();
         let tasks = first.slots.len();
         let mut page = format!(
-            "{tasks} {} to do, {} of work; {}\nnothing makes it shorter than {}: {}\n\n",
-            if tasks == 1 { "task" } else { "tasks" },
+            "{} to do, {} of work; {}\nnothing makes it shorter than {}: {}\n\n",
+            counted(tasks, "task"),
             short(work),
             self.pace_in_words(),
             short(longest),
