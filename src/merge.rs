@@ -108,12 +108,10 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
         return Ok(Merged { text: all[side].to_owned(), conflicts: Vec::new() });
     }
     let pages = all.map(Page::of);
-    let trees = trees(&pages.each_ref().map(|page| page.text.as_str()))?;
-    let wanted = wanted(&pages.each_ref().map(|page| page.text.as_str()), &trees)?;
-    let sources: Vec<Source<'_>> =
-        pages.iter().zip(&trees).map(|(page, tree)| Source { text: &page.text, tree }).collect();
-    let sources: Three<Source<'_>> =
-        sources.try_into().unwrap_or_else(|_| unreachable!("three texts have three trees"));
+    let all = pages.each_ref().map(|page| page.text.as_str());
+    let trees = trees(&all)?;
+    let wanted = wanted(&all, &trees)?;
+    let sources = [0, 1, 2].map(|side| Source { text: all[side], tree: &trees[side] });
     let Some((text, wanted)) = (fit::Fitter { sources }).file(&wanted) else {
         return match conflicts(&wanted).first() {
             Some(conflict) => unmergeable(conflict.to_string()),
