@@ -239,7 +239,12 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
 
 fn red(check: &Check) -> Vec<Line> {
     let took = length(check.duration_seconds);
-    let mut lines = vec![line(Style::Warn, format!("  {} after {took}", check.outcome))];
+    with_output(line(Style::Warn, format!("  {} after {took}", check.outcome)), check)
+}
+
+/// A line, and under it what the command printed last and where the rest of it is.
+fn with_output(head: Line, check: &Check) -> Vec<Line> {
+    let mut lines = vec![head];
     if let Some(last) = &check.last_line {
         lines.push(line(None, format!("    its last line: {last}")));
     }

@@ -1,6 +1,6 @@
 //! What is said of hooks, and of those who could not be told.
 
-use super::{Line, length, line};
+use super::{Line, length, line, with_output};
 use crate::{
     event::{Event, HookFailed, NotifyFailed},
     terminal::Style,
@@ -23,10 +23,5 @@ fn hook(failed: &HookFailed) -> Vec<Line> {
     let took = length(check.duration_seconds);
     let head =
         format!("hook `{}`: `{}` {} after {took}", failed.hook, check.command, check.outcome);
-    let mut lines = vec![line(Style::Bad, head)];
-    if let Some(last) = &check.last_line {
-        lines.push(line(None, format!("    its last line: {last}")));
-    }
-    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
-    lines
+    with_output(line(Style::Bad, head), check)
 }
