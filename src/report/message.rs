@@ -37,7 +37,7 @@ pub struct Sender {
     /// The repository.
     pub root: PathBuf,
     /// Takes secrets out of what is sent.
-    secrets: Redactor,
+    pub(super) secrets: Redactor,
     /// What makes a `ralph` that is called mean the same files and the same loop.
     same: Vec<(String, String)>,
 }

@@ -75,16 +75,17 @@ impl Notify {
     /// # Errors
     /// When the system has no thread to give.
     pub fn new(workspace: &Workspace) -> io::Result<Notify> {
+        let sender = Sender::of(workspace);
         let office = Office {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
             durable: workspace.durable(),
-            secrets: workspace.secrets(),
+            secrets: workspace.redacts().then(|| sender.secrets.clone()),
             run_id: Mutex::default(),
             root: workspace.root().to_owned(),
         };
         let mut notify = Notify {
-            sender: Sender::of(workspace),
+            sender,
             office: Arc::new(office),
             lines: Vec::new(),
             leaving: Vec::new(),
