@@ -1,6 +1,6 @@
 //! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
 
-use crate::support::{Workspace, wait_for};
+use crate::support::{Workspace, until, wait_for};
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
@@ -65,33 +65,28 @@ fn work_that_an_agent_finds_is_done() {
     assert!(trial.graph_text().contains("- id: found # by an agent\n"));
 }
 
-#[test]
-fn a_half_saved_graph_is_waited_for() {
-    let trial =
-        Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+/// The graph is being saved while this agent ends.
+fn half_saved(agent: &str) {
+    let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
     let run = trial.start(["run"]);
     wait_for(&trial.sign("waiting-a"));
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
     trial.leave("open");
-    crate::support::until("the fault is told", || run.said().contains("cannot be read"));
+    until("the fault is told", || run.said().contains("cannot be read"));
     trial.save("task-graph.yaml", &whole);
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
 #[test]
+fn a_half_saved_graph_is_waited_for() {
+    half_saved("reported-then-gate");
+}
+
+#[test]
 fn a_report_is_heard_while_the_graph_is_half_saved() {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
-    let whole = trial.graph_text();
-    trial.save("task-graph.yaml", "tasks:\n  - id: [");
-    trial.leave("open");
-    crate::support::until("the fault is told", || run.said().contains("cannot be read"));
-    trial.save("task-graph.yaml", &whole);
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
-    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    half_saved("gate");
 }
 
 #[test]
