@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{RALPH, Workspace, until, wait_for};
+use crate::support::{RALPH, Workspace, until};
 
 const GRAPH: &str = "\
 tasks:
@@ -210,8 +210,7 @@ fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
     };
     let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` is over\n"));
     assert_eq!(late("1"), over(1));
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("asked"));
+    let run = trial.start_until(["run"], "asked");
     assert_eq!(late("7"), over(7));
     let stderr = trial.root().join("logs/attempts/a/1/stderr");
     until("it is refused", || {

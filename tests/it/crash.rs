@@ -6,14 +6,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{
     oracle,
-    support::{DIAMOND, Workspace, until, wait_for},
+    support::{DIAMOND, Workspace, until},
 };
 
 #[test]
 fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("asleep"));
+    let first = trial.start_until(["run"], "asleep");
     first.kill();
     assert_eq!(trial.status("a"), "in-progress", "nobody was there to take it back");
     assert!(trial.state().join("attempts/a.1.json").exists(), "the attempt is on record");
@@ -46,8 +45,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
 #[test]
 fn what_was_finished_is_not_done_again() {
     let trial = Workspace::new().graph(DIAMOND).agent("reported-then-gate");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-start"));
+    let first = trial.start_until(["run"], "waiting-start");
     first.kill();
 
     let trial = trial.agent("commit");
@@ -61,8 +59,7 @@ fn what_was_finished_is_not_done_again() {
 #[test]
 fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let first = trial.start_until(["run"], "hanging");
     first.kill();
     let trial = trial.agent("commit");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
@@ -72,8 +69,7 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
 #[test]
 fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let first = trial.start_until(["run"], "waiting-a");
     first.kill();
     trial.nobody_is_left();
     let trial = trial.agent("fail");
@@ -86,8 +82,7 @@ fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
     for (harm, kept) in [("c3:cut", true), ("c3:delete", false)] {
         let words = format!("work,report,{harm},wait");
         let trial = oracle::stage(2).chaos(&words);
-        let first = trial.start(["run"]);
-        wait_for(&trial.sign("waiting"));
+        let first = trial.start_until(["run"], "waiting");
         first.kill();
         trial.run(["run"]).stderr_has("; the last good one is back");
         assert_eq!(oracle::faults(&trial, 2), (Vec::new(), 0), "{harm}");
@@ -98,8 +93,7 @@ fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
 #[test]
 fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
     let trial = oracle::stage(1).chaos("wait");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("waiting"));
+    let first = trial.start_until(["run"], "waiting");
     first.kill();
     // A copy of another attempt would take things back.
     let kept = trial.state().join("graph.yaml");
@@ -113,8 +107,7 @@ fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
 #[test]
 fn the_lock_is_held_until_the_guardian_is_gone() {
     let trial = oracle::stage(1).chaos("wait");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("waiting"));
+    let first = trial.start_until(["run"], "waiting");
     let guardian = trial.guardian("t0.1");
     kill_process(guardian, Signal::STOP).unwrap();
     first.kill();
@@ -129,8 +122,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
 #[test]
 fn a_reset_is_possible_after_a_crash() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
-    let first = trial.start(["run"]);
-    wait_for(&trial.sign("asleep"));
+    let first = trial.start_until(["run"], "asleep");
     first.kill();
     trial.run(["task-reset", "a"]).stdout("a: in-progress -> pending, attempts reset\n");
     trial.agent("commit").run(["run"]).stderr_has("the graph is complete (exit code 0)");
@@ -191,8 +183,7 @@ fn the_past_may_be_lost_and_the_graph_still_says_what_is_done() {
 #[test]
 fn an_agent_has_a_group_of_its_own() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     let text = fs::read_to_string(trial.sign("hanging")).unwrap();
     let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     let group = Pid::from_raw(pids[0]).unwrap();

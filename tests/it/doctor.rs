@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, wait_for};
+use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace};
 
 /// A repository in which all is well, with an agent that is called `claude`.
 fn healthy() -> Workspace {
@@ -401,8 +401,7 @@ fn another_ralph_that_is_found_first_is_named() {
 #[test]
 fn a_live_run_is_named_and_not_disturbed() {
     let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let text = trial.run(["doctor"]).code(5).out();
     let live = "another ralph runs in this repository: process [pid], run [run], working on `a`";
     assert!(text.contains(live), "{text}");
@@ -415,8 +414,7 @@ fn a_live_run_is_named_and_not_disturbed() {
 #[test]
 fn a_paused_and_a_crashed_repository_say_what_follows() {
     let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     run.kill();
     // The guardian still writes down how the attempt ended.
     trial.nobody_is_left();

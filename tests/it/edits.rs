@@ -1,12 +1,11 @@
 //! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
 
-use crate::support::{Workspace, until, wait_for};
+use crate::support::{Workspace, until};
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
     let trial = Workspace::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let edited =
         trial.graph_text() + "\n  # by hand,\twith care\n  -   id:   b\n      title: 'Second'\n";
     trial.save("task-graph.yaml", &edited);
@@ -32,8 +31,7 @@ fn an_edit_in_the_middle_is_kept_and_picked_up() {
 #[test]
 fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     trial
         .run(["task-block", "b", "--reason", "not yet"])
         .stdout("b: pending -> blocked (not yet)\n");
@@ -46,8 +44,7 @@ fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
 fn a_task_that_is_deleted_meanwhile_stays_deleted() {
     let trial =
         Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
@@ -68,8 +65,7 @@ fn work_that_an_agent_finds_is_done() {
 /// The graph is being saved while this agent ends.
 fn half_saved(agent: &str) {
     let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
     trial.leave("open");

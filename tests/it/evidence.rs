@@ -350,8 +350,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
 #[test]
 fn work_of_a_killed_run_is_kept_by_the_next() {
     let trial = fails("echo 1 > one; touch \"$TRIAL_DIR/left\"; exec sleep 600");
-    let live = trial.start(["run"]);
-    wait_for(&trial.sign("left"));
+    let live = trial.start_until(["run"], "left");
     live.kill();
     let script = "cat >/dev/null; git add one; git commit -qm One; \"$RALPH\" task-complete a";
     let trial = trial.command(["sh", "-c", script]);

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{DIAMOND, Workspace, until, wait_for};
+use crate::support::{DIAMOND, Workspace, until};
 
 #[test]
 fn locks_of_a_killed_git_are_removed() {
@@ -98,8 +98,7 @@ fn an_emptied_graph_is_put_back() {
 #[test]
 fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks: [");
     // Without a request it would look at the file with its next beat, ten seconds later.
@@ -133,8 +132,7 @@ fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
 fn a_status_that_is_not_committed_may_be_a_persons() {
     let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n";
     let trial = Workspace::new().graph(graph).agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "cancelled"));
     trial.leave("open");
     run.end(&trial).stderr_has("b: pending -> cancelled by an edit while an attempt ran");
@@ -171,8 +169,7 @@ fn logs_that_lead_elsewhere_are_refused() {
 #[test]
 fn logs_that_vanish_in_the_middle_begin_anew() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
@@ -182,8 +179,7 @@ fn logs_that_vanish_in_the_middle_begin_anew() {
 #[test]
 fn a_journal_that_cannot_be_written_stops_the_run() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     trial.write("logs", "not a folder");
     trial.leave("open");

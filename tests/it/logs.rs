@@ -4,7 +4,7 @@
 use std::{fs, process::Stdio};
 
 use crate::{
-    support::{Live, RALPH, Workspace, until, wait_for},
+    support::{Live, RALPH, Workspace, until},
     terminal::{bare, code, on_terminal},
 };
 
@@ -214,8 +214,7 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
         .run(["attach"])
         .code(1)
         .stderr("ralph: error: nothing runs here: `ralph run` starts something\n");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     trial
         .run(["attach", "b"])
         .code(1)
@@ -247,8 +246,7 @@ b is reported done; it is judged by its commits when attempt 1 ends
 #[test]
 fn whoever_leaves_does_not_stop_the_run() {
     let trial = Workspace::new().graph(TWO).agent("gate");
-    let run = trial.start(["run", "--once"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run", "--once"], "waiting-a");
     let mut person = on_terminal(&trial, 60, "attach");
     person.exp_string("Iteration 1 of 50").unwrap();
     person.send_control('c').unwrap();
@@ -259,8 +257,7 @@ fn whoever_leaves_does_not_stop_the_run() {
     run.end(&trial).code(0).whatever();
 
     fs::remove_file(trial.sign("open")).unwrap();
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-b"));
+    let run = trial.start_until(["run"], "waiting-b");
     let live = trial.start(["attach"]);
     until("it follows", || !live.printed().is_empty());
     run.kill();

@@ -226,8 +226,7 @@ fn an_idle_iteration_is_restarted_and_no_failure() {
 fn the_prompt_file_is_read_for_each_iteration() {
     let trial =
         trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/go-$n\" ]; do sleep 0.02; done");
-    let run = trial.start(FAST);
-    wait_for(&trial.sign("at-1"));
+    let run = trial.start_until(FAST, "at-1");
     trial.save("PROMPT.md", "");
     trial.leave("go-1");
     wait_for(&trial.sign("at-2"));
@@ -356,8 +355,7 @@ fn gated(name: &str, iterations: &str) -> (Workspace, Live) {
         trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
     let words =
         ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", iterations, "--name", name];
-    let run = trial.start(words);
-    wait_for(&trial.sign("at-1"));
+    let run = trial.start_until(words, "at-1");
     (trial, run)
 }
 

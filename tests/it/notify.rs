@@ -112,8 +112,7 @@ fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
 
     let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
     let run = killed.command(["sleep", "600"]);
-    let live = run.start(["run"]);
-    wait_for(&run.sign("hung"));
+    let live = run.start_until(["run"], "hung");
     live.kill();
     run.nobody_is_left();
 }
@@ -144,8 +143,7 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
     let trial = trial(&format!("notify: [{{on: started, run: '{slow}'}}]\n"));
     let agent = "touch \"$TRIAL_DIR/working\"; setsid sleep 600 & exec sleep 600";
     let trial = trial.command(["sh", "-c", agent]);
-    let run = trial.start(["run", "--once"]);
-    wait_for(&trial.sign("telling"));
+    let run = trial.start_until(["run", "--once"], "telling");
     wait_for(&trial.sign("working"));
     kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
     until("the attempt is closed", || {
@@ -267,16 +265,14 @@ fn a_hook_is_ended_by_signals_and_with_ralph() {
     let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
     for hook in ["before_run", "before_attempt"] {
         let trial = trial(&format!("hooks: {{{hook}: '{hang}'}}\n"));
-        let run = trial.start(["run"]);
-        wait_for(&trial.sign("hung"));
+        let run = trial.start_until(["run"], "hung");
         run.signal(Signal::INT);
         run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
         assert!(trial.lines("hook_failed").is_empty() && trial.lines("started").is_empty());
         trial.nobody_is_left();
     }
     let trial = trial(&format!("hooks: {{before_run: '{hang}'}}\n"));
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hung"));
+    let run = trial.start_until(["run"], "hung");
     run.kill();
     trial.nobody_is_left();
 }

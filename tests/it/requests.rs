@@ -8,15 +8,14 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, Workspace, until, wait_for};
+use crate::support::{Live, SETTINGS, Workspace, until};
 
 const THREE: &str = "tasks: [{id: a}, {id: b}, {id: c}]\n";
 
 /// A run whose agent waits for the sign `open` at its first task.
 fn gated() -> (Workspace, Live) {
     let trial = Workspace::new().graph(THREE).agent("gate");
-    let run = trial.start(["run", "--max-iterations", "7", "--timeout", "40m"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run", "--max-iterations", "7", "--timeout", "40m"], "waiting-a");
     (trial, run)
 }
 
@@ -65,8 +64,7 @@ fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
     let trial = trial.file("other.yaml", &tagged.replace("b, tags: [t]", "b"));
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
     let words = ["run", "--graph", "other.yaml", "--max-iterations", "2", "--tag", "t"];
-    let run = trial.start(words);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(words, "waiting-a");
     trial.run(["pause"]).whatever();
     trial.leave("open");
     run.end(&trial).code(4).whatever();
@@ -152,8 +150,7 @@ fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
     trial.run(["stop", "--now"]).stdout("no run goes on here\n");
     assert!(!trial.root().join("logs").exists());
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("asleep"));
+    let run = trial.start_until(["run"], "asleep");
     trial.run(["stop"]).whatever();
     trial
         .run(["stop", "--now"])
@@ -168,8 +165,7 @@ fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
 fn term_lets_the_attempt_finish() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
     let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping when the attempt ends"));
     assert_eq!(status(&trial)["status"], "stopping");
@@ -182,8 +178,7 @@ fn term_lets_the_attempt_finish() {
 fn a_second_term_does_not_wait() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
     let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping"));
     run.signal(Signal::TERM);
@@ -197,8 +192,7 @@ fn the_status_tells_how_a_run_stands() {
     let trial = Workspace::new().graph(THREE).agent("gate");
     trial.run(["status"]).stdout("Status: none: no run yet; `ralph run` starts one\n");
     assert!(!trial.root().join("logs").exists());
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let shown = trial.run(["status"]).out();
     let shown: String = shown
         .lines()

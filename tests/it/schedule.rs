@@ -82,8 +82,7 @@ fn one_wake_ends_as_its_run_does() {
 /// A schedule whose run waits for the sign `open` at its only task.
 fn gated() -> (Workspace, Live) {
     let trial = stage("tasks: [{id: a}]\n", "gate", "");
-    let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
-    wait_for(&trial.sign("waiting-a"));
+    let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "waiting-a");
     (trial, schedule)
 }
 
@@ -108,8 +107,7 @@ fn a_time_that_comes_while_the_last_run_goes_on_is_skipped() {
 #[test]
 fn a_time_that_comes_while_another_runs_or_in_a_pause_is_skipped() {
     let trial = stage("tasks: [{id: a}]\n", "gate", "");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
     until("it is told", || schedule.said().contains(": another ralph runs in this repository\n"));
     trial.run(["pause"]).whatever();
@@ -365,8 +363,7 @@ fn a_hook_that_fails_keeps_its_run_from_starting() {
 fn a_signal_ends_a_hook_too() {
     let hook = "hooks: {on_scheduled_wake: 'touch \"$TRIAL_DIR/hooked\"; sleep 600'}\n";
     let trial = stage("tasks: [{id: a}]\n", "commit", hook);
-    let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
-    wait_for(&trial.sign("hooked"));
+    let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "hooked");
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143).whatever();
     assert_eq!((count(&trial, "woken"), count(&trial, "loop_started")), (1, 0));

@@ -4,14 +4,13 @@ use std::{fs, thread, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::support::{Workspace, agent, until, wait_for};
+use crate::support::{Workspace, agent, until};
 
 /// A run whose agent is at work, signalled once.
 fn stopped(signal: Signal) -> (Workspace, String) {
     let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
     let before = trial.graph_text();
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("asleep"));
+    let run = trial.start_until(["run"], "asleep");
     run.signal(signal);
     let said = run.end(&trial).whole();
     assert_eq!(trial.graph_text(), before, "the task is as it was");
@@ -56,8 +55,7 @@ fn a_second_signal_kills_what_does_not_listen() {
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::INT);
     until("the first signal is told", || run.said().contains("press Ctrl-C again"));
     run.signal(Signal::INT);
@@ -69,8 +67,7 @@ fn a_second_signal_kills_what_does_not_listen() {
 #[test]
 fn what_does_not_listen_is_killed_after_the_grace() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     run.end(&trial).code(143).stderr_has("a cancelled after [took]: ended by ralph");
     trial.nobody_is_left();
@@ -79,8 +76,7 @@ fn what_does_not_listen_is_killed_after_the_grace() {
 #[test]
 fn work_that_was_reported_before_the_signal_is_complete() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::INT);
     run.end(&trial).code(130).stderr_has("a complete in");
     assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
@@ -131,8 +127,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
 #[test]
 fn what_stands_still_can_be_ended() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.signal(Signal::TERM);
@@ -141,8 +136,7 @@ fn what_stands_still_can_be_ended() {
     trial.nobody_is_left();
 
     fs::remove_file(trial.sign("hanging")).unwrap();
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.kill();
@@ -155,8 +149,7 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("hanging"));
+    let run = trial.start_until(["run"], "hanging");
     // Stopped, so that all three are there when it goes on, before its agent can have ended.
     run.signal(Signal::STOP);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {

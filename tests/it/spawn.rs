@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, Workspace, wait_for};
+use crate::support::{SETTINGS, Workspace};
 
 fn stage(way: &str) -> Workspace {
     Workspace::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
@@ -66,8 +66,7 @@ fn a_child_whose_watcher_was_killed_is_closed_with_its_attempt() {
 #[test]
 fn children_are_shown_while_they_live_and_closed_after_a_crash() {
     let trial = stage("wait").env("STAY", "1");
-    let run = trial.start(["run", "-q"]);
-    wait_for(&trial.sign("waiting"));
+    let run = trial.start_until(["run", "-q"], "waiting");
     let standing = trial.run(["status", "--json"]).json();
     let children = standing["attempts"][0]["children"].as_array().unwrap().clone();
     let names: Vec<_> = children.iter().map(|child| text(child, "name")).collect();

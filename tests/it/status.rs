@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{DIAMOND, Workspace, wait_for};
+use crate::support::{DIAMOND, Workspace};
 
 const MIXED: &str = "\
 tasks:
@@ -113,8 +113,7 @@ fn text_of_strangers_is_shown_and_not_obeyed() {
 #[test]
 fn while_an_agent_works_its_task_is_left_to_it() {
     let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
-    let run = trial.start(["run", "--task", "a"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run", "--task", "a"], "waiting-a");
     let status = trial.run(["dag-status"]).out();
     assert!(status.contains(", an agent is at work\n"), "{status}");
     let busy =
@@ -138,8 +137,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
 #[test]
 fn a_report_without_work_does_not_complete() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("linger");
-    let run = trial.start(["run", "--once"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run", "--once"], "waiting-a");
     trial.run(["task-complete", "a"]).whatever();
     trial.leave("open");
     run.end(&trial).code(1).stderr_has("a unverified after");

@@ -220,6 +220,13 @@ impl Workspace {
         Live { child: command.spawn().unwrap(), words: words.join(" "), stdout, stderr }
     }
 
+    /// Starts the program and comes back when an agent has left this sign.
+    pub fn start_until<'a>(&self, words: impl AsRef<[&'a str]>, sign: &str) -> Live {
+        let run = self.start(words);
+        wait_for(&self.sign(sign));
+        run
+    }
+
     /// Runs git, and gives its output.
     pub fn git(&self, words: &[&str]) -> String {
         let output = self.process("git").args(words).output().unwrap();

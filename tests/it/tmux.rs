@@ -128,8 +128,7 @@ fn an_agent_that_is_asked_to_end_may_do_so() {
     let trial = trial
         .command(["sh", "-c", script])
         .file(".ralph/config.yaml", &SETTINGS.replace("grace: 200ms", "grace: 60s"));
-    let live = trial.start(["run", "--tmux"]);
-    wait_for(&trial.sign("there"));
+    let live = trial.start_until(["run", "--tmux"], "there");
     trial.run(["stop", "--now"]).whatever();
     live.end(&trial).code(4).stderr_has("stopped by `ralph stop`");
     assert!(trial.read("logs/attempts/a/1/stdout").ends_with("so be it\r\n"));

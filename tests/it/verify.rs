@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Workspace, agent, until, wait_for};
+use crate::support::{Workspace, agent, until};
 
 /// A check that says what it wanted.
 const VALUE: &str =
@@ -159,8 +159,7 @@ fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
     let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
     for kill in [false, true] {
         let trial = Workspace::new().graph(&graph(verify)).agent("commit");
-        let run = trial.start(["run"]);
-        wait_for(&trial.sign("verifying"));
+        let run = trial.start_until(["run"], "verifying");
         if kill {
             run.kill();
         } else {
@@ -182,8 +181,7 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
     let verify =
         "    verify: '[ -e \"$TRIAL_DIR/go\" ] || { touch \"$TRIAL_DIR/verifying\"; sleep 600; }'";
     let trial = Workspace::new().graph(&graph(verify)).agent("commit");
-    let run = trial.start(["run"]);
-    wait_for(&trial.sign("verifying"));
+    let run = trial.start_until(["run"], "verifying");
     trial.leave("go");
     let record = || fs::read_to_string(trial.state().join("attempts/a.1.json")).unwrap_or_default();
     let guardian = || {
