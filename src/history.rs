@@ -197,6 +197,14 @@ impl Past {
     }
 }
 
+impl Run {
+    fn stop(&mut self, stop: &Stop) {
+        // A later and milder request does not take back a harder one.
+        let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
+        self.stop = Some(Stop { now, ..stop.clone() });
+    }
+}
+
 impl History {
     /// The past of a task; a blank one if it has none.
     pub fn of(&self, id: &TaskId) -> &Past {
@@ -251,11 +259,7 @@ impl History {
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
             Event::ResumeRequested { now } => self.resume(*now),
-            Event::StopRequested(stop) => {
-                // A later and milder request does not take back a harder one.
-                let now = stop.now || self.run.stop.as_ref().is_some_and(|before| before.now);
-                self.run.stop = Some(Stop { now, ..stop.clone() });
-            }
+            Event::StopRequested(stop) => self.run.stop(stop),
             Event::Promised { kept, .. } => self.run.promised |= kept,
             Event::Suspended {} => self.run.suspended = true,
             Event::Continued { .. } => self.run.suspended = false,

@@ -133,11 +133,6 @@ impl Repo {
         &self.common_dir
     }
 
-    /// The git directory of this work tree alone.
-    pub fn git_dir(&self) -> &Path {
-        &self.git_dir
-    }
-
     /// What somebody began here and neither finished nor aborted, such as `a merge`.
     pub fn unfinished(&self) -> Option<&'static str> {
         // As `git status` finds it; libgit2 has no opinion where it cannot open the repository.

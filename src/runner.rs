@@ -6,6 +6,7 @@
 mod apart;
 mod children;
 mod close;
+mod edits;
 mod harm;
 mod hooks;
 mod merge;
@@ -30,10 +31,10 @@ use crate::{
     call::Call,
     chronicle::Chronicle,
     clock, complaint, crash, duration,
-    event::{Cause, Event, Plain, StopReason},
+    event::{Event, Plain, StopReason},
     exit::{Exit, Failure},
     filter::Filter,
-    graphfile::{Foreign, GraphFile, Rejected, Write, rfc3339},
+    graphfile::{GraphFile, rfc3339},
     plan::{Active, Decision, Policy, View, Wait},
     record::Record,
     repo::Landing,
@@ -42,7 +43,7 @@ use crate::{
     state::Lock,
     task::{Status, TaskId},
     tmux,
-    workspace::{self, Holder, Workspace},
+    workspace::{Holder, Workspace},
     worktrees::Prepared,
 };
 
@@ -374,99 +375,6 @@ impl Runner {
         let complete = tasks.iter().filter(|task| task.status == Status::Complete).count();
         let event = Event::GraphLoaded { tasks: tasks.len(), complete };
         self.emit(None, event)
-    }
-
-    /// Takes in what others did to the graph file.
-    fn refresh(&mut self) -> Result<()> {
-        let began = Instant::now();
-        loop {
-            match self.file.refresh() {
-                Ok(None) => return Ok(()),
-                Ok(Some(foreign)) => {
-                    self.told = false;
-                    self.announce_graph()?;
-                    return self.note(foreign, self.edited());
-                }
-                // While an attempt runs the last good one will do; its end sets things right.
-                Err(rejected) if !self.running.is_empty() => return self.doubt(&rejected),
-                Err(rejected) if began.elapsed() > HALF_SAVED => {
-                    return Err(workspace::refused(&rejected));
-                }
-                Err(rejected) => {
-                    self.doubt(&rejected)?;
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-            }
-        }
-    }
-
-    /// Takes in what others did to the settings, between attempts: an attempt is judged by those it
-    /// began with. After a change that makes them invalid, the last good ones stay.
-    fn resettle(&mut self) -> Result<()> {
-        if !self.running.is_empty() && !self.is_apart() {
-            return Ok(());
-        }
-        let (config, changed) = match self.workspace.layers.refresh() {
-            Ok(None) => return Ok(()),
-            Ok(Some(new)) => new,
-            Err(error) => {
-                let error = complaint::summary(&error);
-                return self.emit(None, Event::SettingsRejected { error });
-            }
-        };
-        self.workspace.config = config;
-        for reporter in &mut self.reporters {
-            reporter.settle(&self.workspace.config);
-        }
-        let stop = self.policy.stop;
-        self.policy = Policy { stop, ..self.options.policy(&self.workspace) };
-        self.file.inherit(self.policy.inherit);
-        if changed.is_empty() { Ok(()) } else { self.emit(None, Event::SettingsLoaded { changed }) }
-    }
-
-    /// Says that the graph file cannot be read, once.
-    fn doubt(&mut self, rejected: &Rejected) -> Result<()> {
-        if std::mem::replace(&mut self.told, true) {
-            return Ok(());
-        }
-        self.emit(None, Event::GraphRejected { error: rejected.summary() })
-    }
-
-    /// What an edit that is found now is put down to.
-    fn edited(&self) -> Cause {
-        if self.running.is_empty() { Cause::Edited } else { Cause::EditedDuringAttempt }
-    }
-
-    /// Puts on record what others changed in the graph file.
-    fn note(&mut self, foreign: impl IntoIterator<Item = Foreign>, cause: Cause) -> Result<()> {
-        for Foreign { task_id, old, new } in foreign {
-            let event = Event::StatusChanged { old, new, cause, reason: None };
-            let records = self.chronicle.emit(None, Some(&task_id), event)?;
-            self.tell(&records);
-        }
-        Ok(())
-    }
-
-    /// Writes a status and says so.
-    fn set(&mut self, about: (&TaskId, u32), write: Write<'_>, cause: Cause) -> Result<()> {
-        let (id, _) = about;
-        let status = |file: &GraphFile| {
-            file.graph().number(id).map(|number| file.graph().task(number).status)
-        };
-        let old = status(&self.file);
-        let foreign =
-            self.file.write(&self.workspace.state, id, write).map_err(|error| {
-                match error.downcast::<Rejected>() {
-                    Ok(rejected) => workspace::refused(&rejected),
-                    Err(error) => error,
-                }
-            })?;
-        self.note(foreign, self.edited())?;
-        let new = Some(write.status());
-        if old == new {
-            return Ok(());
-        }
-        self.emit(Some(about), Event::StatusChanged { old, new, cause, reason: None })
     }
 
     /// Waits for the next message, limit, beat or wake-up, and deals with it.

@@ -215,6 +215,25 @@ impl Evidence {
         self.verify.iter().find(|check| !check.is_green())
     }
 
+    /// What proves that a task is complete, in words.
+    fn proof(&self) -> String {
+        let proof = match self.autocommit {
+            Some(_) => "; ralph committed what was left",
+            None if self.proves() => ", and committed",
+            None => "; no commit is required",
+        };
+        let report = self.report.unwrap_or(Report::Command);
+        let mut why = format!("{report}{proof}");
+        if let count @ 1.. = self.verify.len() {
+            let plural = if count == 1 { "" } else { "s" };
+            let _ = write!(why, "; {count} verify command{plural} succeeded");
+        }
+        if let Some(Merge::Landed { branch, .. }) = &self.merge {
+            let _ = write!(why, "; merged into `{branch}`");
+        }
+        why
+    }
+
     /// Whether something was committed. Commits that change nothing between them are no proof.
     fn proves(&self) -> bool {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
@@ -364,23 +383,7 @@ impl Verdict {
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let left = evidence.leftovers.len();
         match self {
-            Verdict::Complete => {
-                let proof = match evidence.autocommit {
-                    Some(_) => "; ralph committed what was left",
-                    None if evidence.proves() => ", and committed",
-                    None => "; no commit is required",
-                };
-                let report = evidence.report.unwrap_or(Report::Command);
-                let mut why = format!("{report}{proof}");
-                if let count @ 1.. = evidence.verify.len() {
-                    let plural = if count == 1 { "" } else { "s" };
-                    let _ = write!(why, "; {count} verify command{plural} succeeded");
-                }
-                if let Some(Merge::Landed { branch, .. }) = &evidence.merge {
-                    let _ = write!(why, "; merged into `{branch}`");
-                }
-                why
-            }
+            Verdict::Complete => evidence.proof(),
             Verdict::VerifyFailed => {
                 let report = evidence.report.unwrap_or(Report::Command);
                 let red = evidence.red().map_or_else(String::new, ToString::to_string);

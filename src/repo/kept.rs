@@ -14,6 +14,11 @@ use super::{Repo, lossy, program};
 const NOTE: &str = "ralph";
 
 impl Repo {
+    /// The git directory of this work tree alone.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
     /// Notes that this work tree is one of `ralph`'s own, and left at this commit, which is kept.
     ///
     /// # Errors
