@@ -16,6 +16,7 @@ pub mod obstacle;
 pub mod preset;
 pub mod redact;
 pub mod call;
+pub mod glob;
 pub mod task;
 pub mod place;
 pub mod verdict;
