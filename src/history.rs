@@ -25,6 +25,8 @@ pub struct History {
     tasks: HashMap<TaskId, Past>,
     /// The newest run.
     pub run: Run,
+    /// How many attempts have ended: by this it is known which of them ran together. Clocks are set.
+    ended: u64,
     /// Whether an attempt that was not completed has left commits that nobody has proven since.
     pub unproven: bool,
     /// The agents that met an obstacle in their newest attempt, by name.
@@ -75,10 +77,16 @@ pub struct Run {
     pub iterations: u32,
     /// Tasks completed.
     pub completed: u32,
-    /// Failed attempts since the last completed one, or since an iteration that did not fail.
+    /// Failed attempts since the last completed one, or since an iteration that did not fail; of
+    /// those that ran together, one.
     pub failures_in_a_row: u32,
-    /// Attempts that failed at once, with nothing in between that did not.
+    /// The count of ended attempts with the newest of them.
+    failed_at: u64,
+    /// Attempts that failed at once, with nothing in between that did not; of those that ran
+    /// together, one.
     pub starts_failed: u32,
+    /// The count of ended attempts with the newest of them.
+    start_failed_at: u64,
     /// Failed attempts.
     pub failures: u32,
     /// What its attempts used, those of the paused run that it goes on with included.
@@ -104,8 +112,10 @@ pub struct Run {
 pub struct Rest {
     /// What it met last.
     pub met: Met,
-    /// How many attempts in a row met one.
+    /// How many attempts in a row met one; of those that ran together, one.
     pub count: u32,
+    /// The count of ended attempts with the newest of them.
+    at: u64,
     /// When the first of them ended.
     pub since: DateTime<Utc>,
 }
@@ -122,6 +132,9 @@ pub struct Past {
     pub stuck: bool,
     /// When the attempt that has no end began.
     pub open_since: Option<DateTime<Utc>>,
+    /// How many attempts had ended by then.
+    #[serde(default)]
+    began_after: Option<u64>,
     /// Whether completion was reported by command during the open attempt.
     pub reported: bool,
     /// What its attempts used since the last reset.
@@ -155,6 +168,37 @@ fn failed_to_start(ended: &Ended) -> bool {
         && ended.duration() < AT_ONCE
 }
 
+impl Run {
+    /// Takes in the end of an attempt, the one with which so many have ended, of which so many had
+    /// when it began.
+    ///
+    /// What counts in a row are failures that were begun in view of the one before. Eight attempts
+    /// that run together and fail by one broken commit or one network that is out are one event; as
+    /// eight in a row they would end a night's run over what the next attempt may find mended. With
+    /// one attempt at a time each begins after the one before has ended, and each counts.
+    fn close(&mut self, at: u64, began: u64, ended: &Ended) {
+        self.last_completed = ended.verdict == Verdict::Complete;
+        self.spend.add(ended);
+        if !failed_to_start(ended) {
+            (self.starts_failed, self.start_failed_at) = (0, 0);
+        } else if began >= self.start_failed_at {
+            (self.starts_failed, self.start_failed_at) = (self.starts_failed + 1, at);
+        }
+        if ended.verdict == Verdict::BaselineBroken {
+            self.baseline_broken = Some(ended.why.clone());
+        }
+        self.completed += u32::from(self.last_completed);
+        if self.last_completed || ended.verdict == Verdict::Again {
+            (self.failures_in_a_row, self.failed_at) = (0, 0);
+        } else if ended.verdict.counts() {
+            self.failures += 1;
+            if began >= self.failed_at {
+                (self.failures_in_a_row, self.failed_at) = (self.failures_in_a_row + 1, at);
+            }
+        }
+    }
+}
+
 impl Past {
     /// What the newest attempt asks, if it waits for a person.
     pub fn question(&self) -> Option<&str> {
@@ -175,6 +219,7 @@ static NOTHING: Past = Past {
         duration_seconds: 0.0,
     },
     open_since: None,
+    began_after: None,
     reported: false,
     last: None,
     commits: Vec::new(),
@@ -221,6 +266,15 @@ impl History {
         open
     }
 
+    /// How many attempts with an agent met obstacles in a row before the one that is open at a task.
+    pub fn obstacles_before(&self, agent: &str, id: &TaskId) -> u32 {
+        let Some(rest) = self.resting.get(agent) else {
+            return 0;
+        };
+        let together = self.of(id).began_after.is_some_and(|began| began < rest.at);
+        rest.count - u32::from(together)
+    }
+
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
@@ -229,7 +283,9 @@ impl History {
             Event::Started { attempt, .. } => {
                 self.run.iterations += 1;
                 self.run.waits = 0;
+                let ended = self.ended;
                 self.with(id, |past| {
+                    past.began_after = Some(ended);
                     past.attempts = *attempt;
                     past.open_since = Some(record.timestamp);
                     past.reported = false;
@@ -344,6 +400,26 @@ impl History {
         }
     }
 
+    /// Takes in whether an attempt's agent met an obstacle. An attempt that began before the newest
+    /// obstacle was met ran into the same one, if into any: several of them are one step of the
+    /// waiting. If it met none, that is no sign that the obstacle is gone.
+    fn meet(&mut self, since: DateTime<Utc>, began: u64, ended: &Ended) {
+        let Some(agent) = &ended.agent else {
+            return;
+        };
+        let (at, rest) = (self.ended, self.resting.get_mut(agent));
+        let anew = rest.as_ref().is_none_or(|rest| began >= rest.at);
+        match (ended.evidence.obstacle, rest) {
+            (None, _) if anew => drop(self.resting.remove(agent)),
+            (None, _) => {}
+            (Some(met), Some(rest)) if !anew => rest.met = rest.met.or_longer(met),
+            (Some(met), Some(rest)) => (rest.met, rest.count, rest.at) = (met, rest.count + 1, at),
+            (Some(met), None) => {
+                self.resting.insert(agent.clone(), Rest { met, count: 1, at, since });
+            }
+        }
+    }
+
     fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut Past)) {
         if let Some(id) = id {
             change(self.tasks.entry(id.clone()).or_default());
@@ -351,41 +427,17 @@ impl History {
     }
 
     fn close(&mut self, record: &Record, ended: &Ended) {
-        self.run.last_completed = ended.verdict == Verdict::Complete;
-        self.run.starts_failed =
-            if failed_to_start(ended) { self.run.starts_failed + 1 } else { 0 };
-        self.run.spend.add(ended);
+        let id = record.task_id.as_ref();
+        let began = id.and_then(|id| self.of(id).began_after).unwrap_or(self.ended);
+        self.ended += 1;
+        self.run.close(self.ended, began, ended);
+        self.meet(record.timestamp, began, ended);
         self.recent.retain(|(at, _)| record.timestamp - *at < DAY);
         self.recent.extend(ended.usage.cost_usd.map(|cost| (record.timestamp, cost)));
         let complete = ended.verdict == Verdict::Complete;
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
-        if ended.verdict == Verdict::BaselineBroken {
-            self.run.baseline_broken = Some(ended.why.clone());
-        }
-        if complete {
-            self.run.completed += 1;
-            self.run.failures_in_a_row = 0;
-        } else if ended.verdict.counts() {
-            self.run.failures_in_a_row += 1;
-            self.run.failures += 1;
-        } else if ended.verdict == Verdict::Again {
-            self.run.failures_in_a_row = 0;
-        }
-        if let Some(agent) = &ended.agent {
-            match ended.evidence.obstacle {
-                None => drop(self.resting.remove(agent)),
-                Some(met) => {
-                    let rest = self.resting.entry(agent.clone()).or_insert(Rest {
-                        met,
-                        count: 0,
-                        since: record.timestamp,
-                    });
-                    (rest.met, rest.count) = (met, rest.count + 1);
-                }
-            }
-        }
-        self.with(record.task_id.as_ref(), |past| {
-            past.open_since = None;
+        self.with(id, |past| {
+            (past.open_since, past.began_after) = (None, None);
             past.reported = false;
             past.attempts = past.attempts.max(ended.attempt);
             past.spend.add(ended);
@@ -521,6 +573,39 @@ pub(crate) mod tests {
 
         history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
         assert_eq!((history.run.completed, history.run.failures_in_a_row), (1, 0));
+    }
+
+    #[test]
+    fn what_ran_together_is_one_in_a_row() {
+        let mut history = History::default();
+        let round = |history: &mut History, at: i64, ids: &[&str], verdicts: &[Verdict]| {
+            for id in ids {
+                history.apply(&record(id, at, started(1)));
+            }
+            for (id, verdict) in ids.iter().zip(verdicts) {
+                let ended = end(1, *verdict);
+                // The clock is set back in every round.
+                history.apply(&record(id, -at, Event::of_end(ended)));
+            }
+            let run = &history.run;
+            (run.failures_in_a_row, run.starts_failed, run.failures)
+        };
+        let failed = [Verdict::Failed; 4];
+        let all = ["a", "b", "c", "d"];
+        assert_eq!(round(&mut history, 1, &all, &failed), (1, 1, 4));
+        assert_eq!(round(&mut history, 2, &all, &failed), (2, 2, 8));
+        // The first failure of a round is known to what takes its place.
+        history.apply(&record("a", 3, started(1)));
+        history.apply(&record("b", 3, started(1)));
+        history.apply(&record("a", 4, Event::Failed(end(1, Verdict::Failed))));
+        history.apply(&record("c", 4, started(1)));
+        history.apply(&record("b", 5, Event::Failed(end(1, Verdict::Failed))));
+        assert_eq!(history.run.failures_in_a_row, 3);
+        history.apply(&record("c", 6, Event::Failed(end(1, Verdict::Failed))));
+        assert_eq!(history.run.failures_in_a_row, 4);
+        let mixed = [Verdict::Failed, Verdict::Complete, Verdict::Failed, Verdict::Failed];
+        assert_eq!(round(&mut history, 7, &all, &mixed), (1, 1, 14));
+        assert_eq!(round(&mut history, 8, &["a"], &failed), (2, 2, 15));
     }
 
     #[test]

@@ -156,6 +156,18 @@ impl Met {
         Met { obstacle, until }
     }
 
+    /// The one of two that keeps the agent from being called for longer. A failed request of one
+    /// attempt says nothing against a limit that another met at the same time.
+    #[must_use]
+    pub fn or_longer(self, other: Met) -> Met {
+        let weight = |met: &Met| match met.advice() {
+            Advice::Count => (0, None),
+            Advice::Wait { until } => (1, Some(until)),
+            Advice::Stop(_) => (2, None),
+        };
+        if weight(&other) > weight(&self) { other } else { self }
+    }
+
     /// What to do about it, as it was decided when it was met.
     pub fn advice(&self) -> Advice {
         match (self.until, self.obstacle.fatal()) {

@@ -62,7 +62,7 @@ impl Runner {
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
-            let earlier = self.chronicle.history().resting.get(name).map_or(0, |rest| rest.count);
+            let earlier = self.chronicle.history().obstacles_before(name, id);
             Met::new(obstacle, earlier, Utc::now())
         });
         Ok(End { outcome, took, swept, unlocked, evidence, told })
