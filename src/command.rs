@@ -42,12 +42,16 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
+    attempt::Open,
     cli::{Cli, Command, Named, Which},
     diagnostic::nearest,
     event::Begun,
     exit::{Exit, Failure},
     filter::Filter,
+    graph::TaskGraph,
+    history::History,
     place::Place,
+    plan::Active,
     task::TaskId,
     workspace::Workspace,
 };
@@ -234,4 +238,20 @@ impl Here {
 pub fn filter(which: Which) -> Filter {
     let Which { tasks, stories, milestones, tags } = which;
     Filter { tasks, stories, milestones, tags }
+}
+
+/// The attempts that a living run works on, as they are on record.
+fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<Open>> {
+    let is_live = workspace.is_live(history)?;
+    Ok(if is_live { workspace.state.peek() } else { Vec::new() })
+}
+
+/// What they are to the choice of the next task.
+fn active<'a>(open: &'a [Open], graph: &TaskGraph) -> Vec<Active<'a>> {
+    let active = |record: &'a Open| {
+        let number = graph.number(&record.task_id)?;
+        let agent = record.call.as_ref().map(|call| call.name.as_str());
+        Some(Active { number, agent, works: true })
+    };
+    open.iter().filter_map(active).collect()
 }

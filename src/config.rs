@@ -7,7 +7,7 @@ mod hooks;
 mod notify;
 mod schedule;
 
-use std::{sync::OnceLock, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::OnceLock, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -85,6 +85,10 @@ pub struct Config {
     pub jobs: usize,
     /// The file in which agents keep what they learned.
     pub learnings: String,
+    /// How many attempts there are at the same time with an agent, or at tasks with a tag: a
+    /// mapping of names to numbers, such as `{claude: 3, db: 1}`.
+    #[schemars(with = "BTreeMap<String, NonZeroU32>")]
+    pub limits: Limits,
     /// Attempts per task before it is parked.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
@@ -202,6 +206,7 @@ impl Default for Config {
             idle: minutes(15),
             jobs: 1,
             learnings: LEARNINGS.to_owned(),
+            limits: Limits::default(),
             max_attempts: plan::MAX_ATTEMPTS,
             max_cost: None,
             max_cost_per_day: None,
@@ -302,7 +307,12 @@ fn fault(key: &str, value: &Value) -> Option<String> {
     let config: Config = match serde_json::from_value(Value::Object(one)) {
         Ok(config) => config,
         Err(error) => {
-            let plain = [("u32", "a whole number"), ("u64", "a whole number"), ("f64", "a number")];
+            let plain = [
+                ("u32", "a whole number"),
+                ("usize", "a whole number"),
+                ("u64", "a whole number"),
+                ("f64", "a number"),
+            ];
             let words = plain.into_iter().fold(error.to_string(), |words, (name, plain)| {
                 words.replace(&format!("expected {name}"), &format!("expected {plain}"))
             });
@@ -388,6 +398,24 @@ impl From<OneOrMany> for Commands {
     }
 }
 
+/// How many attempts there may be at the same time with an agent, or at tasks with a tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Limits(pub BTreeMap<String, NonZeroU32>);
+
+impl<'de> Deserialize<'de> for Limits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+        let Value::Object(given) = Value::deserialize(deserializer)? else {
+            return Err(D::Error::custom("it must be a mapping such as `{claude: 3, db: 1}`"));
+        };
+        let limit = |(name, value): (String, Value)| {
+            let limit = serde_json::from_value(value);
+            let fault = || D::Error::custom(format!("`{name}` must be a whole number from 1"));
+            limit.map_err(|_| fault()).map(|limit| (name.clone(), limit))
+        };
+        given.into_iter().map(limit).collect::<Result<_, _>>().map(Limits)
+    }
+}
+
 /// How the next task is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -468,6 +496,7 @@ mod tests {
         let config = Config {
             max_duration: Some(Duration::from_millis(5_432_100)),
             done_pattern: Some(Pattern::new("a+").unwrap()),
+            limits: Limits(BTreeMap::from([("db".to_owned(), NonZeroU32::MIN)])),
             ..Config::default()
         };
         let written = config.to_layer();
@@ -484,6 +513,13 @@ mod tests {
             (json!({"max_cost": -1}), "`max_cost` must be more than nothing"),
             (json!({"timeout": "0s"}), "`timeout` must be more than nothing"),
             (json!({"agent": []}), "`agent` must be a preset"),
+            (json!({"jobs": 0}), "`jobs` must be at least 1"),
+            (
+                json!({"jobs": "two"}),
+                "`jobs`: invalid type: string \"two\", expected a whole number",
+            ),
+            (json!({"limits": ["claude"]}), "`limits`: it must be a mapping such as"),
+            (json!({"limits": {"db": 0}}), "`limits`: `db` must be a whole number from 1"),
             (json!({"fsync": 3}), "`fsync`: invalid type: integer `3`, expected a boolean"),
             (json!({"verify": 3}), "`verify`: it must be a command"),
             (json!({"on_orphans": "ask"}), "expected `kill` or `leave`"),

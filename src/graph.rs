@@ -179,6 +179,7 @@ pub(crate) mod tests {
             story: None,
             milestone: None,
             tags: Vec::new(),
+            touches: Vec::new(),
             prompt: None,
             agents: Vec::new(),
             max_cost: None,

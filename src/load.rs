@@ -43,6 +43,7 @@ pub const FIELDS: &[&str] = &[
     "story",
     "milestone",
     "tags",
+    "touches",
     "complexity",
     "estimate",
     "prompt",

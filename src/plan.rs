@@ -5,11 +5,12 @@
 //! keys are worked out once per reading of the file and a decision is one pass without a sort.
 
 mod agents;
+mod beside;
 mod forecast;
 mod holders;
 mod plain;
 
-use std::{cmp::Reverse, fmt, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, num::NonZeroU32, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -24,6 +25,7 @@ use crate::{
     task::{Priority, Status, Task},
 };
 pub use agents::Turn;
+pub use beside::Bar;
 pub use forecast::{Forecast, Slot};
 
 /// Attempts before a task is parked, where nothing else is said.
@@ -51,6 +53,9 @@ pub struct Policy {
     pub filter: Filter,
     /// Attempts at the same time.
     pub jobs: usize,
+    /// Attempts at the same time with the agent of that name, and at tasks with the tag of that
+    /// name.
+    pub limits: BTreeMap<String, NonZeroU32>,
     /// Attempts in this run.
     pub max_iterations: u32,
     /// Attempts per task since its last reset; a task may say otherwise.
@@ -91,6 +96,7 @@ impl Default for Policy {
         Policy {
             filter: Filter::default(),
             jobs: 1,
+            limits: BTreeMap::new(),
             max_iterations: MAX_ITERATIONS,
             max_attempts: MAX_ATTEMPTS,
             start_limit: START_LIMIT,
@@ -178,6 +184,8 @@ pub enum State {
     Claimed,
     /// Could start now.
     Ready,
+    /// Could start, but not beside what is active: [`View::apart`].
+    Apart,
     /// Failed not long ago; could start then.
     Backoff(DateTime<Utc>),
     /// Its agent met a limit of its provider; could start then.
@@ -259,7 +267,8 @@ impl View<'_> {
                     }
                 }
                 match self.agent(number, now) {
-                    Turn::Now(_) => State::Ready,
+                    Turn::Now(_) if self.bar(number).is_none() => State::Ready,
+                    Turn::Now(_) | Turn::Busy(_) => State::Apart,
                     Turn::Later(until) => State::Limited(until),
                     Turn::Never => State::Denied,
                 }
@@ -291,13 +300,18 @@ impl View<'_> {
 
     /// The ready tasks, in the order in which they will be chosen.
     pub fn ready(&self, now: DateTime<Utc>) -> Vec<Key> {
-        let mut ready: Vec<Key> = self
+        self.all_in(State::Ready, now)
+    }
+
+    /// The tasks in one state, the most urgent first.
+    pub fn all_in(&self, state: State, now: DateTime<Utc>) -> Vec<Key> {
+        let mut found: Vec<Key> = self
             .admitted()
-            .filter(|number| self.state(*number, now) == State::Ready)
+            .filter(|number| self.state(*number, now) == state)
             .map(|number| self.keys[number])
             .collect();
-        ready.sort_unstable();
-        ready
+        found.sort_unstable();
+        found
     }
 
     /// The decision: start what, wait until when, or stop for what reason.
@@ -313,6 +327,7 @@ impl View<'_> {
         let mut wake: Option<(DateTime<Utc>, bool)> = None;
         let (mut best, mut unfinished, mut elsewhere, mut denied) =
             (None::<Key>, false, false, None);
+        let mut apart = Vec::new();
         for number in self.admitted() {
             match self.state(number, now) {
                 State::Complete | State::Cancelled => continue,
@@ -324,12 +339,16 @@ impl View<'_> {
                     let this = (until, matches!(state, State::Limited(_)));
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
+                State::Apart => apart.push(self.keys[number]),
                 State::Denied => denied = Some(number),
                 State::Claimed | State::NeedsInput => elsewhere = true,
                 State::Running | State::Parked(_) | State::Spent | State::Held | State::Waiting => {
                 }
             }
             unfinished = true;
+        }
+        if best.is_some_and(|best| self.gives_way(best, &apart)) {
+            best = self.first(self.ready(now), apart);
         }
         let at_work = self.active.iter().filter(|active| active.works).count();
         if !idle && (best.is_none() || at_work >= self.policy.jobs) {
@@ -413,9 +432,12 @@ impl View<'_> {
     }
 }
 
-/// Whether nothing but time or its provider keeps a task from being started.
+/// Whether nothing but time, its provider or what is active keeps a task from being started.
 fn can_start(state: State) -> bool {
-    matches!(state, State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied)
+    matches!(
+        state,
+        State::Ready | State::Apart | State::Backoff(_) | State::Limited(_) | State::Denied
+    )
 }
 
 /// The pause before another attempt after `failures` of them: none, 1, 2, 4, … seconds, at most
@@ -460,12 +482,12 @@ mod tests {
         verdict::Verdict,
     };
 
-    fn at(seconds: i64) -> DateTime<Utc> {
+    pub(super) fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(seconds, 0).unwrap()
     }
 
     /// Any graph of up to ten tasks, with any statuses that a file may hold.
-    fn any_graph(statuses: &'static [Status]) -> impl Strategy<Value = TaskGraph> {
+    pub(super) fn any_graph(statuses: &'static [Status]) -> impl Strategy<Value = TaskGraph> {
         (1usize..10).prop_flat_map(move |count| {
             let tasks = proptest::collection::vec(
                 (
@@ -504,8 +526,8 @@ mod tests {
         Status::Cancelled,
     ];
 
-    /// The choice, by the letter of the rule and by brute force.
-    fn twin(graph: &TaskGraph) -> Option<usize> {
+    /// What is ready in the order of choice, by the letter of the rule and by brute force.
+    pub(super) fn twin(graph: &TaskGraph) -> Vec<usize> {
         fn chain(graph: &TaskGraph, n: usize) -> u64 {
             let open = graph.dependents(n).filter(|d| unfinished(graph.task(*d)));
             u64::from(graph.task(n).minutes) + open.map(|d| chain(graph, d)).max().unwrap_or(0)
@@ -514,20 +536,18 @@ mod tests {
             graph.task(*n).status == Status::Pending
                 && graph.dependencies(*n).all(|d| graph.task(d).status == Status::Complete)
         });
-        let mut best: Option<usize> = None;
+        let mut order: Vec<usize> = Vec::new();
         for n in ready {
-            let better = best.is_none_or(|b| {
+            let is_before = |b: &usize| {
                 let unblocks =
                     |n: usize| graph.dependents(n).filter(|d| unfinished(graph.task(*d))).count();
-                let (pn, pb) = (graph.task(n).priority.0, graph.task(b).priority.0);
-                let (cn, cb) = (chain(graph, n), chain(graph, b));
-                pn < pb || pn == pb && cn > cb || pn == pb && cn == cb && unblocks(n) > unblocks(b)
-            });
-            if better {
-                best = Some(n);
-            }
+                let (pn, pb) = (graph.task(n).priority.0, graph.task(*b).priority.0);
+                let (cn, cb) = (chain(graph, n), chain(graph, *b));
+                pn < pb || pn == pb && cn > cb || pn == pb && cn == cb && unblocks(n) > unblocks(*b)
+            };
+            order.insert(order.iter().position(is_before).unwrap_or(order.len()), n);
         }
-        best
+        order
     }
 
     /// An attempt at work, or one that waits to be merged.
@@ -545,7 +565,7 @@ mod tests {
         fn the_choice_is_that_of_brute_force(graph in any_graph(ANY)) {
             let got = decide(&graph, &History::default(), &Policy::default(), 0);
             let finished = graph.tasks().iter().all(|t| !unfinished(t));
-            match (got, twin(&graph)) {
+            match (got, twin(&graph).first().copied()) {
                 (Decision::Start(key), Some(want)) => prop_assert_eq!(key.number, want),
                 (Decision::Stop(StopReason::Complete), None) => prop_assert!(finished),
                 (Decision::Stop(reason), None) => {

@@ -7,7 +7,7 @@ use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::call::Call;
+use crate::{call::Call, glob::Glob};
 
 /// The name of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, never with `..`.
 ///
@@ -279,6 +279,8 @@ pub struct Task {
     pub milestone: Option<String>,
     /// Free labels.
     pub tags: Vec<String>,
+    /// What files it will change. None where it does not say.
+    pub touches: Vec<Glob>,
     /// The template under `prompts/` that replaces `task.md`.
     pub prompt: Option<String>,
     /// The agents to be tried one after the other; none for those of the project.

@@ -274,6 +274,7 @@ impl Workspace {
         let config = &self.config;
         Policy {
             jobs: config.jobs,
+            limits: config.limits.0.clone(),
             max_iterations: config.max_iterations,
             max_attempts: config.max_attempts,
             stale_after: config.stale_after,

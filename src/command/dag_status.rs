@@ -6,7 +6,7 @@ use anyhow::Result;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{Here, filter};
+use super::{Here, active, filter, open_attempts};
 use crate::{
     chronicle::Chronicle,
     cli::DagStatus,
@@ -32,7 +32,9 @@ pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
     let file = workspace.graph()?;
     let chronicle = workspace.chronicle()?;
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
-    let view = view(&file, chronicle.history(), &policy);
+    let open = open_attempts(&workspace, chronicle.history())?;
+    let active = active(&open, file.graph());
+    let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
     let parts = Parts::of(&view, &workspace, &chronicle)?;
     if options.json {
         terminal::print(&terminal::json(&parts.json(&view, file.name())))?;
@@ -63,6 +65,8 @@ struct Parts {
     needs_input: Vec<usize>,
     held: Vec<usize>,
     ready: Vec<usize>,
+    /// Each with what it cannot be worked on beside.
+    apart: Vec<(usize, String)>,
     backoff: Vec<(usize, DateTime<Utc>)>,
     waiting: Vec<(usize, Vec<usize>)>,
 }
@@ -91,6 +95,10 @@ impl Parts {
                 State::Held => parts.held.push(number),
                 // A run that begins tries its agent again.
                 State::Ready | State::Denied => ready.push(view.keys[number]),
+                State::Apart => {
+                    let why = view.apart(number, now).map(|bar| view.explain(bar));
+                    parts.apart.push((number, why.unwrap_or_default()));
+                }
                 State::Backoff(until) | State::Limited(until) => {
                     parts.backoff.push((number, until));
                 }
@@ -156,6 +164,7 @@ impl Parts {
                 "needs_input": self.needs_input.len(),
                 "held": self.held.len(),
                 "ready": self.ready.len(),
+                "kept_apart": self.apart.len(),
                 "backing_off": self.backoff.len(),
                 "blocked": self.waiting.len(),
             },
@@ -166,6 +175,9 @@ impl Parts {
                 .collect::<Vec<_>>(),
             "held": plain(&self.held),
             "ready": plain(&self.ready),
+            "kept_apart": self.apart.iter()
+                .map(|(number, why)| with(*number, json!({ "why": why })))
+                .collect::<Vec<_>>(),
             "backing_off": self.backoff.iter()
                 .map(|(number, until)| with(*number, json!({ "until": until })))
                 .collect::<Vec<_>>(),
@@ -240,6 +252,13 @@ impl Page {
             view,
         );
         self.part(
+            "Ready, but not beside what runs now",
+            Style::Warn,
+            &parts.apart,
+            |(number, why)| (*number, why.clone()),
+            view,
+        );
+        self.part(
             "Ready again later",
             Style::Warn,
             &parts.backoff,
@@ -274,6 +293,7 @@ impl Page {
             (parts.needs_input.len(), "need input"),
             (parts.held.len(), "held"),
             (parts.ready.len(), "ready"),
+            (parts.apart.len(), "kept apart"),
             (parts.backoff.len(), "backing off"),
             (parts.waiting.len(), "blocked"),
             (parts.cancelled, "cancelled"),

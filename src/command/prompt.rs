@@ -6,8 +6,9 @@ use anyhow::Result;
 use chrono::Utc;
 
 use super::{
-    Here,
+    Here, active,
     init::{self, TASK},
+    open_attempts,
 };
 use crate::{
     attempt,
@@ -15,7 +16,7 @@ use crate::{
     event::{Cause, Event},
     exit::{Exit, Failure},
     graphfile::{GraphFile, Write, rfc3339},
-    plan::{State, View},
+    plan::{Key, State, View},
     task::{Status, TaskId},
     template::Template,
     terminal,
@@ -37,7 +38,9 @@ pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
     let mut file = workspace.graph()?;
     let mut chronicle = workspace.chronicle()?;
     let policy = workspace.policy();
-    let view = view(&file, chronicle.history(), &policy);
+    let open = open_attempts(&workspace, chronicle.history())?;
+    let active = active(&open, file.graph());
+    let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
     if options.why {
         return why(&view);
     }
@@ -84,13 +87,22 @@ fn next(view: &View<'_>) -> Result<usize> {
 }
 
 fn why(view: &View<'_>) -> Result<Exit> {
-    next(view)?;
+    let now = Utc::now();
     let mut text = String::new();
-    for (rank, key) in view.ready(Utc::now()).iter().take(1 + RUNNERS_UP).enumerate() {
+    let mut say = |lead: &str, key: Key, note: &str| {
         let task = view.graph.task(key.number);
-        let lead = if rank == 0 { "next" } else { "then" };
         let title = terminal::visible(&task.title);
-        let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}", task.id);
+        let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}{note}", task.id);
+    };
+    for (rank, key) in view.ready(now).into_iter().take(1 + RUNNERS_UP).enumerate() {
+        say(if rank == 0 { "next" } else { "then" }, key, "");
+    }
+    for key in view.all_in(State::Apart, now).into_iter().take(1 + RUNNERS_UP) {
+        let why = view.apart(key.number, now).map(|bar| view.explain(bar));
+        say("wait", key, &format!(": {}", why.unwrap_or_default()));
+    }
+    if text.is_empty() {
+        next(view)?;
     }
     terminal::print(&text)?;
     Ok(Exit::Success)
@@ -99,7 +111,9 @@ fn why(view: &View<'_>) -> Result<Exit> {
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let task = view.graph.task(number);
     let why = match view.state(number, Utc::now()) {
-        State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied => return Ok(()),
+        State::Ready | State::Apart | State::Backoff(_) | State::Limited(_) | State::Denied => {
+            return Ok(());
+        }
         State::Complete => "is complete".to_owned(),
         State::Cancelled => "is cancelled".to_owned(),
         State::Running | State::Claimed => {

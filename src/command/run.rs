@@ -185,7 +185,8 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let chronicle = workspace.chronicle()?;
     let view = view(&file, chronicle.history(), policy);
     let now = Utc::now();
-    let slots = view.forecast(1, &|_| 1, now).slots;
+    let length = |number: usize| u64::from(view.graph.task(number).minutes);
+    let slots = view.forecast(policy.jobs, &length, now).slots;
     let order: Vec<Key> = slots.into_iter().map(|slot| slot.key).collect();
     let mut text = String::new();
     let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();

@@ -16,6 +16,7 @@ use crate::{
     diagnostic::{Diagnostic, Severity, nearest},
     duration,
     edit::Document,
+    glob::Glob,
     graph::{Cyclic, TaskGraph},
     task::{
         CommitRule, DEFAULT_MINUTES, Priority, Spelling, Status, Task, TaskId, minutes_of_size,
@@ -142,6 +143,7 @@ impl Reader<'_> {
             claimed_at: optional(self, &fields.claimed_at, "claimed_at"),
             claimed_by: optional(self, &fields.claimed_by, "claimed_by"),
             tags: self.list(&fields.tags, number, "tags"),
+            touches: self.globs(fields.extra.get("touches"), number, "touches"),
             priority: self.priority(&fields.priority, place("priority")),
             status: self.status(&fields.status, place("status")),
             minutes: self.minutes(&fields.extra, &place),
@@ -372,8 +374,39 @@ impl Reader<'_> {
         }
     }
 
+    /// A list of patterns of paths.
+    fn globs(
+        &mut self,
+        value: Option<&Value>,
+        number: Option<usize>,
+        name: &'static str,
+    ) -> Vec<Glob> {
+        let texts = self.items(value.unwrap_or(&Value::Null), number, name);
+        let mut globs = Vec::new();
+        for (text, place) in texts {
+            match Glob::new(&text) {
+                Ok(glob) => globs.push(glob),
+                Err(rule) => {
+                    let message = format!("the pattern `{}` {rule}", clipped(&text));
+                    self.error(message, place, "");
+                }
+            }
+        }
+        globs
+    }
+
     /// A list of texts; a single text is a list of one.
     fn list(&mut self, value: &Value, number: Option<usize>, name: &'static str) -> Vec<String> {
+        self.items(value, number, name).into_iter().map(|(text, _)| text).collect()
+    }
+
+    /// The same, and where each is.
+    fn items(
+        &mut self,
+        value: &Value,
+        number: Option<usize>,
+        name: &'static str,
+    ) -> Vec<(String, Place)> {
         let whole = number.map_or(Place::Default(name), |n| Place::Field(n, name));
         match value {
             Value::Null => Vec::new(),
@@ -384,14 +417,14 @@ impl Reader<'_> {
                     if item.is_null() {
                         self.error(format!("an empty item in `{name}`"), place, "");
                     }
-                    self.text(item, place, name)
+                    Some((self.text(item, place, name)?, place))
                 })
                 .collect(),
             Value::Object(_) => {
                 self.wrong(name, value, whole, "a list");
                 Vec::new()
             }
-            _ => self.text(value, whole, name).into_iter().collect(),
+            _ => self.text(value, whole, name).map(|text| (text, whole)).into_iter().collect(),
         }
     }
 

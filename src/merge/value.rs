@@ -163,9 +163,10 @@ impl Shape {
             (Shape::File, "edges") => Shape::Edges,
             (Shape::File, _) => Shape::Other,
             (Shape::Tasks, _) => Shape::Task,
-            (Shape::Task | Shape::Fields | Shape::Other, "depends_on" | "tags" | "output") => {
-                Shape::Set
-            }
+            (
+                Shape::Task | Shape::Fields | Shape::Other,
+                "depends_on" | "tags" | "output" | "touches",
+            ) => Shape::Set,
             (Shape::Other, _) => Shape::Fields,
             _ => Shape::Whole,
         }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Decision, View, Wait};
+use super::{Bar, Decision, View, Wait};
 use crate::{call::Call, duration, event::StopReason, exit::Exit, obstacle::Advice};
 
 /// Whose turn it is at a task.
@@ -10,21 +10,24 @@ use crate::{call::Call, duration, event::StopReason, exit::Exit, obstacle::Advic
 pub enum Turn<'a> {
     /// This agent's; none where the rules name no agent at all.
     Now(Option<&'a Call>),
+    /// Nobody's before an attempt ends: this one has as many as it may, and what is tried before and
+    /// after it rests or has as many, too.
+    Busy(Bar<'a>),
     /// Nobody's before then: all of its agents rest.
     Later(DateTime<Utc>),
     /// Nobody's in this run: all of its agents are refused.
     Never,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The agents that a task may have.
-    pub fn agents(&self, number: usize) -> &[Call] {
+    pub fn agents(&self, number: usize) -> &'a [Call] {
         let own = &self.graph.task(number).agents;
         if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
     }
 
     /// The first agent of a task that can be called now.
-    pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'_> {
+    pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'a> {
         let calls = self.agents(number);
         let mut turn = if calls.is_empty() { Turn::Now(None) } else { Turn::Never };
         for call in calls {
@@ -32,11 +35,16 @@ impl View<'_> {
                 Some(Advice::Wait { until }) if now < until => {
                     turn = match turn {
                         Turn::Later(soonest) => Turn::Later(soonest.min(until)),
-                        _ => Turn::Later(until),
+                        Turn::Busy(bar) => Turn::Busy(bar),
+                        Turn::Now(_) | Turn::Never => Turn::Later(until),
                     };
                 }
                 Some(Advice::Stop(_)) => {}
-                Some(Advice::Wait { .. } | Advice::Count) | None => return Turn::Now(Some(call)),
+                Some(Advice::Wait { .. } | Advice::Count) | None => match self.busy(call) {
+                    None => return Turn::Now(Some(call)),
+                    Some(_) if matches!(turn, Turn::Busy(_)) => {}
+                    Some(bar) => turn = Turn::Busy(bar),
+                },
             }
         }
         turn

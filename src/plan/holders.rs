@@ -56,6 +56,7 @@ impl View<'_> {
             State::Complete
             | State::Running
             | State::Ready
+            | State::Apart
             | State::Backoff(_)
             | State::Limited(_)
             | State::Denied

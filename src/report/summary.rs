@@ -150,7 +150,12 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
         State::Cancelled => format!(
             "take `{id}` out of the `depends_on` of what waits for it, or cancel that as well"
         ),
-        State::Ready | State::Backoff(_) | State::Limited(_) | State::Denied | State::Waiting => {
+        State::Ready
+        | State::Apart
+        | State::Backoff(_)
+        | State::Limited(_)
+        | State::Denied
+        | State::Waiting => {
             format!("run again with `--task {id}`, or without the restriction")
         }
         State::Complete | State::Running => "run again".to_owned(),

@@ -67,7 +67,7 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
             State::Complete | State::Cancelled => {}
             State::Ready | State::Denied => ready.push(view.keys[number]),
             State::Running => running += 1,
-            State::Waiting | State::Backoff(_) | State::Limited(_) => waiting += 1,
+            State::Waiting | State::Apart | State::Backoff(_) | State::Limited(_) => waiting += 1,
             State::Parked(_) | State::Spent => parked += 1,
             State::NeedsInput => asking += 1,
             State::Held | State::Claimed => other += 1,

@@ -44,7 +44,7 @@ impl Runner {
         let call = match view.agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
             // The clock was set back since it was chosen.
-            Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
+            Turn::Busy(_) | Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         };
         let apart = self.place_apart()?;
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, number_of_attempt)?;

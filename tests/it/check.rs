@@ -169,6 +169,63 @@ fn every_fault_is_shown_at_once() {
 }
 
 #[test]
+fn a_pattern_that_is_none_is_shown_in_its_place() {
+    let trial = Workspace::new().graph(
+        "tasks:
+  - id: a
+    touches: [src/**, 'docs/[a']
+  - {id: b, touches: /etc/passwd}
+  - {id: c, touches: {x: 1}}
+  - {id: d, toches: src}
+defaults:
+  touches: a/**b
+",
+    );
+    insta::assert_snapshot!(trial.run(["check"]).whole(), @r"
+    exit code 65
+    --- stderr ---
+    error: the pattern `docs/[a` has a `[` that is not closed
+     --> task-graph.yaml:3:23
+      |
+    3 |     touches: [src/**, 'docs/[a']
+      |                       ^^^^^^^^^
+
+    error: the pattern `/etc/passwd` begins with `/`; write it as it is seen from the repository
+     --> task-graph.yaml:4:22
+      |
+    4 |   - {id: b, touches: /etc/passwd}
+      |                      ^^^^^^^^^^^
+
+    error: `touches` must be a list
+     --> task-graph.yaml:5:22
+      |
+    5 |   - {id: c, touches: {x: 1}}
+      |                      ^^^^^^ found a mapping
+
+    warning: unknown field `toches`
+     --> task-graph.yaml:6:13
+      |
+    6 |   - {id: d, toches: src}
+      |             ^^^^^^ kept for templates, otherwise ignored
+      |
+    help: did you mean `touches`?
+      |
+    6 |   - {id: d, touches: src}
+      |               +
+
+    error: the pattern `a/**b` has a `**` beside other characters; write `**/*`
+     --> task-graph.yaml:8:12
+      |
+    8 |   touches: a/**b
+      |            ^^^^^
+
+    task-graph.yaml: 4 errors
+    ");
+    let good = "tasks: [{id: a, touches: src}, {id: b, touches: ['{a,b}/*.rs', 'x[!0-9]']}]\n";
+    Workspace::new().graph(good).run(["check"]).stdout_has("2 tasks");
+}
+
+#[test]
 fn what_has_not_even_the_shape_is_shown_first() {
     let trial = Workspace::bare();
     trial.write("shapeless.yaml", &fixture("shapeless.yaml"));

@@ -45,6 +45,35 @@ fn the_night_is_laid_out() {
 }
 
 #[test]
+fn what_is_kept_apart_takes_longer() {
+    let graph = "\
+tasks:
+  - {id: a, estimate: 1h, touches: src/**}
+  - {id: b, estimate: 1h, touches: src/b.rs}
+  - {id: c, estimate: 1h, tags: [db]}
+  - {id: d, estimate: 1h, tags: [db]}
+  - {id: e, estimate: 1h}
+";
+    let trial = Workspace::new().graph(graph);
+    let limited = |limits: &str| {
+        let settings = format!("{}jobs: 3\nlimits: {limits}\n", crate::support::SETTINGS);
+        trial.write(".ralph/config.yaml", &settings);
+        let plan = trial.run(["plan", "--json", "--jobs", "1", "--jobs", "9"]).json();
+        let hours = |at: usize| plan["forecasts"][at]["seconds"].as_u64().unwrap() / 3600;
+        (hours(0), hours(1), plan["enough_jobs"].as_u64().unwrap())
+    };
+    assert_eq!(limited("{}"), (5, 2, 3));
+    assert_eq!(limited("{db: 1}"), (5, 2, 3));
+    assert_eq!(limited("{claude: 2}"), (5, 3, 2));
+    assert_eq!(limited("{claude: 1}"), (5, 5, 1));
+    let order = limited("{db: 1}");
+    assert_eq!(order.2, 3);
+    let out = trial.run(["run", "--dry-run"]).out();
+    let ids: Vec<&str> = out.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(ids, ["a", "c", "e", "b", "d"]);
+}
+
+#[test]
 fn past_attempts_say_how_long_tasks_take() {
     let graph: String = (0..5).map(|n| format!("  - {{id: t{n}, estimate: 1h}}\n")).collect();
     let trial = Workspace::new().graph(&format!("tasks:\n{graph}")).agent("commit");

@@ -59,7 +59,7 @@ fn json_says_the_same() {
         status["counts"],
         json!({
             "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "parked": 0,
-            "needs_input": 1, "held": 1, "ready": 2, "backing_off": 0, "blocked": 2
+            "needs_input": 1, "held": 1, "ready": 2, "kept_apart": 0, "backing_off": 0, "blocked": 2
         })
     );
     assert_eq!(status["ready"][0], json!({"id": "next", "title": "Can start", "priority": 1}));
@@ -132,6 +132,44 @@ fn while_an_agent_works_its_task_is_left_to_it() {
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     trial.nobody_is_left();
+}
+
+#[test]
+fn what_cannot_be_worked_on_beside_a_running_attempt_is_named() {
+    let graph = "\
+tasks:
+  - {id: a, touches: src/**, tags: [db], priority: high}
+  - {id: b, touches: [docs, src/b.rs], title: The second}
+  - {id: c, tags: [db]}
+  - {id: d, touches: docs/*}
+";
+    let settings = format!("{}limits: {{db: 1}}\n", crate::support::SETTINGS);
+    let trial = Workspace::new().graph(graph).file(".ralph/config.yaml", &settings).agent("gate");
+    let run = trial.start(["run", "--task", "a"]);
+    wait_for(&trial.sign("waiting-a"));
+    let status = trial.run(["dag-status"]).out();
+    let (_, ready) = status.split_once("\n\nReady").unwrap();
+    insta::assert_snapshot!(ready, @r"
+    , in the order they will run
+      d  P2
+
+    Ready, but not beside what runs now
+      b  The second  changes the same files as `a`
+      c  the limit of 1 for `db` is reached
+    ");
+    let json = trial.run(["dag-status", "--json"]).json();
+    assert_eq!(json["counts"]["kept_apart"], 2);
+    let why = json!("changes the same files as `a`");
+    assert_eq!((&json["kept_apart"][0]["id"], &json["kept_apart"][0]["why"]), (&json!("b"), &why));
+    insta::assert_snapshot!(trial.run(["prompt", "--why"]).out(), @r"
+    next  d                 P2, longest chain 1h, unblocks 0, place 4  d
+    wait  b                 P2, longest chain 1h, unblocks 0, place 2  The second: changes the same files as `a`
+    wait  c                 P2, longest chain 1h, unblocks 0, place 3  c: the limit of 1 for `db` is reached
+    ");
+    trial.run(["prompt"]).stdout_has("# Task d\n");
+    trial.leave("open");
+    run.end(&trial).stderr_has("exit code");
+    assert_eq!(trial.run(["dag-status", "--json"]).json()["counts"]["kept_apart"], 0);
 }
 
 #[test]
