@@ -23,7 +23,9 @@ fn every_setting_is_shown_with_its_origin() {
     hook_timeout        1m                                  default
     hooks               {}                                  default
     idle                15m                                 default
+    jobs                1                                   default
     learnings           docs/knowledge/learnings.md         default
+    limits              {}                                  default
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2
     max_cost_per_day    none                                default
@@ -31,6 +33,8 @@ fn every_setting_is_shown_with_its_origin() {
     max_iterations      50                                  default
     max_tokens          none                                default
     max_wait            6h                                  default
+    merge               rebase                              default
+    merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
     notify_timeout      [took]                                 default
     notify_wait         [took]                                 default
@@ -40,6 +44,8 @@ fn every_setting_is_shown_with_its_origin() {
     redact              true                                default
     schedule            none                                default
     select              own                                 default
+    setup               []                                  default
+    setup_timeout       15m                                 default
     stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:4
     term_grace          [took]                               .ralph/config.yaml:3
@@ -47,6 +53,8 @@ fn every_setting_is_shown_with_its_origin() {
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:6
     verify_baseline     false                               default
     verify_timeout      15m                                 default
+    worktree            false                               default
+    worktree_dir        none                                default
     "#);
     insta::assert_snapshot!(trial.run(["config", "max_cost"]).out(), @"20");
     let all = trial.run(["config", "--json"]).json();

@@ -145,8 +145,7 @@ tasks:
 ";
     let settings = format!("{}limits: {{db: 1}}\n", crate::support::SETTINGS);
     let trial = Workspace::new().graph(graph).file(".ralph/config.yaml", &settings).agent("gate");
-    let run = trial.start(["run", "--task", "a"]);
-    wait_for(&trial.sign("waiting-a"));
+    let run = trial.start_until(["run", "--task", "a"], "waiting-a");
     let status = trial.run(["dag-status"]).out();
     let (_, ready) = status.split_once("\n\nReady").unwrap();
     insta::assert_snapshot!(ready, @r"
