@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
@@ -226,6 +226,40 @@ impl GraphFile {
             let stamp = state::stamp(&self.path);
             self.follow(number, write);
             self.stamp = Some(stamp.with_context(|| format!("read `{}`", self.name))?);
+            return Ok(foreign);
+        }
+    }
+
+    /// Puts in what `edit` makes of the text that is there now. Returns what that changed, and what
+    /// others had changed before; none where there is nothing to put in.
+    ///
+    /// # Errors
+    /// Why the edit is none, or makes no good graph: the file is then as it was. As the disk gives
+    /// them.
+    pub fn put_in(
+        &mut self,
+        state: &State,
+        edit: impl Fn(&str) -> Result<Option<String>>,
+    ) -> Result<Vec<Foreign>> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        let mut foreign = Vec::new();
+        loop {
+            foreign
+                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            let Some(text) = edit(self.text())? else {
+                return Ok(foreign);
+            };
+            if graph_of(text.as_bytes()).is_none() {
+                bail!("`{}` would be no good graph with it", self.name);
+            }
+            if state::stamp(&self.path).ok() != self.stamp {
+                self.stamp = None;
+                continue;
+            }
+            state::replace(&self.path, text.as_bytes(), self.durable)
+                .with_context(|| format!("write `{}`", self.name))?;
+            foreign
+                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
             return Ok(foreign);
         }
     }

@@ -130,6 +130,40 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     Ok(Merged { text, conflicts })
 }
 
+/// Our text with the tasks that only theirs has, and the edges to them; nothing else of theirs. None
+/// where there are none.
+///
+/// # Errors
+/// One of them is no YAML, or a new task is another one on our side, or does not fit in as written.
+pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
+    let pages = [texts.base, texts.ours, texts.theirs].map(Page::of);
+    let parts = pages.each_ref().map(|page| page.text.as_str());
+    let trees = trees(&parts)?;
+    let [Some(base), Some(ours), Some(theirs)] =
+        [0, 1, 2].map(|side| Value::of_file(parts[side], &trees[side]))
+    else {
+        return unmergeable("there are tags, or keys that stand twice");
+    };
+    let Some(added) = rules::additions(&base, &ours, &theirs) else {
+        return Ok(None);
+    };
+    let Some(want) = rules::merge([Some(&base), Some(&ours), Some(&added)], Shape::File) else {
+        return unmergeable("nothing is left");
+    };
+    let sources = [0, 1, 2].map(|side| Source { text: parts[side], tree: &trees[side] });
+    let Some((text, want)) = (fit::Fitter { sources }).file(&want) else {
+        return unmergeable("the new tasks do not fit in as they are written");
+    };
+    if let Some(conflict) = conflicts(&want).first() {
+        return unmergeable(conflict.to_string());
+    }
+    let text = Page::like(&pages, text).written(true);
+    if read(&text) != want.settled() {
+        return unmergeable("the text with the new tasks would not read as it should");
+    }
+    Ok(Some(text))
+}
+
 /// Whether a text, however it was merged, reads as a merge by task without conflict would.
 pub fn holds(texts: Texts<'_>, merged: &str) -> bool {
     let all = [texts.base, texts.ours, texts.theirs];
@@ -855,5 +889,26 @@ tasks:
                 prop_assert!(holds(texts, &merged.text), "{}", merged.text);
             }
         }
+    }
+
+    #[test]
+    fn only_new_tasks_and_what_they_wait_for_are_adopted() {
+        let base = "# mine\nedges:\n  - {from: a, to: b}\ntasks:\n  - {id: a, status: pending}\n  - {id: b}\n";
+        let ours = base.replace("status: pending}", "status: in-progress} # now") + "  - {id: d}\n";
+        let edges = "  - {from: a, to: c}\n  - {from: c, to: b}\ntasks:";
+        let theirs = base.replace("pending", "complete").replace("tasks:", edges)
+            + "  - {id: c, depends_on: [a]} # new\n";
+        let (ours, theirs) = (ours.as_str(), theirs.as_str());
+        let adopted = adopt(Texts { base, ours, theirs }).unwrap().unwrap();
+        assert_eq!(
+            adopted,
+            "# mine\nedges:\n  - {from: a, to: b}\n  - {from: a, to: c}\ntasks:\n  \
+             - {id: a, status: in-progress} # now\n  - {id: b}\n  - {id: d}\n  \
+             - {id: c, depends_on: [a]} # new\n"
+        );
+        let again = Texts { base, ours: &adopted, theirs };
+        assert_eq!(adopt(again).unwrap(), None, "they are there already");
+        assert_eq!(adopt(Texts { base, ours, theirs: ours }).unwrap(), None);
+        assert!(adopt(Texts { base, ours, theirs: "tasks: [" }).is_err());
     }
 }

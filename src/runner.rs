@@ -289,9 +289,11 @@ impl Runner {
         let at_work = running.map(|running| &running.record).chain(&self.trees.preparing);
         // When the run is being stopped, what waits is left to the next one.
         let waits = !self.is_ending() || self.queue.is_trying();
-        let waiting = self.queue.records().filter(|_| waits);
+        let waiting = self.queue.records().filter(|_| waits).enumerate();
+        // Each has its work tree until it is merged: nobody runs far ahead of the queue.
+        let waiting = waiting.map(|(at, record)| (record, at >= self.policy.jobs));
         let open = at_work.map(|record| (record, true));
-        open.chain(waiting.map(|record| (record, false)))
+        open.chain(waiting)
             .filter_map(|(record, works)| {
                 // By id: an edit of the file may have moved the task.
                 let number = self.file.graph().number(&record.task_id)?;
@@ -380,7 +382,7 @@ impl Runner {
     /// Waits for the next message, limit, beat or wake-up, and deals with it.
     fn wait(&mut self, wait: Wait) -> Result<()> {
         let now = Utc::now();
-        if self.running.is_empty()
+        if self.active().is_empty()
             && let Some(until) = wait.until
             && self.wake.is_none_or(|wake| wake <= now)
         {

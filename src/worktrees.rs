@@ -191,7 +191,7 @@ fn branch(tree: &Repo, order: &Order) -> Result<String> {
         match tree.branch_room(&name)? {
             BranchRoom::Free => return Ok(name),
             BranchRoom::Ours { commit } => {
-                if commit != order.base {
+                if commit != order.base && !tree.is_under(&commit, &order.pins)? {
                     let short = commit.get(..10).unwrap_or(&commit);
                     tree.keep(&format!("{}/branch-{short}", order.pins), &commit)?;
                 }
@@ -223,7 +223,10 @@ pub fn release(tree: &Repo, kept: Option<&str>, merged: bool) -> Result<Option<S
     crash::point("tree.settled");
     tree.own(&at)?;
     if let Some(branch) = head.branch.filter(|branch| merged && branch.starts_with("ralph/")) {
-        tree.delete_branch(&branch, &at)?;
+        let tip = tree.branch(&branch)?;
+        if let Some(tip) = tip {
+            tree.delete_branch(&branch, &tip)?;
+        }
     }
     tree.unlock_worktree()?;
     Ok(None)

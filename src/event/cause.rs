@@ -40,6 +40,9 @@ pub enum Harm {
     Finished,
     /// Other tasks are no longer in it.
     Dropped,
+    /// Its own copy of the graph, in its work tree, says otherwise of other tasks; of that only new
+    /// tasks are taken over.
+    Apart,
     /// What tasks say of their work was changed: priority, dependencies, text, how they are judged.
     Changed,
 }

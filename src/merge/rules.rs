@@ -134,6 +134,53 @@ fn by_part(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
     Some(if is_list { Want::List(wanted) } else { Want::Map(wanted) })
 }
 
+/// The base with the tasks that are in theirs and neither in it nor in ours, and with the edges of
+/// theirs that lead to them; none where there are none.
+pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Value> {
+    let Value::Map(entries) = theirs else {
+        return None;
+    };
+    let ids = |file: &Value| -> HashSet<String> {
+        let lists = ["tasks", "nodes"].into_iter().filter_map(|key| file.get(key));
+        let items = lists.filter_map(|list| match list {
+            Value::List(items) => Some(items),
+            _ => None,
+        });
+        items.flatten().filter_map(|item| item.name(Shape::Tasks)).collect()
+    };
+    let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
+    let is_new = |item: &Value, key: &str| {
+        let id = item.get(key).and_then(Value::text);
+        id.is_some_and(|id| !known.contains(id))
+    };
+    let mut added = match base {
+        Value::Map(entries) => entries.clone(),
+        _ => return None,
+    };
+    let mut is_any = false;
+    for (name, value) in entries {
+        let key = match (Shape::File.below(name), value) {
+            (Shape::Tasks, Value::List(_)) => "id",
+            (Shape::Edges, Value::List(_)) => "to",
+            _ => continue,
+        };
+        let Value::List(items) = value else {
+            continue;
+        };
+        let items: Vec<Value> = items.iter().filter(|item| is_new(item, key)).cloned().collect();
+        if items.is_empty() {
+            continue;
+        }
+        is_any = true;
+        match added.iter_mut().find(|(known, _)| known == name) {
+            Some((_, Value::List(all))) => all.extend(items),
+            Some(_) => return None,
+            None => added.push((name.clone(), Value::List(items))),
+        }
+    }
+    is_any.then_some(Value::Map(added))
+}
+
 /// The names of all sides in one order: that of ours, or that of theirs if only they moved
 /// something; what is new on the other side stands behind what it follows there.
 fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {

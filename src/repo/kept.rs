@@ -41,8 +41,16 @@ impl Repo {
         if fs::read_to_string(self.git_dir.join(NOTE)).is_ok_and(|noted| noted == commit) {
             return Ok(true);
         }
+        self.is_under(commit, "refs/")
+    }
+
+    /// Whether a ref under `folder` has a commit.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn is_under(&self, commit: &str, folder: &str) -> Result<bool> {
         let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];
-        Ok(!program::run(&self.root, &list)?.is_empty())
+        Ok(!program::run(&self.root, &[&list[..], &[folder]].concat())?.is_empty())
     }
 
     /// Keeps a commit under the ref `name`.

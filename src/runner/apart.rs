@@ -3,18 +3,20 @@
 //! Git may take seconds to fill a work tree, so that is done beside the loop. Where two attempts can
 //! go on at once, none of them is ever in the checkout that people work in.
 
-use std::{path::PathBuf, thread};
+use std::{fs, path::PathBuf, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::{Message, Runner, close::End, verify::Stage};
 use crate::{
     attempt::{self, Apart, Open},
-    event::Event,
+    event::{Cause, Event, Harm},
     exit::{Exit, Failure},
+    graph::TaskGraph,
     graphfile::graph_of,
+    merge::{self, Texts},
     plan::Policy,
-    task::Status,
+    task::{Status, TaskId},
     verdict::{Outcome, Verdict},
     workspace::Workspace,
     worktrees::{self, Order, Pool, Prepared},
@@ -159,22 +161,50 @@ impl Runner {
         self.emit(None, Event::WorktreeKept { worktree, why })
     }
 
-    /// What the attempt's own copy of the graph says of its task, where that is not what it said at
-    /// first.
-    pub(super) fn said_apart(&self, record: &Open) -> Option<Status> {
+    /// Takes over what an attempt wrote into its own copy of the graph: new tasks. Of its own task it
+    /// is what the attempt reports, which is returned; the rest is told and left there.
+    pub(super) fn take_over(&mut self, record: &Open) -> Result<Option<Status>> {
         let path = self.workspace.graph_name();
-        let tree = record.tree(&self.workspace).ok()?;
-        let now = std::fs::read(tree.root().join(&path)).ok()?;
-        let base = record.base.as_deref()?;
-        let was = tree.file_at(base, &path).ok().flatten()?;
-        if was == now {
-            return None;
-        }
-        let status = |text: &[u8]| {
-            let graph = graph_of(text)?;
-            graph.number(&record.task_id).map(|number| graph.task(number).status)
+        let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
+            return Ok(None);
         };
-        status(&now).filter(|now| Some(*now) != status(&was))
+        let now = fs::read_to_string(tree.root().join(&path));
+        let (Ok(now), Some(was)) = (now, tree.file_at(base, &path)?) else {
+            return Ok(None);
+        };
+        let was = String::from_utf8_lossy(&was).into_owned();
+        if record.apart.is_none() || was == now {
+            return Ok(None);
+        }
+        let Some(old) = graph_of(was.as_bytes()) else {
+            return Ok(None);
+        };
+        let Some(new) = graph_of(now.as_bytes()) else {
+            self.guarded(record, Harm::Apart, Vec::new(), true, None)?;
+            return Ok(None);
+        };
+        let status = |graph: &TaskGraph, id: &TaskId| {
+            graph.number(id).map(|number| graph.task(number).status)
+        };
+        let is_other = |id: &TaskId| *id != record.task_id && status(&old, id) != status(&new, id);
+        let ids = old.tasks().iter().map(|task| task.id.clone());
+        let others: Vec<TaskId> = ids.filter(is_other).collect();
+        if !others.is_empty() {
+            self.guarded(record, Harm::Apart, others, true, None)?;
+        }
+        let unknown = new.tasks().iter().map(|task| task.id.clone());
+        let unknown: Vec<TaskId> = unknown.filter(|id| old.number(id).is_none()).collect();
+        let adopt = |ours: &str| {
+            let texts = Texts { base: &was, ours, theirs: &now };
+            merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))
+        };
+        match self.file.put_in(&self.workspace.state, adopt) {
+            Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
+            // They would make no good graph.
+            Err(_) => self.guarded(record, Harm::Apart, unknown, true, None)?,
+        }
+        let said = status(&new, &record.task_id);
+        Ok(said.filter(|said| Some(*said) != status(&old, &record.task_id)))
     }
 
     /// Lets go of the work tree of an attempt that is on record as closed.

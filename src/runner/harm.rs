@@ -201,7 +201,7 @@ impl Runner {
         Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
     }
 
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         record: &Open,
         what: Harm,

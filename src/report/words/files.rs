@@ -47,6 +47,13 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
         (Harm::Dropped, true) => format!(
             "the attempt committed a graph without {names}; the one from before it is back{kept}"
         ),
+        (Harm::Apart, _) if tasks.is_empty() => {
+            "the attempt left the graph in its work tree unreadable; nothing of it is taken over"
+                .to_owned()
+        }
+        (Harm::Apart, _) => format!(
+            "the attempt changed what the graph in its work tree says of {names}; that is not taken over"
+        ),
         (Harm::Changed, _) => format!(
             "while the attempt ran, what the graph says of {names} was changed; a person may have \
              done that, so it stays"
