@@ -194,6 +194,9 @@ fn the_agent_must_be_there_and_say_its_version() {
     let trial = healthy();
     let bin = trial.sign("bin");
     assert_eq!(line(&trial, "version").1, "2.1.329 (Claude Code)");
+    trial.script(&bin.join("claude"), "echo 2.1.330; sleep 600 &");
+    assert_eq!(line(&trial, "version"), ("ok".to_owned(), "2.1.330".to_owned()));
+    trial.nobody_is_left();
     trial.script(&bin.join("claude"), "exit 3");
     warns(&trial, "version", "`claude --version` failed: exited with code 3");
     let trial = trial.env("PATH", "/usr/bin:/bin");

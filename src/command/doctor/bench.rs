@@ -1,9 +1,9 @@
 //! Where things are tried: a folder that goes, and programs that are asked with a limit.
 
 use std::{
+    convert::Infallible,
     fs::{self, File},
     path::{Path, PathBuf},
-    sync::mpsc,
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::{
-    agent::{self, Agent, Closed, News, NotStarted, Post, Spec},
+    agent::{self, Post, Spec},
     config::Config,
     output,
     verdict::Outcome,
@@ -110,27 +110,15 @@ impl Bench {
             redact: false,
             screen: None,
         };
-        let (tell, told) = mpsc::channel();
-        let agent = match Agent::spawn(&spec, &post, move |news| drop(tell.send(news))) {
-            Ok(agent) => agent,
-            Err(NotStarted::Refused(why)) => return Ok(Answer::No(why)),
-            Err(NotStarted::Unguarded) => return Ok(Answer::No("its guardian died".to_owned())),
-        };
-        let mut late = false;
-        let news = told.recv_timeout(limit).or_else(|_| {
-            late = true;
-            agent.kill();
-            told.recv()
-        });
-        if late {
-            return Ok(Answer::Late(limit));
-        }
+        // What is asked here has nothing to put in order at its end.
+        let limits = (limit, Duration::ZERO);
+        let Ok(outcome) = agent::run_guarded(&spec, &post, limits, |_| Ok::<_, Infallible>(true));
         let lines = output::last_lines(&said, LINES).unwrap_or_default();
-        let Ok(News::Closed(Closed { outcome: Some(outcome), .. })) = news else {
-            return Ok(Answer::No("its guardian died".to_owned()));
-        };
         Ok(match outcome {
             Outcome::Exited { exit_code: 0 } => Answer::Yes(lines),
+            Outcome::TimedOut { .. } => Answer::Late(limit),
+            Outcome::NotStarted { error } => Answer::No(error),
+            Outcome::Interrupted => Answer::No("its guardian died".to_owned()),
             outcome if lines.is_empty() => Answer::No(outcome.to_string()),
             _ => Answer::No(lines.join(" / ")),
         })
