@@ -244,17 +244,71 @@ impl Config {
     /// The settings that a layer makes of the defaults.
     ///
     /// # Errors
-    /// What is wrong with a setting: its name, and words for a person.
-    pub fn of(layer: &Layer) -> Result<Config, Vec<(String, String)>> {
-        let faults: Vec<(String, String)> = layer
-            .iter()
-            .filter_map(|(key, value)| Some((key.clone(), fault(key, value)?)))
-            .collect();
-        if !faults.is_empty() {
-            return Err(faults);
+    /// What is wrong with each setting, in words for a person.
+    pub fn of(layer: &Layer) -> Result<Config, Vec<String>> {
+        let Ok(config) = Config::read(layer.clone()) else {
+            // Which tells of one setting alone.
+            return Err(layer
+                .iter()
+                .filter_map(|(key, value)| Config::fault(key, value))
+                .collect());
+        };
+        let faults: Vec<String> =
+            layer.keys().filter_map(|key| config.out_of_bounds(key)).collect();
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// What is wrong with a setting, if anything is.
+    pub fn fault(key: &str, value: &Value) -> Option<String> {
+        let one = Layer::from_iter([(key.to_owned(), value.clone())]);
+        let error = match Config::read(one) {
+            Ok(config) => return config.out_of_bounds(key),
+            Err(error) => error,
+        };
+        let plain = [
+            ("u32", "a whole number"),
+            ("usize", "a whole number"),
+            ("u64", "a whole number"),
+            ("f64", "a number"),
+        ];
+        let words = plain.into_iter().fold(error.to_string(), |words, (name, plain)| {
+            words.replace(&format!("expected {name}"), &format!("expected {plain}"))
+        });
+        let quoted = format!("`{key}`");
+        let named = words.starts_with(&quoted);
+        Some(if named { words } else { format!("{quoted}: {words}") })
+    }
+
+    fn read(layer: Layer) -> serde_json::Result<Config> {
+        serde_json::from_value(Value::Object(layer))
+    }
+
+    /// What is wrong with a setting that is of the right kind.
+    fn out_of_bounds(&self, key: &str) -> Option<String> {
+        let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
+        let is_off = match key {
+            "jobs" => self.jobs == 0,
+            "max_attempts" => self.max_attempts == 0,
+            "max_iterations" => self.max_iterations == 0,
+            "max_tokens" => self.max_tokens == Some(0),
+            "max_cost" => is_missing(self.max_cost),
+            "max_cost_per_day" => is_missing(self.max_cost_per_day),
+            "commit_timeout" => self.commit_timeout.is_zero(),
+            "hook_timeout" => self.hook_timeout.is_zero(),
+            "notify_timeout" => self.notify_timeout.is_zero(),
+            "max_duration" => self.max_duration.is_some_and(|length| length.is_zero()),
+            "timeout" => self.timeout.is_zero(),
+            "setup_timeout" => self.setup_timeout.is_zero(),
+            "verify_timeout" => self.verify_timeout.is_zero(),
+            _ => false,
+        };
+        match key {
+            _ if !is_off => None,
+            "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
+                Some(format!("`{key}` must be at least 1"))
+            }
+            _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
         }
-        serde_json::from_value(Value::Object(layer.clone()))
-            .map_err(|error| vec![(String::new(), error.to_string())])
     }
 
     /// After how long without a sign of life an attempt is ended, if it ever is.
@@ -298,52 +352,6 @@ impl Config {
     /// The JSON Schema of the settings.
     pub fn schema() -> Value {
         schemars::schema_for!(Config).to_value()
-    }
-}
-
-/// What is wrong with a setting, if anything is.
-fn fault(key: &str, value: &Value) -> Option<String> {
-    let one = Layer::from_iter([(key.to_owned(), value.clone())]);
-    let config: Config = match serde_json::from_value(Value::Object(one)) {
-        Ok(config) => config,
-        Err(error) => {
-            let plain = [
-                ("u32", "a whole number"),
-                ("usize", "a whole number"),
-                ("u64", "a whole number"),
-                ("f64", "a number"),
-            ];
-            let words = plain.into_iter().fold(error.to_string(), |words, (name, plain)| {
-                words.replace(&format!("expected {name}"), &format!("expected {plain}"))
-            });
-            let quoted = format!("`{key}`");
-            let named = words.starts_with(&quoted);
-            return Some(if named { words } else { format!("{quoted}: {words}") });
-        }
-    };
-    let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
-    let is_off = match key {
-        "jobs" => config.jobs == 0,
-        "max_attempts" => config.max_attempts == 0,
-        "max_iterations" => config.max_iterations == 0,
-        "max_tokens" => config.max_tokens == Some(0),
-        "max_cost" => is_missing(config.max_cost),
-        "max_cost_per_day" => is_missing(config.max_cost_per_day),
-        "commit_timeout" => config.commit_timeout.is_zero(),
-        "hook_timeout" => config.hook_timeout.is_zero(),
-        "notify_timeout" => config.notify_timeout.is_zero(),
-        "max_duration" => config.max_duration.is_some_and(|length| length.is_zero()),
-        "timeout" => config.timeout.is_zero(),
-        "setup_timeout" => config.setup_timeout.is_zero(),
-        "verify_timeout" => config.verify_timeout.is_zero(),
-        _ => false,
-    };
-    match key {
-        _ if !is_off => None,
-        "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
-            Some(format!("`{key}` must be at least 1"))
-        }
-        _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
     }
 }
 
@@ -526,7 +534,7 @@ mod tests {
             (json!({"done_pattern": "("}), "is no pattern"),
         ] {
             let faults = Config::of(&layer(&given)).unwrap_err();
-            assert!(faults.len() == 1 && faults[0].1.contains(part), "{given}: {faults:?}");
+            assert!(faults.len() == 1 && faults[0].contains(part), "{given}: {faults:?}");
         }
         assert_eq!(
             Config::of(&layer(&json!({"fsync": 3, "grace": "x"}))).unwrap_err().len(),
@@ -554,7 +562,7 @@ mod tests {
             let values_of = properties[key]["enum"].as_array().unwrap();
             assert_eq!(values_of.len(), values);
             for value in values_of {
-                assert!(fault(key, value).is_none(), "{key}: {value}");
+                assert!(Config::fault(key, value).is_none(), "{key}: {value}");
             }
         }
     }

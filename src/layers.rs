@@ -153,7 +153,8 @@ impl Layers {
             set.insert(key.clone(), (value.clone(), Origin::Flag));
         }
         let whole = set.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        let config = Config::of(&whole).map_err(|faults| refused("the flags", &faults))?;
+        let config =
+            Config::of(&whole).map_err(|faults| refused("the flags", &faults.join("; ")))?;
         self.set = set;
         Ok(config)
     }
@@ -218,29 +219,25 @@ fn variables() -> Result<Layer> {
             continue;
         };
         let text = text.to_string_lossy();
-        let value = read_variable(key, &text).map_err(|faults| refused(&name, &faults))?;
+        let value = read_variable(key, &text).map_err(|fault| refused(&name, &fault))?;
         layer.insert(key.clone(), value);
     }
     Ok(layer)
 }
 
 /// A value as it would stand in a file, or else the bare text: a pattern need not be quoted.
-fn read_variable(key: &str, text: &str) -> Result<Value, Vec<(String, String)>> {
-    let of = |value: Value| {
-        let layer = Layer::from_iter([(key.to_owned(), value.clone())]);
-        Config::of(&layer).map(|_| value)
-    };
+fn read_variable(key: &str, text: &str) -> Result<Value, String> {
     let document = Document::parse(text).ok();
     let written = document.and_then(|document| load::settings::<Value>(&document).ok());
-    match written.map(of) {
-        Some(Ok(value)) => Ok(value),
-        _ => of(Value::String(text.to_owned())),
+    if let Some(value) = written.filter(|value| Config::fault(key, value).is_none()) {
+        return Ok(value);
     }
+    let bare = Value::String(text.to_owned());
+    Config::fault(key, &bare).map_or(Ok(bare), Err)
 }
 
-fn refused(whose: &str, faults: &[(String, String)]) -> anyhow::Error {
-    let words: Vec<&str> = faults.iter().map(|(_, words)| words.as_str()).collect();
-    Failure::new(Exit::Usage, format!("{whose}: {}", words.join("; "))).into()
+fn refused(whose: &str, what: &str) -> anyhow::Error {
+    Failure::new(Exit::Usage, format!("{whose}: {what}")).into()
 }
 
 /// What a file sets, each with its line.
@@ -271,19 +268,12 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
             continue;
         }
         let given = layer.get(&*name).cloned().unwrap_or_default();
-        let one = Layer::from_iter([(name.to_string(), given.clone())]);
-        match Config::of(&one) {
-            Ok(_) => {
-                let line = text[..tree.range(key).start].matches('\n').count() + 1;
-                found.insert(name.to_string(), (given, line));
-            }
-            Err(wrong) => {
-                let range = tree.range(value);
-                faults.extend(
-                    wrong.into_iter().map(|(_, words)| Diagnostic::error(words, range.clone())),
-                );
-            }
+        if let Some(words) = Config::fault(&name, &given) {
+            faults.push(Diagnostic::error(words, tree.range(value)));
+            continue;
         }
+        let line = text[..tree.range(key).start].matches('\n').count() + 1;
+        found.insert(name.to_string(), (given, line));
     }
     if faults.is_empty() { Ok(found) } else { Err(faults) }
 }
@@ -331,6 +321,6 @@ mod tests {
         ] {
             assert_eq!(read_variable(key, text), Ok(value), "{key}={text}");
         }
-        assert!(read_variable("max_iterations", "many").unwrap_err()[0].1.contains("many"));
+        assert!(read_variable("max_iterations", "many").unwrap_err().contains("many"));
     }
 }
