@@ -3,6 +3,7 @@
 mod complete;
 mod control;
 mod examples;
+mod flags;
 mod look;
 mod plain_loop;
 mod run;
@@ -20,6 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
 pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
+pub use flags::Flags;
 pub use look::{
     Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Notify, Restore, Schema,
     Schemas, Show, Status,
@@ -69,89 +71,90 @@ pub struct Cli {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Set this project up: settings, a graph with examples, a prompt, recipes; overwrites nothing
-    Init(Init),
+    Init(Flags<Init>),
     /// Print a built-in template, that of a task's prompt if none is named
-    Template(PrintTemplate),
+    Template(Flags<PrintTemplate>),
     /// Work off the graph: choose, prompt, run the agent, judge, repeat
-    Run(Box<Run>),
+    Run(Flags<Box<Run>>),
     /// Restart an agent on a prompt file, without a graph, until it says that all is done
-    Loop(Box<Loop>),
+    Loop(Flags<Box<Loop>>),
     /// List the loops of this repository, the run over the graph included, live or dead
-    Ls(Ls),
+    Ls(Flags<Ls>),
     /// Show the next prompt, without touching anything
-    Prompt(Prompt),
+    Prompt(Flags<Prompt>),
     /// Show when all of it could be done, with how many agents at once
-    Plan(Plan),
+    Plan(Flags<Plan>),
     /// Show what is done, in progress, ready and blocked
-    DagStatus(DagStatus),
+    DagStatus(Flags<DagStatus>),
     /// Give tasks back: pending, with all their attempts
-    TaskReset(TaskReset),
+    TaskReset(Flags<TaskReset>),
     /// Say that a task is done
-    TaskComplete(TaskComplete),
+    TaskComplete(Flags<TaskComplete>),
     /// Hold a task back
-    TaskBlock(TaskBlock),
+    TaskBlock(Flags<TaskBlock>),
     /// Ask a person, as the agent of an attempt: its task waits for the answer
-    Ask(Ask),
+    Ask(Flags<Ask>),
     /// Answer what a task asks, and give it back
-    Answer(Answer),
+    Answer(Flags<Answer>),
     /// Leave a note for agents that come later, as the agent of an attempt
-    Note(Note),
+    Note(Flags<Note>),
     /// Run the verify commands of a task, as a run does before it counts as complete
-    Verify(Verify),
+    Verify(Flags<Verify>),
     /// Show what attempts cost
-    Costs(Costs),
+    Costs(Flags<Costs>),
     /// Check the graph file
-    Check(Check),
+    Check(Flags<Check>),
     /// Show every setting, its value, and where that comes from
-    Config(Config),
+    Config(Flags<Config>),
     /// Print the JSON Schema of the graph file or of the settings, for editors
-    Schema(Schema),
+    Schema(Flags<Schema>),
     /// Merge three versions of the graph file by task, or have git do it so
-    MergeDriver(MergeDriver),
+    MergeDriver(Flags<MergeDriver>),
     /// Find what would keep a run from working, and say what to do about it
-    Doctor(Doctor),
+    Doctor(Flags<Doctor>),
     /// Show who is told of what, or try it
-    Notify(Notify),
+    Notify(Flags<Notify>),
     /// Show how the run stands: running, paused, finished or crashed
-    Status(Status),
+    Status(Flags<Status>),
     /// Let the running attempt finish and start no other until `ralph resume`
-    Pause(Named),
+    Pause(Flags<Named>),
     /// Take the pause away, and go on with the run that was paused
-    Resume(Resume),
+    Resume(Flags<Resume>),
     /// Stop the run when its attempt ends, or at once with `--now`
-    Stop(Stop),
+    Stop(Flags<Stop>),
     /// Start runs by the clock, or have the system do so
-    Schedule(Schedule),
+    Schedule(Flags<Schedule>),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
-    Heartbeat(Heartbeat),
+    Heartbeat(Flags<Heartbeat>),
     /// Read the journal in plain words, or what an agent printed
-    Logs(Logs),
+    Logs(Flags<Logs>),
     /// Watch the agent at work: in its terminal with `ralph run --tmux`, else what it says
-    Attach(Attach),
+    Attach(Flags<Attach>),
     /// List the attempts: when, how long, how they were judged, what they left
-    Attempts(Attempts),
+    Attempts(Flags<Attempts>),
     /// Show one attempt: verdict, evidence, files, the end of its output
-    Show(Show),
+    Show(Flags<Show>),
     /// Make a branch of what an attempt left that did not complete its task
-    Restore(Restore),
+    Restore(Flags<Restore>),
     /// For agents: run a command as a child agent of the attempt
-    Spawn(Spawn),
+    Spawn(Flags<Spawn>),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
-    Demo(Demo),
+    Demo(Flags<Demo>),
     /// Be an agent that does again what was recorded of one, such as `logs/attempts/ID/N`
-    Replay(Replay),
+    Replay(Flags<Replay>),
     /// Print what makes a shell complete commands, flags, ids and settings
-    Completions(Completions),
+    Completions(Flags<Completions>),
     /// Print the manual page, or write those of all commands
-    Man(Man),
+    Man(Flags<Man>),
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
     /// Stands in for an agent that is to have a terminal
     #[command(name = "__pane", hide = true)]
-    Pane(Pane),
+    Pane(Flags<Pane>),
     /// Stands before an agent in its terminal
     #[command(name = "__in-pane", hide = true)]
     InPane {
@@ -169,10 +172,10 @@ pub enum Command {
 /// A usage error, with its exit code; help and version are none, and are printed.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option<Cli>> {
     let words: Vec<OsString> = words.into_iter().collect();
-    if complete::answer(&words, command) {
+    if complete::answer(&words, Cli::command) {
         return Ok(None);
     }
-    let found = command().try_get_matches_from(words);
+    let found = Cli::command().try_get_matches_from(words);
     match found.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
@@ -187,17 +190,6 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
     }
 }
 
-/// The command line with its examples.
-fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|command| match examples::of(command.get_name()) {
-        Some(examples) => {
-            let own = command.get_after_help().map(|text| format!("{text}\n\n"));
-            command.after_help(own.unwrap_or_default() + &examples)
-        }
-        None => command,
-    })
-}
-
 /// What a shell has to be told once, so that it asks `program` what can be completed.
 pub fn registration(shell: &str, program: &Path) -> String {
     complete::registration(shell, program)
@@ -208,7 +200,7 @@ pub fn registration(shell: &str, program: &Path) -> String {
 /// # Errors
 /// None but those of writing into memory.
 pub fn man_pages() -> io::Result<Vec<(String, String)>> {
-    let mut whole = command();
+    let mut whole = Cli::command();
     whole.build();
     let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
     let all = std::iter::once(&whole).chain(commands);
@@ -239,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        command().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]
@@ -258,7 +250,7 @@ mod tests {
                     }
                     Some((!inside).then(|| OsString::from(word)))
                 });
-                let parsed = command().try_get_matches_from(words.flatten());
+                let parsed = Cli::command().try_get_matches_from(words.flatten());
                 assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
             }
         }

@@ -43,7 +43,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     attempt::Open,
-    cli::{Cli, Command, Named, Which},
+    cli::{Cli, Command, Flags, Named, Which},
     diagnostic::nearest,
     event::Begun,
     exit::{Exit, Failure},
@@ -63,54 +63,60 @@ use crate::{
 pub fn execute(cli: Cli) -> Result<Exit> {
     let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     match cli.command {
-        Command::Init(options) => init::run(&here, &options),
-        Command::Template(options) => template::run(options.name.into()),
-        Command::Run(options) => run::run(&here, *options),
-        Command::Loop(options) => plain_loop::run(&here, *options),
-        Command::Ls(options) => ls::run(&here, options.json),
-        Command::Prompt(options) => prompt::run(&here, &options),
-        Command::Plan(options) => plan::run(&here, options),
-        Command::DagStatus(options) => dag_status::run(&here, options),
-        Command::TaskReset(options) => {
+        Command::Init(Flags(options)) => init::run(&here, &options),
+        Command::Template(Flags(options)) => template::run(options.name.into()),
+        Command::Run(Flags(options)) => run::run(&here, *options),
+        Command::Loop(Flags(options)) => plain_loop::run(&here, *options),
+        Command::Ls(Flags(options)) => ls::run(&here, options.json),
+        Command::Prompt(Flags(options)) => prompt::run(&here, &options),
+        Command::Plan(Flags(options)) => plan::run(&here, options),
+        Command::DagStatus(Flags(options)) => dag_status::run(&here, options),
+        Command::TaskReset(Flags(options)) => {
             task::reset(&here.of_task(options.called.name, &options.ids)?, &options.ids)
         }
-        Command::TaskComplete(options) => {
+        Command::TaskComplete(Flags(options)) => {
             let id = options.id;
             task::complete(&here.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
         }
-        Command::TaskBlock(options) => task::block(&here, &options.id, &options.reason),
-        Command::Ask(options) => talk::ask(&options.text),
-        Command::Answer(options) => {
+        Command::TaskBlock(Flags(options)) => task::block(&here, &options.id, &options.reason),
+        Command::Ask(Flags(options)) => talk::ask(&options.text),
+        Command::Answer(Flags(options)) => {
             let here = here.of_task(options.called.name, std::slice::from_ref(&options.id))?;
             talk::answer(&here, &options.id, options.text.as_deref())
         }
-        Command::Note(options) => talk::note(&options),
-        Command::Verify(options) => verify::run(&here, &options.id),
-        Command::Costs(options) => costs::run(&here.named(&options.named), &options),
-        Command::Check(options) => check::run(&here, &options),
-        Command::Config(options) => config::run(&here, &options),
-        Command::Schema(options) => schema::run(options.of),
-        Command::MergeDriver(options) => merge_driver::run(&here, &options),
-        Command::Doctor(options) => doctor::run(&here, options),
-        Command::Notify(options) => notify::run(&here, &options),
-        Command::Status(options) => status::run(&here.named(&options.named), options.json),
-        Command::Pause(named) => requests::pause(&here.named(&named)),
-        Command::Resume(options) => requests::resume(&here.named(&options.named), options.now),
-        Command::Stop(options) => requests::stop(&here.named(&options.named), options.now),
-        Command::Schedule(options) => schedule::run(&here, &options),
-        Command::Heartbeat(options) => heartbeat::run(&here.named(&options.named), options.max_age),
-        Command::Logs(options) => logs::run(&here.named(&options.named), &options),
-        Command::Attach(options) => attach::run(&here.named(&options.named), &options),
-        Command::Attempts(options) => attempts::list(&here.named(&options.named), &options),
-        Command::Show(options) => attempts::show(&here.named(&options.named), &options),
-        Command::Restore(options) => attempts::restore(&here.named(&options.named), &options),
-        Command::Spawn(options) => spawn::run(&here, &options.argv),
-        Command::Demo(options) => demo::run(options.to.as_deref()),
-        Command::Replay(options) => replay::run(&here, &options),
-        Command::Completions(options) => completions::completions(&options.shell),
-        Command::Man(options) => completions::man(options.to.as_deref()),
+        Command::Note(Flags(options)) => talk::note(&options),
+        Command::Verify(Flags(options)) => verify::run(&here, &options.id),
+        Command::Costs(Flags(options)) => costs::run(&here.named(&options.named), &options),
+        Command::Check(Flags(options)) => check::run(&here, &options),
+        Command::Config(Flags(options)) => config::run(&here, &options),
+        Command::Schema(Flags(options)) => schema::run(options.of),
+        Command::MergeDriver(Flags(options)) => merge_driver::run(&here, &options),
+        Command::Doctor(Flags(options)) => doctor::run(&here, options),
+        Command::Notify(Flags(options)) => notify::run(&here, &options),
+        Command::Status(Flags(options)) => status::run(&here.named(&options.named), options.json),
+        Command::Pause(Flags(named)) => requests::pause(&here.named(&named)),
+        Command::Resume(Flags(options)) => {
+            requests::resume(&here.named(&options.named), options.now)
+        }
+        Command::Stop(Flags(options)) => requests::stop(&here.named(&options.named), options.now),
+        Command::Schedule(Flags(options)) => schedule::run(&here, &options),
+        Command::Heartbeat(Flags(options)) => {
+            heartbeat::run(&here.named(&options.named), options.max_age)
+        }
+        Command::Logs(Flags(options)) => logs::run(&here.named(&options.named), &options),
+        Command::Attach(Flags(options)) => attach::run(&here.named(&options.named), &options),
+        Command::Attempts(Flags(options)) => attempts::list(&here.named(&options.named), &options),
+        Command::Show(Flags(options)) => attempts::show(&here.named(&options.named), &options),
+        Command::Restore(Flags(options)) => {
+            attempts::restore(&here.named(&options.named), &options)
+        }
+        Command::Spawn(Flags(options)) => spawn::run(&here, &options.argv),
+        Command::Demo(Flags(options)) => demo::run(options.to.as_deref()),
+        Command::Replay(Flags(options)) => replay::run(&here, &options),
+        Command::Completions(Flags(options)) => completions::completions(&options.shell),
+        Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
         Command::DemoAgent => demo_agent::run(),
-        Command::Pane(options) => pane::run(&options),
+        Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => {
             crate::agent::guard::run().context("guard the agent")?;
