@@ -26,8 +26,6 @@ pub struct Found {
     pub checks: Vec<Check>,
     /// What there is that looks like work to do.
     pub backlog: Vec<Backlog>,
-    /// Attempts in a run, where nobody says.
-    pub max_iterations: u32,
 }
 
 /// An agent on PATH.

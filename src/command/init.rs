@@ -18,7 +18,7 @@ use crate::{
     exit::{Exit, Failure},
     layers::{self, Layers, Origin},
     place::Place,
-    plan, preset,
+    preset,
     repo::Repo,
     report::words::counted,
     runner, schema,
@@ -79,11 +79,7 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
 
 /// The settings for all projects, and nothing else.
 fn global(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
-    let found = Found {
-        agents: look::agents(dir),
-        max_iterations: plan::MAX_ITERATIONS,
-        ..Found::default()
-    };
+    let found = Found { agents: look::agents(dir), ..Found::default() };
     tell(&found, None);
     let mut wanted = Wanted::of(&found);
     let replace = options.reset || options.force;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use crate::{
     agent,
     command::doctor,
-    plan, preset,
+    preset,
     setup::{self, Agent, Found},
 };
 
@@ -32,7 +32,6 @@ pub(super) fn found(root: &Path) -> Found {
         checks: setup::checks(&names, &texts, &in_tests, on_path),
         backlog: setup::backlog(&paths(root, &names)),
         agents: agents(root),
-        max_iterations: plan::MAX_ITERATIONS,
         names,
     }
 }

@@ -12,7 +12,7 @@ use dialoguer::{Confirm, Input, MultiSelect, Select, theme::ColorfulTheme};
 
 use crate::{
     exit::{Exit, Failure},
-    preset,
+    plan, preset,
     setup::{Found, Wanted},
     signal, terminal,
 };
@@ -51,13 +51,13 @@ impl Wizard {
         if let Some(agent) = &mut wanted.agent {
             *agent = self.agent(found, agent)?;
         }
-        let limit = wanted.max_iterations.unwrap_or(found.max_iterations);
+        let limit = wanted.max_iterations.unwrap_or(plan::MAX_ITERATIONS);
         let asked = Input::with_theme(&self.theme)
             .with_prompt("At most how many attempts in a run?")
             .default(limit)
             .validate_with(|count: &u32| if *count == 0 { Err("at least 1") } else { Ok(()) });
         let limit = self.answer(asked.interact_text().map(Some))?;
-        wanted.max_iterations = (limit != found.max_iterations).then_some(limit);
+        wanted.max_iterations = (limit != plan::MAX_ITERATIONS).then_some(limit);
         Ok(())
     }
 
