@@ -87,7 +87,8 @@ fn test(workspace: &Workspace) -> Result<Exit> {
         };
         let who = notifier.way.to_string();
         let line = format!("{} {}", visible(&who), visible(&rest));
-        terminal::print(&format!("{:<6}  {line}\n", paint.text(style, word)))?;
+        let word = paint.text(style, format!("{word:<6}"));
+        terminal::print(&format!("{word}  {line}\n"))?;
     }
     if failed == 0 {
         return Ok(Exit::Success);
