@@ -2,9 +2,9 @@
 //!
 //! `RALPH_WRITE=1 cargo test --test it help` writes both pages anew.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::fmt::Write as _;
 
-use crate::support::{DIAMOND, RALPH, Workspace};
+use crate::support::{DIAMOND, RALPH, Workspace, is_page};
 
 /// The help of every command, one below the other, on a screen of so many columns.
 fn help(columns: &str) -> String {
@@ -28,18 +28,6 @@ fn help(columns: &str) -> String {
         }
     }
     page
-}
-
-#[track_caller]
-fn is_page(path: &str, want: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    if env::var_os("RALPH_WRITE").is_some() {
-        fs::write(&path, want).unwrap();
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    let differs = found.lines().zip(want.lines()).find(|(found, want)| found != want);
-    assert_eq!(differs, None, "{}; see tests/it/help.rs for how it is made", path.display());
-    assert_eq!(found.lines().count(), want.lines().count());
 }
 
 #[test]

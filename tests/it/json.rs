@@ -4,15 +4,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
     fmt::Write as _,
-    fs,
-    path::Path,
 };
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, Workspace, agent, until};
+use crate::support::{DIAMOND, RALPH, Workspace, agent, is_page, until};
 
 const TOP: &str = "\
 # What `--json` prints
@@ -118,12 +115,5 @@ fn the_page_of_shapes_is_what_is_printed() {
         }
     }
     schedule.kill();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
-    if env::var_os("RALPH_WRITE").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    let differs = found.lines().zip(page.lines()).find(|(found, page)| found != page);
-    assert_eq!(differs, None, "docs/json.md; see tests/it/json.rs for how it is made");
-    assert_eq!(found.lines().count(), page.lines().count());
+    is_page("docs/json.md", &page);
 }

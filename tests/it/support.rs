@@ -435,6 +435,20 @@ pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R
     results.into_inner().unwrap()
 }
 
+/// A page of the docs that is made from the program is what was made; `RALPH_WRITE=1` writes it.
+#[track_caller]
+pub fn is_page(path: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("RALPH_WRITE").is_some() {
+        fs::write(&path, want).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    let differs = found.lines().zip(want.lines()).find(|(found, want)| found != want);
+    let test = Location::caller().file();
+    assert_eq!(differs, None, "{}; see {test} for how it is made", path.display());
+    assert_eq!(found.lines().count(), want.lines().count());
+}
+
 /// Text with times, lengths of time, commits, runs and processes replaced.
 fn redact(text: &str) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || ":.-".contains(c);
