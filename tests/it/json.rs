@@ -95,6 +95,7 @@ fn the_page_of_shapes_is_what_is_printed() {
             let output = trial.process(RALPH).args(words).output().unwrap();
             let value: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));
+            assert!(output.stdout.ends_with(b"\n"), "{words:?}");
             shape(&value, "", &mut shapes);
         };
         take(words);
