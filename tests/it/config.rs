@@ -95,8 +95,9 @@ fn a_variable_that_is_no_value_is_told_by_its_name() {
 #[test]
 fn every_fault_of_a_file_is_drawn_at_once() {
     let text = "# mine\ntimeuot: 5m\nmax_attempts: 0\nidle: 90\nagent: {preset: clade}\n";
-    let trial = Workspace::new().file(".ralph/config.yaml", text).graph(DIAMOND);
-    insta::assert_snapshot!(trial.run(["config"]).whole(), @r"
+    let trial = Workspace::new().file(".ralph/config.yaml", text).graph(DIAMOND).agent("commit");
+    let drawn = trial.run(["config"]).whole();
+    insta::assert_snapshot!(drawn, @r"
     exit code 65
     --- stderr ---
     error: unknown setting `timeuot`
@@ -129,6 +130,8 @@ fn every_fault_of_a_file_is_drawn_at_once() {
     5 | agent: {preset: clade}
       |        ^^^^^^^^^^^^^^^
     ");
+    assert_eq!(trial.run(["run"]).whole(), drawn);
+    assert!(!trial.root().join("logs").exists());
 }
 
 #[test]
@@ -212,23 +215,24 @@ fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
     assert_eq!(trial.lines("loop_started")[0]["flags"], json!({"max_iterations": 1}));
 }
 
-fn is_valid(schema: &Value, value: &Value) -> Result<(), String> {
+/// What the schema of the graph or of the settings has against a value.
+fn validator(of: &str) -> impl Fn(&Value) -> Result<(), String> {
+    let schema = Workspace::bare().run(["schema", of]).json();
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    compiler.add_resource("schema.json", schema.clone()).unwrap();
+    compiler.add_resource("schema.json", schema).unwrap();
     let index = compiler.compile("schema.json", &mut schemas).unwrap();
-    schemas.validate(value, index).map_err(|error| error.to_string())
+    move |value| schemas.validate(value, index).map_err(|error| error.to_string())
 }
 
 #[test]
 fn the_schema_of_the_graph_takes_what_the_reader_takes() {
-    let trial = Workspace::bare();
-    let schema: Value = serde_json::from_str(&trial.run(["schema", "graph"]).out()).unwrap();
+    let is_valid = validator("graph");
     for name in ["edges", "nested"] {
         let path = format!("{}/tests/graphs/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        assert_eq!(is_valid(&schema, &value), Ok(()), "{name}");
+        assert_eq!(is_valid(&value), Ok(()), "{name}");
     }
-    assert_eq!(is_valid(&schema, &serde_yaml::from_str(DIAMOND).unwrap()), Ok(()));
+    assert_eq!(is_valid(&serde_yaml::from_str(DIAMOND).unwrap()), Ok(()));
     for wrong in [
         json!({}),
         json!({"tasks": {}}),
@@ -238,22 +242,21 @@ fn the_schema_of_the_graph_takes_what_the_reader_takes() {
         json!({"tasks": [{"id": "a", "timeout": "90"}]}),
         json!({"tasks": [{"id": "a", "max_attempts": 0}]}),
     ] {
-        assert!(is_valid(&schema, &wrong).is_err(), "{wrong}");
+        assert!(is_valid(&wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn the_schema_of_the_settings_takes_what_the_reader_takes() {
-    let trial = Workspace::new();
-    let schema: Value = serde_json::from_str(&trial.run(["schema", "config"]).out()).unwrap();
-    let shown = trial.run(["config", "--json"]).json();
+    let is_valid = validator("config");
+    let shown = Workspace::new().run(["config", "--json"]).json();
     let all: Value = shown
         .as_object()
         .unwrap()
         .iter()
         .map(|(key, it)| (key.clone(), it["value"].clone()))
         .collect();
-    assert_eq!(is_valid(&schema, &all), Ok(()));
+    assert_eq!(is_valid(&all), Ok(()));
     for (key, value) in [
         ("timeout", json!(90)),
         ("timeuot", json!("5m")),
@@ -263,13 +266,13 @@ fn the_schema_of_the_settings_takes_what_the_reader_takes() {
         ("schedule", json!({"crn": "@daily"})),
         ("schedule", json!({"trigger": {"secret": "in here"}})),
     ] {
-        assert!(is_valid(&schema, &json!({key: value})).is_err(), "{key}");
+        assert!(is_valid(&json!({key: value})).is_err(), "{key}");
     }
     let trigger = json!({"listen": "127.0.0.1:1", "secret_env": "X"});
     let schedule = json!({"cron": ["@daily"], "run": ["--max-cost", 5], "trigger": trigger});
     for (key, value) in
         [("agent", json!(agent("commit"))), ("schedule", json!("@daily")), ("schedule", schedule)]
     {
-        assert_eq!(is_valid(&schema, &json!({key: value})), Ok(()), "{key}");
+        assert_eq!(is_valid(&json!({key: value})), Ok(()), "{key}");
     }
 }

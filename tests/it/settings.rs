@@ -27,44 +27,6 @@ fn attempts_and_iterations_may_be_settings() {
 }
 
 #[test]
-fn an_unknown_setting_is_an_error_with_a_suggestion() {
-    let trial = Workspace::new()
-        .file(".ralph/config.yaml", "fsync: false\ntimeuot: 5m\n")
-        .graph(DIAMOND)
-        .agent("commit");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 65
-    --- stderr ---
-    error: unknown setting `timeuot`
-     --> .ralph/config.yaml:2:1
-      |
-    2 | timeuot: 5m
-      | ^^^^^^^
-      |
-    help: did you mean `timeout`?
-      |
-    2 - timeuot: 5m
-    2 + timeout: 5m
-      |
-    ");
-    assert!(!trial.root().join("logs").exists());
-}
-
-#[test]
-fn a_setting_of_the_wrong_kind_is_drawn() {
-    let trial = Workspace::new().file(".ralph/config.yaml", "timeout: 90\n").graph(DIAMOND);
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 65
-    --- stderr ---
-    error: `timeout`: `90` is not a length of time; write `[took]`, `15m` or `2h`
-     --> .ralph/config.yaml:1:10
-      |
-    1 | timeout: 90
-      |          ^^
-    ");
-}
-
-#[test]
 fn a_task_inherits_urgency_where_the_project_wants_it() {
     let graph = "tasks:\n  - {id: a}\n  - {id: b, priority: low}\n  - {id: c, priority: critical, \
                  depends_on: [b]}\n";
