@@ -18,6 +18,23 @@ const WRITTEN: [&str; 7] = [
     "task-graph.yaml",
 ];
 
+/// What is said of it on standard output.
+const SAID: &str = "\
+created  .ralph/config.yaml
+created  .ralph/.gitignore
+created  .ralph/schemas/config.json
+created  .ralph/schemas/task-graph.json
+created  task-graph.yaml
+created  prompts/task.md
+created  justfile
+added to the clone's own info/exclude: 5 lines, for logs/
+
+Next: put your own tasks into task-graph.yaml, commit what was written, then
+  [ralph] check        is this a graph?
+  [ralph] doctor       would a run start, and what could go wrong?
+  [ralph] run --once   one attempt, to see how it goes
+";
+
 /// A folder, with git and these programs alone on PATH.
 fn folder(programs: &[&str]) -> Workspace {
     let trial = Workspace::bare();
@@ -57,27 +74,9 @@ fn untracked(trial: &Workspace) -> Vec<String> {
 #[test]
 fn an_empty_repository_is_set_up_once() {
     let trial = repository(&[]);
-    insta::assert_snapshot!(trial.run(["init"]).whole(), @r#"
-    exit code 0
-    --- stdout ---
-    created  .ralph/config.yaml
-    created  .ralph/.gitignore
-    created  .ralph/schemas/config.json
-    created  .ralph/schemas/task-graph.json
-    created  task-graph.yaml
-    created  prompts/task.md
-    created  justfile
-    added to the clone's own info/exclude: 5 lines, for logs/
-
-    Next: put your own tasks into task-graph.yaml, commit what was written, then
-      [ralph] check        is this a graph?
-      [ralph] doctor       would a run start, and what could go wrong?
-      [ralph] run --once   one attempt, to see how it goes
-    --- stderr ---
-    project: [repo], branch main
-    agent: none of claude, codex, gemini, opencode, amp, copilot, aider is on PATH
-    tests: none declared
-    "#);
+    let found = "project: [repo], branch main\nagent: none of claude, codex, gemini, opencode, amp, \
+                 copilot, aider is on PATH\ntests: none declared\n";
+    trial.run(["init"]).stdout(SAID).stderr(found);
     assert_eq!(untracked(&trial), WRITTEN);
     trial.run(["check"]).stdout_has("2 tasks");
     assert_eq!(trial.read("prompts/task.md"), ralph::prompt::DEFAULT_TEMPLATE);
@@ -95,9 +94,7 @@ fn an_empty_repository_is_set_up_once() {
     assert_eq!(untracked(&trial), WRITTEN, "own files are ignored from the start");
 
     let before = trial.everything();
-    insta::assert_snapshot!(trial.run(["init", "--yes"]).whole(), @r#"
-    exit code 0
-    --- stdout ---
+    insta::assert_snapshot!(trial.run(["init", "--yes"]).stderr(found).out(), @r"
     kept     .ralph/config.yaml
     kept     .ralph/.gitignore
     kept     .ralph/schemas/config.json
@@ -106,11 +103,7 @@ fn an_empty_repository_is_set_up_once() {
     kept     prompts/task.md
     kept     justfile
     nothing was changed: all of it is there (--force overwrites)
-    --- stderr ---
-    project: [repo], branch main
-    agent: none of claude, codex, gemini, opencode, amp, copilot, aider is on PATH
-    tests: none declared
-    "#);
+    ");
     assert!(before == trial.everything(), "the second time something was changed");
 }
 
@@ -173,33 +166,17 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
     for file in ["PRD.md", "TODO.md", "docs/old.task-graph.yaml", ".beads/x"] {
         trial.write(file, "");
     }
-    let out = trial.run(["init", "--yes"]);
-    insta::assert_snapshot!(out.whole(), @r#"
-    exit code 0
-    --- stdout ---
-    created  .ralph/config.yaml
-    created  .ralph/.gitignore
-    created  .ralph/schemas/config.json
-    created  .ralph/schemas/task-graph.json
-    created  task-graph.yaml
-    created  prompts/task.md
-    created  justfile
-    added to the clone's own info/exclude: 5 lines, for logs/
-
-    Next: put your own tasks into task-graph.yaml, commit what was written, then
-      [ralph] check        is this a graph?
-      [ralph] doctor       would a run start, and what could go wrong?
-      [ralph] run --once   one attempt, to see how it goes
-    --- stderr ---
-    project: [repo], branch main
-    agent: claude ([trial]/bin/claude), no sign of a login
-    agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set
-    tests: none declared
-    backlog: docs/old.task-graph.yaml, a task graph: `ralph --graph docs/old.task-graph.yaml check` reads it where it is
-    backlog: PRD.md, a task can name it in `path`, and its agent reads it first
-    backlog: TODO.md, a task can name it in `path`, and its agent reads it first
-    backlog: .beads/, `bd list` shows what is open; write those down as tasks
-    "#);
+    trial.run(["init", "--yes"]).stdout(SAID).stderr(
+        "project: [repo], branch main\n\
+         agent: claude ([trial]/bin/claude), no sign of a login\n\
+         agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
+         tests: none declared\n\
+         backlog: docs/old.task-graph.yaml, a task graph: `ralph --graph docs/old.task-graph.yaml \
+         check` reads it where it is\n\
+         backlog: PRD.md, a task can name it in `path`, and its agent reads it first\n\
+         backlog: TODO.md, a task can name it in `path`, and its agent reads it first\n\
+         backlog: .beads/, `bd list` shows what is open; write those down as tasks\n",
+    );
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: codex"]);
     assert!(trial.graph_text().contains("\n    path: PRD.md\n"));
     trial.run(["check"]).stdout_has("2 tasks, 0 dependencies");
