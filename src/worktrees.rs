@@ -207,18 +207,28 @@ fn branch(tree: &Repo, order: &Order) -> Result<String> {
     bail!("`{name}` and all names like it are checked out somewhere")
 }
 
-/// Lets go of a work tree whose attempt is closed: what it left is in `kept`, and its branch goes
-/// where its work is in the target. What cannot be let go of stays as it is, with the reason.
+/// Lets go of a work tree whose attempt is closed: what it left is in `kept`, what else there is goes
+/// under the ref `rest`, and its branch goes where its work is in the target. What cannot be let go of stays as it is, with the reason.
 ///
 /// # Errors
 /// In git's words.
-pub fn release(tree: &Repo, kept: Option<&str>, merged: bool) -> Result<Option<String>> {
+pub fn release(
+    tree: &Repo,
+    kept: Option<&str>,
+    merged: bool,
+    rest: &str,
+) -> Result<Option<String>> {
     let head = tree.head()?;
-    let Some(at) = kept.map(str::to_owned).or(head.commit) else {
+    let Some(mut at) = kept.map(str::to_owned).or(head.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
     if !tree.settle_on(&at)? {
-        return Ok(Some("not all that is in it could be kept".to_owned()));
+        // The copy of the graph, what commands left that prepared it or looked at the work.
+        let Some(commit) = tree.gather("What was left in a work tree\n")? else {
+            return Ok(Some("not all that is in it could be kept".to_owned()));
+        };
+        tree.keep(rest, &commit)?;
+        at = commit;
     }
     crash::point("tree.settled");
     tree.own(&at)?;

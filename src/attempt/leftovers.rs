@@ -75,13 +75,6 @@ pub fn inherited(
     Ok(tree.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
-/// The same of an attempt that has a work tree to itself, with all that is changed there, whoever did
-/// it: after that the work tree can be moved on.
-pub fn pin_all(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>, Vec<String>) {
-    let (dirty, inherited) = (BTreeMap::new(), BTreeSet::new());
-    pin(workspace, tree, &Open { dirty, inherited, ..record.clone() })
-}
-
 /// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and
 /// what could not be kept, with the reason.
 pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>, Vec<String>) {

@@ -196,13 +196,7 @@ impl Repo {
         if self.dirty()?.is_empty() && self.unfinished().is_none() {
             return Ok(());
         }
-        program::run(&self.root, &["add", "--all"])?;
-        let tree = lossy(&program::run(&self.root, &["write-tree"])?);
-        let head = self.head()?.commit.context("no commit to begin with")?;
-        let message = b"What verify commands left\n";
-        let arguments = ["commit-tree", tree.trim(), "-p", &head];
-        let commit = program::feed(&self.root, &arguments, &super::pin::identity(), message)?;
-        self.settle_on(lossy(&commit).trim())?;
+        self.gather("What verify commands left\n")?;
         match self.unfinished() {
             None => Ok(()),
             Some(what) => Err(anyhow!(

@@ -145,7 +145,7 @@ impl Repo {
     }
 
     /// The changed paths that can be kept, and the others with the reason.
-    fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
+    pub(super) fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
         if names.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }

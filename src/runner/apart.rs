@@ -220,7 +220,7 @@ impl Runner {
             attempt::leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
         let kept = self.workspace.repo.commit_of(&pin)?;
         let merged = verdict == Verdict::Complete;
-        match worktrees::release(&tree, kept.as_deref(), merged)? {
+        match worktrees::release(&tree, kept.as_deref(), merged, &format!("{pin}-rest"))? {
             None => Ok(()),
             Some(why) => self.keep_tree(apart.tree, why),
         }

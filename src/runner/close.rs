@@ -88,11 +88,8 @@ impl Runner {
         let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
         let (pinned, unpinned) = match verdict {
             Verdict::BaselineBroken | Verdict::SetupFailed => (None, Vec::new()),
-            Verdict::Complete => self.keep_unmerged(record, &evidence)?,
+            Verdict::Complete => (self.keep_unmerged(record, &evidence)?, Vec::new()),
             _ => match record.tree(&self.workspace) {
-                Ok(tree) if record.apart.is_some() => {
-                    leftovers::pin_all(&self.workspace, &tree, record)
-                }
                 Ok(tree) => leftovers::pin(&self.workspace, &tree, record),
                 Err(error) => (None, vec![format!("{error:#}")]),
             },
@@ -163,33 +160,23 @@ impl Runner {
     }
 
     /// Keeps the commits of a completed attempt where they are not in the target branch as they are,
-    /// but rebased or squashed; and what the commands that looked at its work have left.
-    fn keep_unmerged(
-        &self,
-        record: &Open,
-        evidence: &Evidence,
-    ) -> Result<(Option<String>, Vec<String>)> {
-        let nothing = (None, Vec::new());
-        let Some(tree) = record.apart.as_ref().and_then(|_| record.tree(&self.workspace).ok())
+    /// but rebased or squashed.
+    fn keep_unmerged(&self, record: &Open, evidence: &Evidence) -> Result<Option<String>> {
+        let (Some(Merge::Landed { branch, .. }), Ok(tree)) =
+            (&evidence.merge, record.tree(&self.workspace))
         else {
-            return Ok(nothing);
-        };
-        if !attempt::changed(&self.workspace, &tree)?.is_empty() {
-            return Ok(leftovers::pin_all(&self.workspace, &tree, record));
-        }
-        let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
-            return Ok(nothing);
+            return Ok(None);
         };
         let (Some(head), Some(tip)) = (tree.head()?.commit, self.tip(branch)?) else {
-            return Ok(nothing);
+            return Ok(None);
         };
         if self.workspace.repo.is_ancestor(&head, &tip)? {
-            return Ok(nothing);
+            return Ok(None);
         }
         let place = &self.workspace.place;
         let name = leftovers::pin_name(place, &record.task_id, record.attempt);
         self.workspace.repo.keep(&name, &head)?;
-        Ok((Some(name), Vec::new()))
+        Ok(Some(name))
     }
 
     /// Removes what there is of an attempt that is on record as closed, and a report of it that was
