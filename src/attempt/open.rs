@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Local, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -163,7 +163,13 @@ impl Open {
     pub fn tree(&self, workspace: &Workspace) -> Result<Rc<Repo>> {
         match &self.apart {
             None => Ok(Rc::clone(&workspace.repo)),
-            Some(apart) => Ok(Rc::new(Repo::discover(&apart.tree)?)),
+            Some(apart) => {
+                let tree = Repo::discover(&apart.tree)?;
+                // Git looks further up where a folder has nothing of its own: never there.
+                let is_own = fs::canonicalize(&apart.tree).is_ok_and(|top| top == tree.root());
+                ensure!(is_own, "`{}` is no work tree any more", apart.tree.display());
+                Ok(Rc::new(tree))
+            }
         }
     }
 
