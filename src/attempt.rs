@@ -55,9 +55,14 @@ const QUESTION: usize = 2000;
 /// How many leftover paths are put on record; a build folder that nobody ignored has thousands.
 pub const LEFTOVERS: usize = 50;
 
+/// What the names of the branches begin with on which attempts in work trees of their own work.
+pub const BRANCHES: &str = "ralph";
+
 /// The branch of a task's attempts that have a work tree to themselves.
 pub fn branch_of(id: &TaskId) -> String {
-    format!("ralph/{id}")
+    // Git has no branch with such an end; no id has a `+` in it.
+    let barred = [".", ".lock"].iter().any(|end| id.as_str().ends_with(end));
+    format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
 /// Renders the prompt of the next attempt at a task. Touches nothing.

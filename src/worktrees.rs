@@ -16,7 +16,6 @@ use anyhow::{Context, Result, bail};
 use crate::{
     crash,
     repo::{BranchRoom, Repo},
-    task::TaskId,
     workspace::Workspace,
 };
 
@@ -38,6 +37,8 @@ impl Pool {
         name.push(".worktrees");
         let wanted = workspace.config.worktree_dir.as_ref();
         let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
+        // As git names them.
+        let folder = fs::canonicalize(&folder).unwrap_or(folder);
         Pool { main: root.to_owned(), folder }
     }
 
@@ -125,8 +126,8 @@ pub struct Order {
     pub pool: Pool,
     /// Which work tree.
     pub tree: PathBuf,
-    /// For which task.
-    pub task: TaskId,
+    /// On which branch, or on one named after it where somebody has that checked out.
+    pub branch: String,
     /// For which attempt.
     pub name: String,
     /// With what.
@@ -185,7 +186,7 @@ pub fn unkept(tree: &Repo) -> Result<Option<String>> {
 
 /// The name of the attempt's branch, whose earlier work, if there is any, is kept first.
 fn branch(tree: &Repo, order: &Order) -> Result<String> {
-    let name = format!("ralph/{}", order.task);
+    let name = order.branch.clone();
     let others = (2..100).map(|number| format!("{name}-{number}"));
     for name in std::iter::once(name.clone()).chain(others) {
         match tree.branch_room(&name)? {
@@ -207,36 +208,26 @@ fn branch(tree: &Repo, order: &Order) -> Result<String> {
     bail!("`{name}` and all names like it are checked out somewhere")
 }
 
-/// Lets go of a work tree whose attempt is closed: what it left is in `kept`, what else there is goes
-/// under the ref `rest`, and its branch goes where its work is in the target. What cannot be let go of stays as it is, with the reason.
+/// Lets go of a work tree whose attempt is closed: what it left is in `kept`. Its branch goes if it is
+/// named, with nothing on it that is not kept. What cannot be let go of stays as it is, with the
+/// reason.
 ///
 /// # Errors
 /// In git's words.
-pub fn release(
-    tree: &Repo,
-    kept: Option<&str>,
-    merged: bool,
-    rest: &str,
-) -> Result<Option<String>> {
-    let head = tree.head()?;
-    let Some(mut at) = kept.map(str::to_owned).or(head.commit) else {
+pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<Option<String>> {
+    let Some(at) = kept.map(str::to_owned).or(tree.head()?.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
     if !tree.settle_on(&at)? {
-        // The copy of the graph, what commands left that prepared it or looked at the work.
-        let Some(commit) = tree.gather("What was left in a work tree\n")? else {
-            return Ok(Some("not all that is in it could be kept".to_owned()));
-        };
-        tree.keep(rest, &commit)?;
-        at = commit;
+        return Ok(Some("not all that is in it could be kept".to_owned()));
     }
     crash::point("tree.settled");
     tree.own(&at)?;
-    if let Some(branch) = head.branch.filter(|branch| merged && branch.starts_with("ralph/")) {
-        let tip = tree.branch(&branch)?;
-        if let Some(tip) = tip {
-            tree.delete_branch(&branch, &tip)?;
-        }
+    if let Some(branch) = branch
+        && let Some(commit) = tree.branch(branch)?
+        && tree.is_ancestor(&commit, &at)?
+    {
+        tree.delete_branch(branch, &commit)?;
     }
     tree.unlock_worktree()?;
     Ok(None)

@@ -79,7 +79,13 @@ pub fn inherited(
 /// what could not be kept, with the reason.
 pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
-    let kept = left(workspace, tree, record).and_then(|changed| {
+    let changed = match &record.apart {
+        None => left(workspace, tree, record),
+        // Nothing in its work tree is anybody else's, and all of it must be somewhere before the next
+        // attempt can have it.
+        Some(_) => tree.dirty().map(|dirty| dirty.into_keys().collect()),
+    };
+    let kept = changed.and_then(|changed| {
         let left = Left {
             base: record.base.as_deref(),
             branch: record.branch.as_deref(),

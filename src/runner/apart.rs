@@ -40,6 +40,7 @@ impl Trees {
     /// No branch, or no commit, to begin with.
     pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<Trees> {
         let mut target = None;
+        let pool = Pool::of(workspace);
         if policy.is_apart(workspace.config.worktree) {
             let head = workspace.repo.head()?;
             let why = match (&head.branch, &head.commit) {
@@ -51,7 +52,17 @@ impl Trees {
                 let message = format!("attempts in work trees of their own need a branch: {why}");
                 return Err(Failure::new(Exit::Error, message).into());
             }
+            if workspace.repo.branch(attempt::BRANCHES)?.is_some() {
+                let message = format!(
+                    "branch `{name}` is in the way of `{name}/…`, the branches of attempts in work \
+                     trees of their own: git has a folder for these; rename it",
+                    name = attempt::BRANCHES
+                );
+                return Err(Failure::new(Exit::Error, message).into());
+            }
             target = head.branch;
+            let folder = pool.folder();
+            fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
         }
         let (kept, preparing) = (Vec::new(), Vec::new());
         Ok(Trees { pool: Pool::of(workspace), target, kept, preparing })
@@ -99,7 +110,7 @@ impl Runner {
         let order = Order {
             pool: self.trees.pool.clone(),
             tree: apart.tree.clone(),
-            task: record.task_id.clone(),
+            branch: attempt::branch_of(&record.task_id),
             name: record.name(),
             base: record.base.clone().context("an attempt without a base")?,
             pins: self.workspace.place.pins(&record.task_id),
@@ -124,10 +135,7 @@ impl Runner {
             return self.close(&record, End { outcome: Outcome::Cancelled, ..End::default() });
         }
         match prepared {
-            Err(error) => {
-                let outcome = Outcome::NotStarted { error: format!("{error:#}") };
-                self.close(&record, End { outcome, ..End::default() })
-            }
+            Err(error) => self.close(&record, End::not_started(&error)),
             Ok(Prepared::Kept(why)) => {
                 let tree = record.apart.as_ref().map(|apart| apart.tree.clone());
                 self.keep_tree(tree.unwrap_or_default(), why)?;
@@ -138,7 +146,10 @@ impl Runner {
             }
             Ok(Prepared::Ready(branch)) => {
                 record.branch = Some(branch);
-                let tree = record.tree(&self.workspace)?;
+                let tree = match record.tree(&self.workspace) {
+                    Ok(tree) => tree,
+                    Err(error) => return self.close(&record, End::not_started(&error)),
+                };
                 (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
                 self.rewrite(&record)?;
                 let stage = self.stage_of_setup(&record);
@@ -219,10 +230,11 @@ impl Runner {
         let pin =
             attempt::leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
         let kept = self.workspace.repo.commit_of(&pin)?;
-        let merged = verdict == Verdict::Complete;
-        match worktrees::release(&tree, kept.as_deref(), merged, &format!("{pin}-rest"))? {
-            None => Ok(()),
-            Some(why) => self.keep_tree(apart.tree, why),
+        let branch = record.branch.as_deref().filter(|_| verdict == Verdict::Complete);
+        match worktrees::release(&tree, kept.as_deref(), branch) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => self.keep_tree(apart.tree, why),
+            Err(error) => self.keep_tree(apart.tree, format!("{error:#}")),
         }
     }
 

@@ -1,12 +1,16 @@
 //! The end of an attempt, before our eyes or found after a crash: one judgement for both.
 
-use std::{mem, time::Duration};
+use std::{
+    mem, thread,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use chrono::Utc;
 
 use super::{Runner, merge};
 use crate::{
+    agent,
     attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
     crash, duration,
     event::{Cause, Ended, Event},
@@ -29,6 +33,13 @@ pub(super) struct End {
     pub(super) unlocked: Vec<String>,
     pub(super) evidence: Evidence,
     pub(super) told: Told,
+}
+
+impl End {
+    /// The end of an attempt that could not begin.
+    pub(super) fn not_started(error: &Error) -> End {
+        End { outcome: Outcome::NotStarted { error: format!("{error:#}") }, ..End::default() }
+    }
 }
 
 impl Runner {
@@ -77,6 +88,22 @@ impl Runner {
         }
     }
 
+    /// Lets the git end that a dead run left at work for an attempt, and removes the locks of one that
+    /// was killed in the middle of moving the target branch.
+    fn settle_git(&self, record: &Open) {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let Some(apart) = &record.apart else {
+            return;
+        };
+        let began = Instant::now();
+        while agent::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if apart.landing.is_some() {
+            record.unlock(&self.workspace.repo);
+        }
+    }
+
     /// Puts the judgement on record when nothing of the attempt is left to be done. The order makes it
     /// safe to be killed anywhere: the graph, the journal, and only then is the record removed.
     pub(super) fn conclude(&mut self, record: &Open, end: End) -> Result<()> {
@@ -87,8 +114,10 @@ impl Runner {
         let status = task.map(|task| task.status);
         let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
         let (pinned, unpinned) = match verdict {
-            Verdict::BaselineBroken | Verdict::SetupFailed => (None, Vec::new()),
-            Verdict::Complete => (self.keep_unmerged(record, &evidence)?, Vec::new()),
+            Verdict::BaselineBroken | Verdict::SetupFailed if record.apart.is_none() => {
+                (None, Vec::new())
+            }
+            Verdict::Complete => self.keep_unmerged(record, &evidence)?,
             _ => match record.tree(&self.workspace) {
                 Ok(tree) => leftovers::pin(&self.workspace, &tree, record),
                 Err(error) => (None, vec![format!("{error:#}")]),
@@ -159,24 +188,33 @@ impl Runner {
         self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
     }
 
-    /// Keeps the commits of a completed attempt where they are not in the target branch as they are,
-    /// but rebased or squashed.
-    fn keep_unmerged(&self, record: &Open, evidence: &Evidence) -> Result<Option<String>> {
-        let (Some(Merge::Landed { branch, .. }), Ok(tree)) =
-            (&evidence.merge, record.tree(&self.workspace))
-        else {
-            return Ok(None);
+    /// Keeps what a completed attempt has in its work tree and what is not in the target branch as it
+    /// is: commits that were rebased or squashed, and what verify commands left.
+    fn keep_unmerged(
+        &self,
+        record: &Open,
+        evidence: &Evidence,
+    ) -> Result<(Option<String>, Vec<String>)> {
+        let nothing = (None, Vec::new());
+        let (Some(_), Ok(tree)) = (&record.apart, record.tree(&self.workspace)) else {
+            return Ok(nothing);
+        };
+        if !tree.dirty()?.is_empty() {
+            return Ok(leftovers::pin(&self.workspace, &tree, record));
+        }
+        let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
+            return Ok(nothing);
         };
         let (Some(head), Some(tip)) = (tree.head()?.commit, self.tip(branch)?) else {
-            return Ok(None);
+            return Ok(nothing);
         };
         if self.workspace.repo.is_ancestor(&head, &tip)? {
-            return Ok(None);
+            return Ok(nothing);
         }
         let place = &self.workspace.place;
         let name = leftovers::pin_name(place, &record.task_id, record.attempt);
         self.workspace.repo.keep(&name, &head)?;
-        Ok(Some(name))
+        Ok((Some(name), Vec::new()))
     }
 
     /// Removes what there is of an attempt that is on record as closed, and a report of it that was
@@ -238,6 +276,7 @@ impl Runner {
         for record in open {
             let swept = record.end_all(&self.workspace);
             crash::point("recover.ended");
+            self.settle_git(&record);
             let past = self.chronicle.history().of(&record.task_id);
             let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
             if let Some(last) = last {

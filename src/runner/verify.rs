@@ -188,9 +188,9 @@ impl Runner {
                 }
                 let red = checks.done.into_iter().find(|check| !check.is_green());
                 if red.is_none() {
-                    // What the commands left is not the attempt's.
-                    let tree = record.tree(&self.workspace)?;
-                    record.dirty = attempt::changed(&self.workspace, &tree)?;
+                    if let Err(error) = self.take_as_given(&mut record) {
+                        return self.close(&record, End::not_started(&error));
+                    }
                     let stage = self.first_stage(&record);
                     return self.launch(record, stage);
                 }
@@ -218,9 +218,9 @@ impl Runner {
                     return self.launch(record, Stage::Baseline(checks));
                 }
                 if checks.done.iter().all(Check::is_green) {
-                    // What the commands left is not the attempt's.
-                    let tree = record.tree(&self.workspace)?;
-                    record.dirty = attempt::changed(&self.workspace, &tree)?;
+                    if let Err(error) = self.take_as_given(&mut record) {
+                        return self.close(&record, End::not_started(&error));
+                    }
                     return self.launch(record, Stage::Agent);
                 }
                 let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
@@ -241,6 +241,13 @@ impl Runner {
                 self.close(&record, *end)
             }
         }
+    }
+
+    /// What the commands left that ran before the agent is not the attempt's.
+    fn take_as_given(&self, record: &mut Open) -> Result<()> {
+        let tree = record.tree(&self.workspace)?;
+        record.dirty = attempt::changed(&self.workspace, &tree)?;
+        Ok(())
     }
 
     /// Runs the verify commands of an attempt whose agent is gone, if its task is done as far as

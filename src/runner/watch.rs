@@ -146,8 +146,11 @@ impl Runner {
         let Some(limit) = self.running[at].idle else {
             return Ok(());
         };
-        let tree = self.running[at].record.tree(&self.workspace)?;
-        let seen = (tree.head()?.commit, attempt::changed(&self.workspace, &tree)?);
+        let seen = match self.running[at].record.tree(&self.workspace) {
+            Ok(tree) => (tree.head()?.commit, attempt::changed(&self.workspace, &tree)?),
+            // Without a work tree there are no signs of life in it.
+            Err(_) => self.running[at].seen.clone(),
+        };
         let running = &mut self.running[at];
         if running.ending.is_some() {
             return Ok(());
