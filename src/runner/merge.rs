@@ -35,6 +35,8 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(5);
 /// The same while another git is at work there.
 const BUSY: Duration = Duration::from_millis(300);
+/// After how long that is taken for a lock that somebody has left.
+const BLOCKED: Duration = Duration::from_secs(10);
 
 /// An attempt that is done by itself.
 struct Waiting {
@@ -63,6 +65,8 @@ pub(super) struct Merging {
     /// What keeps the target branch where it is.
     held: Option<Held>,
     again: Option<Instant>,
+    /// Since when another git is at work there.
+    busy: Option<Instant>,
 }
 
 impl Merging {
@@ -74,6 +78,11 @@ impl Merging {
     /// Whether something is tried now.
     pub(super) fn is_trying(&self) -> bool {
         self.trial.is_some()
+    }
+
+    /// Whether another git is at work there for longer than any should be.
+    fn is_blocked(&mut self) -> bool {
+        self.busy.get_or_insert_with(Instant::now).elapsed() > BLOCKED
     }
 
     /// When something has to be done about it.
@@ -119,8 +128,7 @@ fn build(order: &Order) -> Result<Built> {
 impl Runner {
     /// Puts an attempt that is done by itself at the end of the queue.
     pub(super) fn enqueue(&mut self, record: &Open, end: End, target: String) -> Result<()> {
-        let head = record.tree(&self.workspace)?.head()?.commit;
-        let head = head.context("an attempt with commits and without HEAD")?;
+        let head = end.evidence.commits.last().context("an attempt without commits")?.id.clone();
         self.queue.queue.push(Waiting { record: record.clone(), end, target, head });
         let waiting = self.queue.queue.waiting().len();
         let event = Event::Queued { attempt: record.attempt, waiting };
@@ -138,6 +146,7 @@ impl Runner {
             return Ok(());
         }
         self.queue.again = None;
+        self.forget_red()?;
         loop {
             match self.queue.queue.next() {
                 Step::Nothing => return Ok(()),
@@ -148,6 +157,19 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Forgets who was red together where the target branch has been moved by somebody else since.
+    fn forget_red(&mut self) -> Result<()> {
+        let (Some((_, onto)), Some(first)) = (&self.queue.red, self.queue.queue.waiting().first())
+        else {
+            return Ok(());
+        };
+        if self.tip(&first.target)?.as_ref() != Some(onto) {
+            self.queue.red = None;
+            self.queue.queue.moved();
+        }
+        Ok(())
     }
 
     /// Whether all that is left to do is to wait for a person who is in the way.
@@ -190,6 +212,8 @@ impl Runner {
         if let [one] = waiting
             && how == How::Rebase
             && one.record.base.as_ref() == Some(&onto)
+            // They saw these, too.
+            && one.end.evidence.leftovers.is_empty()
         {
             let changed = self.workspace.repo.differing(Some(&onto), &one.head)?;
             if !changed.iter().any(|path| own.contains(path)) {
@@ -282,9 +306,14 @@ impl Runner {
     /// Its verify commands have been run.
     pub(super) fn tried(&mut self, checks: &[Check]) -> Result<()> {
         let red = checks.iter().find(|check| !check.is_green()).cloned();
-        let Some(check) = red else {
+        let Some(mut check) = red else {
             return self.land();
         };
+        // The next trial of the same leader has its own.
+        let (root, log) = (self.workspace.root(), check.log.replace("/merge-", "/red-merge-"));
+        if fs::rename(root.join(&check.log), root.join(&log)).is_ok() {
+            check.log = log;
+        }
         let Some(trial) = self.queue.trial.take() else {
             return Ok(());
         };
@@ -336,6 +365,10 @@ impl Runner {
         match landed {
             Ok(Landing::Landed) => {
                 self.queue.held = None;
+                self.queue.busy = None;
+                if let (Some((_, onto)), Some(last)) = (&mut self.queue.red, commits.last()) {
+                    onto.clone_from(last);
+                }
                 let members = self.queue.queue.landed(commits.len());
                 for (waiting, commit) in members.into_iter().zip(commits) {
                     let Waiting { record, mut end, .. } = waiting;
@@ -348,6 +381,10 @@ impl Runner {
             Ok(Landing::Moved) => {
                 self.queue.queue.moved();
                 Ok(())
+            }
+            Ok(Landing::Busy) if self.queue.is_blocked() => {
+                let why = "a lock of git is held there; if no git is at work, remove it";
+                self.hold_back(branch, String::new(), Vec::new(), Some(why.to_owned()))
             }
             Ok(Landing::Busy) => {
                 self.queue.again = Some(Instant::now() + BUSY);
