@@ -4,6 +4,7 @@
 #![expect(clippy::format_collect, reason = "graphs are short, and read better made so")]
 
 mod agents;
+mod apart;
 mod asking;
 mod bugs;
 mod check;

@@ -126,3 +126,101 @@ fn debris(trial: &Workspace, faults: &mut Vec<String>) {
         }
     }
 }
+
+/// What must hold of a repository in which attempts have had work trees of their own, when no run is
+/// at work: everything that does not, in words. `verify` is the command that must succeed wherever
+/// the target branch `main` has been, `dirt` what a person has changed and not committed.
+pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
+    let mut faults = Vec::new();
+    green(trial, verify, &mut faults);
+    let all = trial.git(&["rev-list", "--all"]);
+    let made = fs::read_to_string(trial.sign("made")).unwrap_or_default();
+    for commit in made.lines().filter(|commit| !all.contains(commit)) {
+        let what = trial.git(&["log", "-1", "--format=%h %s", commit]);
+        faults.push(format!("lost: {}", what.trim()));
+    }
+    once(trial, &mut faults);
+    let status = trial.git(&["status", "--porcelain", "--untracked-files=all"]);
+    let status: Vec<&str> = status.lines().filter(|line| *line != " M task-graph.yaml").collect();
+    if status != dirt {
+        faults.push(format!("the checkout has {status:?}"));
+    }
+    let authors = trial.git(&["log", "--format=%s", "main", "--", "task-graph.yaml"]);
+    if let Some(subject) = authors.lines().find(|subject| *subject != "Set the stage") {
+        faults.push(format!("`{subject}` changes the graph"));
+    }
+    let trees = trial.git(&["worktree", "list", "--porcelain"]);
+    for line in trees.lines().filter(|line| line.starts_with("locked")) {
+        faults.push(format!("a work tree is {line}"));
+    }
+    let debris = trial
+        .process("find")
+        .args([".git", "-name", "ralph", "-prune", "-o", "-name", "*.lock", "-print"])
+        .output()
+        .unwrap()
+        .stdout;
+    if !debris.is_empty() {
+        faults.push(format!("left behind: {}", String::from_utf8_lossy(&debris)));
+    }
+    let open = fs::read_dir(trial.state().join("attempts")).into_iter().flatten().flatten();
+    faults.extend(open.map(|entry| format!("left behind: {:?}", entry.path())));
+    faults
+}
+
+/// Each commit to which `main` was moved for the merge queue is green where nothing else is.
+fn green(trial: &Workspace, verify: &str, faults: &mut Vec<String>) {
+    let moves = trial.git(&["reflog", "show", "--format=%H %gs", "main", "--"]);
+    let ours = |line: &&str| {
+        let said = &line[41..];
+        said.starts_with("merge ") || said.starts_with("ralph: ")
+    };
+    let mut landed: BTreeSet<String> =
+        moves.lines().filter(ours).map(|line| line[..40].to_owned()).collect();
+    for line in trial.lines("completed") {
+        landed.extend(line["merge"]["commit"].as_str().map(str::to_owned));
+    }
+    for commit in landed {
+        let script = format!(
+            "fresh=$(mktemp -d -p '{}') && git archive {commit} | tar -x -C $fresh && cd $fresh && \
+             {verify}",
+            trial.dir().display()
+        );
+        let ran = trial.process("sh").args(["-c", &script]).output().unwrap();
+        if !ran.status.success() {
+            let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+            faults.push(format!("red: {commit}: {said}{}", String::from_utf8_lossy(&ran.stderr)));
+        }
+        if !trial.git(&["rev-list", "main"]).contains(&commit) {
+            faults.push(format!("{commit} has landed and is not in `main`"));
+        }
+    }
+}
+
+/// Every task that is done was completed once, its work is in `main` once, and its branch is gone.
+fn once(trial: &Workspace, faults: &mut Vec<String>) {
+    let mut completed: BTreeMap<String, Value> = BTreeMap::new();
+    for line in trial.lines("completed") {
+        let id = line["task_id"].as_str().unwrap_or_default().to_owned();
+        if completed.insert(id.clone(), line).is_some() {
+            faults.push(format!("{id} was completed twice"));
+        }
+    }
+    let subjects = trial.git(&["log", "--first-parent", "-m", "--format=%s", "main"]);
+    let branches = trial.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    for (id, line) in completed {
+        let count = subjects.lines().filter(|one| *one == format!("Work on {id}")).count();
+        if count > 1 {
+            faults.push(format!("the work of {id} is in `main` {count} times"));
+        }
+        if trial.status(&id) != "complete" {
+            faults.push(format!("{id} is completed and {}", trial.status(&id)));
+        }
+        let commits = line["commits"].as_array().is_some_and(|all| !all.is_empty());
+        if commits && line["merge"]["result"] != "landed" {
+            faults.push(format!("{id} is complete and not merged"));
+        }
+        if branches.lines().any(|branch| branch == format!("ralph/{id}")) {
+            faults.push(format!("the branch of {id} is still there"));
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! Attempts in work trees of their own, and the merge queue: on real repositories, with agents that
+//! do what a test has written down for them. After each scene [`sound`] holds what is left against
+//! what must be.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    oracle,
+    support::{SETTINGS, Workspace, each, until, wait_for},
+};
+
+/// The verify command of these scenes: every test that is there.
+const CHECK: &str = "\
+for test in tests/*.sh; do [ ! -e \"$test\" ] || sh \"$test\" || exit 1; done
+";
+/// Holds the first trial of `a` up until the sign `on`, once there is a `count.txt`.
+const HOLD: &str = "\
+if [ -e count.txt ] && [ -e work/a.txt ] && mkdir \"$TRIAL_DIR/held\"; then
+    until [ -e \"$TRIAL_DIR/on\" ]; do sleep 0.02; done
+fi 2> /dev/null
+";
+const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
+
+/// A repository for two attempts at a time that are verified.
+fn stage(graph: &str, more: &str) -> Workspace {
+    let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
+    let settings = format!("{SETTINGS}{jobs}verify: [sh check.sh]\n{more}");
+    let trial = Workspace::new();
+    trial.write("check.sh", CHECK);
+    trial.write("line", "one\ntwo\nthree\n");
+    trial.write("task-graph.yaml", graph);
+    trial.git(&["add", "."]);
+    let trial = trial.file(".ralph/config.yaml", &settings).agent("told");
+    trial.hook("post-commit", "git rev-parse HEAD >> \"$TRIAL_DIR/made\"");
+    trial
+}
+
+/// Writes down what the agent does: `a` for every attempt at `a`, `a-2` for its second.
+fn tell(trial: &Workspace, name: &str, script: &str) {
+    let name = if name.is_empty() { "do".to_owned() } else { format!("do-{name}") };
+    fs::write(trial.sign(&name), script).unwrap();
+}
+
+#[track_caller]
+fn sound_but(trial: &Workspace, dirt: &[&str]) {
+    trial.nobody_is_left();
+    let faults = oracle::merged(trial, "sh check.sh", dirt);
+    assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
+}
+
+#[track_caller]
+fn sound(trial: &Workspace) {
+    sound_but(trial, &[]);
+}
+
+/// Runs to the end, where everything is complete.
+#[track_caller]
+fn completes(trial: &Workspace) {
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    sound(trial);
+}
+
+/// The slots that there are, and `merge`.
+fn slots(trial: &Workspace) -> Vec<String> {
+    let folder = trial.dir().join("repo.worktrees");
+    let mut all: Vec<String> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    all.sort();
+    all
+}
+
+/// The lines of a file in `main`.
+fn landed(trial: &Workspace, path: &str) -> String {
+    trial.git(&["show", &format!("main:{path}")])
+}
+
+/// The prompt of an attempt.
+fn prompt(trial: &Workspace, attempt: &str) -> String {
+    fs::read_to_string(trial.sign(&format!("prompt-{attempt}"))).unwrap()
+}
+
+fn verdicts(trial: &Workspace) -> Vec<String> {
+    let ended = ["completed", "failed", "interrupted"];
+    let lines = trial.journal().into_iter();
+    lines
+        .filter(|line| ended.contains(&line["action"].as_str().unwrap()))
+        .map(|line| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            format!("{} {}", text(&line["task_id"]), text(&line["verdict"]))
+        })
+        .collect()
+}
+
+#[test]
+fn independent_tasks_work_at_the_same_time_and_all_land() {
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n", "");
+    tell(&trial, "a", "together 2; work");
+    tell(&trial, "b", "together 2; work");
+    completes(&trial);
+    let places = fs::read_to_string(trial.sign("places")).unwrap();
+    assert!(places.lines().all(|place| place.contains("/repo.worktrees/")), "{places}");
+    assert_eq!(trial.subjects().len(), 4);
+    assert_eq!(trial.read("work/d.txt"), "attempt 1\n", "the checkout has followed");
+}
+
+#[test]
+fn a_task_begins_with_the_work_of_all_that_it_waits_for() {
+    let graph = "tasks: [{id: start}, {id: left, depends_on: [start]}, \
+                 {id: right, depends_on: [start]}, {id: end, depends_on: [left, right]}]\n";
+    let trial = stage(graph, "");
+    let both = "[ -e work/start.txt ] && together 2 && work";
+    tell(&trial, "left", both);
+    tell(&trial, "right", both);
+    tell(&trial, "end", "[ -e work/left.txt ] && [ -e work/right.txt ] && work");
+    completes(&trial);
+}
+
+#[test]
+fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
+    let trial = stage(PAIR, "");
+    for id in ["a", "b"] {
+        tell(&trial, &format!("{id}-1"), "together 2; put line \"by $id\"; work");
+        let again = "grep -q 'by [ab]' line && put line \"$(cat line) and $id\"; work";
+        tell(&trial, &format!("{id}-2"), again);
+    }
+    completes(&trial);
+    let second = trial.tasks("completed")[1].clone();
+    let failed = trial.lines("failed").remove(0);
+    assert_eq!(
+        (&failed["task_id"], &failed["verdict"]),
+        (&second.clone().into(), &"merge-failed".into())
+    );
+    assert_eq!(failed["merge"]["paths"], serde_json::json!(["line"]));
+    let told = prompt(&trial, &format!("{second}-2"));
+    for part in ["<<<<<<<", &format!("by {second}"), "conflicts with what is on `main`"] {
+        assert!(told.contains(part), "{part} is not in\n{told}");
+    }
+    let pin = trial.git(&["show", &format!("refs/ralph/{second}/1:line")]);
+    assert_eq!(pin, format!("by {second}\n"), "what did not fit is kept");
+}
+
+#[test]
+fn of_two_that_are_green_alone_and_red_together_one_is_sent_back() {
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");
+    tell(&trial, "", "together 3; work");
+    let test = "put tests/$id.sh 'if [ -e work/a.txt ] && [ -e work/b.txt ] && [ ! -e both ]; then \
+                echo a and b do not mix; exit 1; fi'";
+    for id in ["a", "b"] {
+        tell(&trial, &format!("{id}-1"), &format!("together 3; {test}; work"));
+        tell(&trial, &format!("{id}-2"), &format!("put both yes; {test}; work"));
+    }
+    completes(&trial);
+    let failed = trial.lines("failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["verdict"], "verify-failed");
+    assert_eq!(failed[0]["merge"]["result"], "red");
+    let id = failed[0]["task_id"].as_str().unwrap();
+    assert!(["a", "b"].contains(&id));
+    let told = prompt(&trial, &format!("{id}-2"));
+    assert!(told.contains("a and b do not mix"), "{told}");
+    assert!(told.contains("merged with `main`"), "{told}");
+}
+
+/// The target goes elsewhere by a person while work waits, and while it is tried there.
+#[test]
+fn a_person_commits_to_the_target_meanwhile() {
+    let trial = stage("tasks: [{id: a}]\n", "worktree: true\njobs: 1\n");
+    tell(&trial, "a", "await open; work");
+    let trial = trial.file("tests/hold.sh", HOLD);
+    let run = trial.start_until(["run"], "waiting-a");
+    let trial = trial.file("count.txt", "1\n");
+    trial.leave("open");
+    wait_for(&trial.sign("held"));
+    let trial = trial.file("count.txt", "2\n");
+    trial.leave("on");
+    run.end(&trial).whatever();
+    sound(&trial);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    assert_eq!(trial.tasks("merging").len(), 2);
+    assert_eq!(landed(&trial, "count.txt"), "2\n");
+    assert_eq!(slots(&trial), ["1", "merge"]);
+}
+
+/// A file of a person is in the way of a merge: changed, or not known to git. Another one is not.
+#[test]
+fn what_a_person_has_in_the_checkout_is_never_touched() {
+    for path in ["line", "new"] {
+        let trial = stage("tasks: [{id: a}]\n", "");
+        tell(&trial, "a", &format!("put {path} agent; work"));
+        trial.write(path, "mine\n");
+        trial.write("notes.txt", "mine too\n");
+        trial.write("check.sh", &format!("{CHECK}# mine\n"));
+        let base = trial.git(&["rev-parse", "main"]);
+        let ran = trial.run(["run"]).code(4);
+        ran.stderr_has(&format!("changes of yours are in the way: {path}"));
+        assert_eq!(trial.git(&["rev-parse", "main"]), base);
+        assert_eq!(trial.read(path), "mine\n");
+        assert_eq!(trial.lines("merge_held").len(), 1);
+        trial.nobody_is_left();
+        trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
+        let trial = trial.agent("fail");
+        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        sound_but(&trial, &[" M check.sh", "?? notes.txt"]);
+        assert_eq!(trial.tasks("started"), ["a"], "no agent is paid again");
+        assert_eq!(trial.read(path), "agent\n");
+        assert_eq!(trial.git(&["stash", "list"]).lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_person_looks_at_another_branch_meanwhile() {
+    let trial = stage(PAIR, "");
+    tell(&trial, "", "await open; work");
+    let run = trial.start_until(["run"], "waiting-b");
+    wait_for(&trial.sign("waiting-a"));
+    trial.git(&["checkout", "--quiet", "-b", "other"]);
+    trial.leave("open");
+    run.end(&trial).whatever();
+    sound(&trial);
+    assert_eq!(trial.tasks("completed").len(), 2);
+    assert_eq!(trial.git(&["symbolic-ref", "--short", "HEAD"]), "other\n");
+    assert_eq!(trial.git(&["rev-list", "--count", "other..main"]), "2\n");
+}
+
+/// What agents do to git that they should not. All of it is kept, and the next attempt is undisturbed.
+#[test]
+fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
+    let scenes = [
+        ("git checkout --quiet -b elsewhere; work", "off-branch"),
+        ("git checkout --quiet --detach; work", "off-branch"),
+        ("git commit --quiet --amend -m Mine; work", "off-branch"),
+        ("work; git reset --quiet --hard HEAD~1", "unverified"),
+        (
+            "git checkout --quiet -b side; put line one; commit; git checkout --quiet ralph/a; \
+             put line two; commit; git merge --quiet side || true; report",
+            "off-branch",
+        ),
+        ("work; git branch --quiet -m ralph/a mine", "off-branch"),
+        ("put line half; exit 3", "failed"),
+        ("put line one; commit; put line half; echo more > more; exit 3", "failed"),
+    ];
+    let work = |(script, verdict): &(&str, &str)| {
+        let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");
+        tell(&trial, "a-1", script);
+        tell(
+            &trial,
+            "a-2",
+            "[ -z \"$(git status --porcelain)\" ]; [ \"$(cat line | head -1)\" = one ]; work",
+        );
+        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        sound(&trial);
+        assert_eq!(verdicts(&trial)[0], format!("a {verdict}"), "{script}");
+        assert_eq!(trial.tasks("failed").len(), 1, "{script}");
+        let pins = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
+        assert_eq!(pins.lines().next(), Some("refs/ralph/a/1"), "{script}");
+        if script.contains("half") {
+            assert_eq!(trial.git(&["show", "refs/ralph/a/1:line"]), "half\n");
+        }
+    };
+    each(4, &scenes, work);
+}
+
+/// Each of these ends a run, or lets it end, with one attempt queued and two at work: later ones go on.
+#[test]
+fn a_run_that_is_stopped_is_gone_on_with() {
+    // What is done, the exit code, and how many agents work again.
+    let scenes = [("INT", 130), ("TERM", 143), ("stop", 0), ("stop --now", 0), ("pause", 4)];
+    let work = |(how, code): &(&str, i32)| {
+        let trial = stage("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n", "jobs: 3\n");
+        let trial = trial.file("tests/hold.sh", HOLD);
+        tell(&trial, "a", "await go; work");
+        tell(&trial, "b-1", "put half.txt half; echo more >> line; await open; work");
+        tell(&trial, "c-1", "await open; work");
+        let run = trial.start_until(["run"], "waiting-b");
+        wait_for(&trial.sign("waiting-a"));
+        wait_for(&trial.sign("waiting-c"));
+        // So that what `a` has done is tried again.
+        let trial = trial.file("count.txt", "1\n");
+        trial.leave("go");
+        wait_for(&trial.sign("held"));
+        match *how {
+            "INT" => run.signal(Signal::INT),
+            "TERM" => run.signal(Signal::TERM),
+            words => drop(trial.run(words.split(' ').collect::<Vec<_>>()).whatever()),
+        }
+        until("it is known", || {
+            let text = trial.read("logs/ralph.jsonl");
+            text.contains("stop_requested") || text.contains("\"paused\"")
+        });
+        trial.leave("open");
+        trial.leave("on");
+        run.end(&trial).code(*code).whatever();
+        trial.nobody_is_left();
+        let again = if *how == "pause" { "resume" } else { "run" };
+        trial.run([again]).stderr_has("the graph is complete (exit code 0)");
+        sound(&trial);
+        assert_eq!(trial.tasks("completed").len(), 4, "{how}");
+        let of_a = trial.tasks("started").iter().filter(|id| *id == "a").count();
+        assert_eq!(of_a, 1, "{how}: what was done is not done again");
+    };
+    each(3, &scenes, work);
+}
+
+#[test]
+fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
+    let trial = stage(PAIR, "idle: 1s\n");
+    tell(&trial, "a-1", "put half.txt half; commit; rm -rf \"$PWD\"; await never");
+    tell(&trial, "b", "await open; work");
+    let run = trial.start_until(["run"], "waiting-a");
+    wait_for(&trial.sign("waiting-b"));
+    until("it is ended", || trial.read("logs/ralph.jsonl").contains("\"timed-out\""));
+    trial.leave("open");
+    run.end(&trial).whatever();
+    sound(&trial);
+    assert_eq!(trial.tasks("completed").len(), 2);
+    let tip = trial.git(&["log", "--all", "--format=%s", "--", "half.txt"]);
+    assert_eq!(tip, "Work on a\n", "its commit is kept");
+
+    // Between two runs, all of them; and one that is then something else.
+    fs::remove_dir_all(trial.dir().join("repo.worktrees")).unwrap();
+    fs::create_dir_all(trial.dir().join("repo.worktrees/1")).unwrap();
+    fs::write(trial.dir().join("repo.worktrees/1/mine"), "mine").unwrap();
+    let graph = trial.graph_text().replace("]", ", {id: c}]");
+    trial.save("task-graph.yaml", &graph);
+    trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    sound(&trial);
+    assert_eq!(fs::read(trial.dir().join("repo.worktrees/1/mine")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    completes(&trial);
+    let slot = trial.dir().join("repo.worktrees/1");
+    let git = |words: &[&str]| {
+        let mut all = vec!["-C", slot.to_str().unwrap()];
+        all.extend(words);
+        trial.git(&all)
+    };
+    for (n, id) in ["b", "c"].into_iter().enumerate() {
+        if n == 0 {
+            fs::write(slot.join("mine"), "mine").unwrap();
+        } else {
+            git(&["add", "mine"]);
+            git(&["commit", "--quiet", "-m", "Mine"]);
+        }
+        let graph = trial.graph_text().replace("]", &format!(", {{id: {id}}}]"));
+        trial.save("task-graph.yaml", &graph);
+        trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
+        let said = ["is changed and not committed", "is on no branch"][n];
+        trial.run(["run"]).stderr_has(said);
+        assert_eq!(fs::read(slot.join("mine")).unwrap(), b"mine");
+        assert_eq!(slots(&trial), ["1", "2"]);
+    }
+    git(&["checkout", "--quiet", "-b", "mine"]);
+    sound(&trial);
+}
+
+/// Files that are left by what is no agent's work keep no work tree from being used again.
+#[test]
+fn what_commands_leave_does_not_use_up_work_trees() {
+    let more = "jobs: 1\nworktree: true\nverify: [sh check.sh, 'date > verified']\n\
+                setup: 'date > set-up; echo setup >> \"$TRIAL_DIR/setups\"'\n";
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
+    tell(
+        &trial,
+        "a-1",
+        "sed -i s/pending/complete/ task-graph.yaml; echo '# mine' >> task-graph.yaml; exit 1",
+    );
+    completes(&trial);
+    assert_eq!(slots(&trial), ["1"], "{:?}", trial.lines("worktree_kept"));
+    assert_eq!(fs::read_to_string(trial.sign("setups")).unwrap().lines().count(), 4);
+    assert_eq!(trial.git(&["ls-files", "set-up", "verified"]), "");
+}
+
+#[test]
+fn a_setup_that_fails_parks_its_task_and_no_other() {
+    let more = "setup: ['[ \"$RALPH_TASK_ID\" != b ] || { echo no luck > left; exit 3; }']\n";
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
+    trial.run(["run"]).code(3).stderr_has("which was to prepare its work tree");
+    sound(&trial);
+    assert_eq!(trial.tasks("completed"), ["a", "c"]);
+    assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);
+    assert_eq!(trial.git(&["show", "refs/ralph/b/1:left"]), "no luck\n");
+}
+
+#[test]
+fn ignored_files_that_are_needed_are_there() {
+    let trial = stage("tasks: [{id: a}]\n", "worktree: true\njobs: 1\n")
+        .file(".gitignore", ".env\ncache/\nbuild/\n")
+        .file(".worktreeinclude", ".env\ncache/*.bin\n");
+    trial.write(".env", "KEY=1\n");
+    trial.write("cache/deep.bin", "x");
+    trial.write("cache/no.txt", "x");
+    trial.write("build/out", "x");
+    tell(
+        &trial,
+        "a",
+        "[ -e .env ] && [ -e cache/deep.bin ] && [ ! -e cache/no.txt ] && [ ! -e build ] && work",
+    );
+    completes(&trial);
+}
+
+#[test]
+fn every_form_of_merge_brings_the_same_work() {
+    let work = |how: &&str| {
+        let trial = stage(PAIR, &format!("merge: {how}\n"));
+        trial.write("CHANGELOG.md", "# Changes\n");
+        trial.write("learnings.md", "# Learnings\n");
+        trial.git(&["add", "."]);
+        let trial = trial.file("first.txt", "1\n");
+        tell(
+            &trial,
+            "",
+            "together 2; echo \"- $id\" >> CHANGELOG.md; echo \"- $id\" >> learnings.md; git add .; \
+             put $id.txt 1; commit; work",
+        );
+        completes(&trial);
+        assert_eq!(trial.read("work/a.txt"), trial.read("work/b.txt"));
+        for path in ["CHANGELOG.md", "learnings.md"] {
+            let text = trial.read(path);
+            assert!(text.contains("- a\n") && text.contains("- b\n"), "{how} {path}: {text}");
+        }
+        let merges = trial.git(&["rev-list", "--merges", "--count", "main"]);
+        assert_eq!(merges.trim(), if *how == "merge" { "2" } else { "0" });
+        let since = trial.git(&["rev-list", "--first-parent", "--count", "main"]);
+        let before = trial.git(&["rev-list", "--count", "main", "--grep", "Set the stage"]);
+        let (since, before): (i32, i32) =
+            (since.trim().parse().unwrap(), before.trim().parse().unwrap());
+        assert_eq!(since - before, if *how == "rebase" { 4 } else { 2 }, "{how}");
+    };
+    each(3, &["rebase", "merge", "squash"], work);
+}
+
+/// An agent's copy of the graph says what it has to say of its own task and is not merged.
+#[test]
+fn a_graph_that_an_agent_commits_is_understood_and_not_merged() {
+    let trial =
+        stage("tasks:\n  - id: a\n    status: pending\n  - id: b\n    status: pending\n", "");
+    tell(
+        &trial,
+        "a",
+        "sed -i 's/status: pending/status: complete/' task-graph.yaml; git add .; put work/a.txt 1; commit",
+    );
+    tell(
+        &trial,
+        "b",
+        "echo '# graph' >> task-graph.yaml; git add .; put work/b.txt 1; commit; report",
+    );
+    completes(&trial);
+    assert_eq!(trial.tasks("completed").len(), 2);
+    assert!(!trial.graph_text().contains("# graph"));
+    assert_eq!(prompt(&trial, "b-1").is_empty(), false);
+}
+
+#[test]
+fn a_branch_that_a_person_looks_at_is_not_taken() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    let mine = trial.dir().join("mine");
+    trial.git(&["worktree", "add", "--quiet", "-b", "ralph/a", mine.to_str().unwrap()]);
+    let before = trial.git(&["rev-parse", "ralph/a"]);
+    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    assert_eq!(trial.git(&["rev-parse", "ralph/a"]), before);
+    assert_eq!(
+        trial.git(&["for-each-ref", "refs/heads", "--format=%(refname:short)"]),
+        "main\nralph/a\n"
+    );
+    let path = mine.to_str().unwrap();
+    trial.git(&["worktree", "remove", path]);
+    trial.git(&["branch", "-D", "ralph/a"]);
+    sound(&trial);
+}
+
+#[test]
+fn what_cannot_be_begun_with_is_said_at_once() {
+    let trial = stage(PAIR, "");
+    trial.git(&["branch", "ralph"]);
+    trial.run(["run"]).code(1).stderr(
+        "ralph: error: branch `ralph` is in the way of `ralph/…`, the branches of attempts in work \
+         trees of their own: git has a folder for these; rename it\n",
+    );
+    trial.git(&["branch", "-D", "ralph"]);
+    trial.git(&["checkout", "--quiet", "--detach"]);
+    trial.run(["run"]).code(1).stderr(
+        "ralph: error: attempts in work trees of their own need a branch: HEAD is detached; switch to \
+         the branch that all work is merged into\n",
+    );
+    let unborn = Workspace::bare().agent("commit");
+    unborn.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+    unborn.write("task-graph.yaml", PAIR);
+    unborn.run(["run", "--jobs", "2"]).code(1).stderr(
+        "ralph: error: attempts in work trees of their own need a branch: there is no commit to \
+         begin with; make the first one\n",
+    );
+}
+
+#[test]
+fn commands_of_an_agent_mean_the_run_that_it_is_part_of() {
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 1\nworktree: true\n");
+    tell(
+        &trial,
+        "a-1",
+        "\"$RALPH\" note --for-all 'mind the gap'; \"$RALPH\" spawn -- true; mkdir -p deep; cd deep; \
+         \"$RALPH\" ask 'Which colour?'; cd ..; put half.txt 1; commit",
+    );
+    tell(
+        &trial,
+        "a-2",
+        "grep -q 'mind the gap' \"$TRIAL_DIR/prompt-a-2\"; \"$RALPH\" verify; work",
+    );
+    trial.run(["run"]).whatever().code(4);
+    assert_eq!(trial.status("a"), "needs-input");
+    assert_eq!(trial.lines("child_started").len(), 1);
+    trial.run(["answer", "a", "blue"]).whatever();
+    completes(&trial);
+    assert!(prompt(&trial, "a-2").contains("blue"));
+}
+
+#[test]
+fn a_task_with_nothing_to_commit_is_complete_without_a_merge() {
+    let trial = stage("tasks: [{id: a, commit: optional}, {id: b, commit: optional}]\n", "");
+    tell(&trial, "a", "report");
+    completes(&trial);
+    assert_eq!(trial.tasks("queued"), ["b"]);
+}
+
+/// What is reported done and not committed is committed, tried where nothing else is, and merged.
+#[test]
+fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
+    tell(&trial, "a", "echo a > left.txt; report");
+    // Green only with what git ignores.
+    let trial = trial
+        .file(".gitignore", "made\n")
+        .file("tests/made.sh", "[ ! -e work/b.txt ] || [ -e made ]\n");
+    tell(&trial, "b-1", "echo x > made; mkdir -p work; echo 1 > work/b.txt; report");
+    tell(&trial, "b-2", "put tests/made.sh true; work");
+    trial.run(["run"]).whatever();
+    sound(&trial);
+    assert_eq!(landed(&trial, "left.txt"), "a\n");
+}
+
+#[test]
+fn twenty_tasks_and_a_second_run() {
+    let tasks: String = (0..20).map(|n| format!("  - id: t{n}\n")).collect();
+    let trial = stage(&format!("tasks:\n{tasks}"), "");
+    tell(&trial, "t0", "await open; work");
+    let run = trial.start_until(["run", "--jobs", "4"], "waiting-t0");
+    trial.run(["run", "--jobs", "4"]).code(5).whatever();
+    trial.leave("open");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    sound(&trial);
+    assert_eq!(trial.subjects().len(), 20);
+}
+
+#[test]
+fn an_agent_that_works_in_the_checkout_of_people_is_not_believed() {
+    let trial = stage("tasks: [{id: a}]\n", "max_attempts: 1\n");
+    tell(&trial, "a", "cd \"$TRIAL_DIR/repo\"; work");
+    trial.run(["run"]).code(3).whatever();
+    assert_eq!(verdicts(&trial), ["a unverified"]);
+    sound(&trial);
+}
+
+#[test]
+fn a_submodule_is_there_and_may_stay_as_it_is() {
+    let trial = stage(PAIR, "");
+    let other = trial.dir().join("other");
+    let other = other.to_str().unwrap();
+    trial.git(&["init", "--quiet", other]);
+    trial.git(&[
+        "-C",
+        other,
+        "-c",
+        "user.name=T",
+        "-c",
+        "user.email=t@t",
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "-m",
+        "Sub",
+    ]);
+    trial.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", other, "sub"]);
+    trial.git(&["commit", "--quiet", "-m", "Set the stage"]);
+    tell(&trial, "", "[ -e sub/.git ] && work");
+    completes(&trial);
+}
