@@ -3,6 +3,8 @@
 //! Live view, status, the choice of the next task and recovery all read this and nothing else of
 //! the past, so they cannot disagree. Pure: the journal is read by `journal`.
 
+mod underway;
+
 use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
@@ -17,6 +19,7 @@ use crate::{
     transcript::Tokens,
     verdict::{Commit, Verdict},
 };
+pub use underway::{Going, Stage, Underway};
 
 /// The fold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +28,8 @@ pub struct History {
     tasks: HashMap<TaskId, Past>,
     /// The newest run.
     pub run: Run,
+    /// What goes on: attempts and the merge queue.
+    pub underway: Underway,
     /// How many attempts have ended: by this it is known which of them ran together. Clocks are set.
     ended: u64,
     /// Whether an attempt that was not completed has left commits that nobody has proven since.
@@ -278,6 +283,7 @@ impl History {
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
+        self.underway.apply(record);
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
             Event::Started { attempt, .. } => {

@@ -4,6 +4,7 @@
 //! another, because all are told the same records in the same order. Their own output failing is
 //! no failure of the run.
 
+mod board;
 pub mod fancy;
 pub mod heartbeat;
 pub mod log;
@@ -15,15 +16,18 @@ pub mod words;
 
 use std::time::Duration;
 
-use crate::{config::Config, plan::View, record::Record};
+use crate::{config::Config, plan::View, record::Record, task::TaskId};
+
+/// What an agent does that has not said anything yet.
+pub const AT_WORK: &str = "the agent is at work";
 
 /// Somebody who is told what happens.
 pub trait Reporter {
     /// A fact, and how things stand with it taken in.
     fn record(&mut self, record: &Record, view: &View<'_>);
 
-    /// What the process of an attempt does now. Raw text of a stranger's.
-    fn doing(&mut self, _doing: &str) {}
+    /// What the process of the attempt at this task does now. Raw text of a stranger's.
+    fn doing(&mut self, _id: &TaskId, _doing: &str) {}
 
     /// The loop turns.
     fn tick(&mut self) {}

@@ -38,7 +38,7 @@ use crate::{
     plan::{Active, Decision, Policy, View, Wait},
     record::Record,
     repo::Landing,
-    report::Reporter,
+    report::{AT_WORK, Reporter},
     signal,
     state::Lock,
     task::{Status, TaskId},
@@ -50,6 +50,7 @@ use crate::{
 use apart::Trees;
 use merge::{Built, Merging};
 pub use start::{agents, check_agent};
+use verify::Stage;
 use watch::Running;
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
@@ -412,10 +413,14 @@ impl Runner {
         let records = self.chronicle.catch_up()?;
         self.tell(&records);
         for running in &mut self.running {
-            if let Some(doing) = running.follow(self.workspace.config.exit_grace) {
-                for reporter in &mut self.reporters {
-                    reporter.doing(doing);
-                }
+            let id = running.record.task_id.clone();
+            let silent = matches!(running.stage, Stage::Agent) && running.doing.is_none();
+            let doing = running.follow(self.workspace.config.exit_grace);
+            let Some(doing) = doing.or(silent.then_some(AT_WORK)) else {
+                continue;
+            };
+            for reporter in &mut self.reporters {
+                reporter.doing(&id, doing);
             }
         }
         self.tick();

@@ -26,7 +26,7 @@ pub enum Style {
 }
 
 /// Paints text, or leaves it as it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Paint {
     color: bool,
 }
@@ -136,6 +136,14 @@ pub fn stdout_width() -> Option<usize> {
 /// The columns of the terminal behind standard error; none if there is no terminal.
 pub fn stderr_width() -> Option<usize> {
     width(&io::stderr())
+}
+
+/// The rows of the terminal behind standard error; none if there is no terminal.
+pub fn stderr_height() -> Option<usize> {
+    console::Term::stderr()
+        .size_checked()
+        .map(|(rows, _)| usize::from(rows))
+        .filter(|rows| *rows > 0)
 }
 
 fn width(stream: &impl IsTerminal) -> Option<usize> {

@@ -1,24 +1,30 @@
-//! The view on a terminal: a bar between iterations, a spinner with what the agent does.
+//! The view on a terminal: what happened, and below it what goes on now. Alone, an attempt has a bar
+//! before it.
 //!
 //! The only user of indicatif, which redraws from a thread of its own and is silent off a
 //! terminal; that is why `plain` is a reporter of its own and not a mode of this one.
 
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use chrono::{DateTime, Utc};
-use indicatif::{ProgressBar, ProgressStyle};
+use chrono::Utc;
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::{
     Reporter, Verbosity,
+    board::Board,
     summary::Tally,
     words::{self, Line},
 };
 use crate::{
-    duration,
     event::Event,
     plan::View,
     record::Record,
-    terminal::{self, Paint, Style, visible},
+    task::TaskId,
+    terminal::{self, Paint, Style},
 };
 
 /// Between two frames of the spinner. Slower than the eye would like, so that a night of it costs
@@ -34,20 +40,22 @@ pub struct Fancy {
     verbosity: Verbosity,
     paint: Paint,
     tally: Tally,
-    spinner: Option<Spinner>,
+    board: Board,
+    live: Option<Live>,
 }
 
-struct Spinner {
+/// What is drawn again and again, below all that is said.
+struct Live {
     bar: ProgressBar,
-    /// What is waited for, and until when.
-    until: Option<(DateTime<Utc>, String)>,
+    board: Arc<Mutex<Board>>,
 }
 
 impl Fancy {
     /// Tells as much as `verbosity` says.
     pub fn new(verbosity: Verbosity) -> Fancy {
         let paint = Paint::for_stream(&std::io::stderr());
-        Fancy { verbosity, paint, tally: Tally::default(), spinner: None }
+        let (tally, board) = (Tally::default(), Board::default());
+        Fancy { verbosity, paint, tally, board, live: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -64,115 +72,111 @@ impl Fancy {
                     Some(style) => self.paint.text(style, text),
                     None => text.into(),
                 };
-                match &self.spinner {
-                    Some(spinner) => spinner.bar.println(text),
+                match &self.live {
+                    Some(live) => live.bar.println(text),
                     None => terminal::say(&text),
                 }
             }
         }
     }
 
-    fn spin(&mut self, message: String, until: Option<(DateTime<Utc>, String)>) {
-        self.rest();
-        let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}")
-            .expect("the template is right");
-        bar.set_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
-        bar.set_message(message);
-        bar.enable_steady_tick(FRAME);
-        self.spinner = Some(Spinner { bar, until });
-    }
-
-    fn watch_agent(&mut self) {
-        self.spin("the agent is at work".to_owned(), None);
+    /// Draws what goes on now, or nothing where nothing does.
+    fn show(&mut self) {
+        if self.board.is_empty() {
+            return self.rest();
+        }
+        let live = self.live.get_or_insert_with(|| Live::begin(self.paint));
+        live.board.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.board);
     }
 
     fn rest(&mut self) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.bar.finish_and_clear();
+        if let Some(live) = self.live.take() {
+            live.bar.finish_and_clear();
         }
+    }
+
+    /// Says that an attempt begins: loudly where it is the only one.
+    fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
+        let of = self.tally.max_iterations();
+        let strong = |text: String| Line { style: Some(Style::Strong), text };
+        let mut heading = words::heading(record, of, attempt, number, view).into_iter();
+        let first = heading.next().unwrap_or_default();
+        if view.policy.jobs > 1 {
+            let width = terminal::stderr_width().unwrap_or(80);
+            return self.say(&[strong(terminal::fit(&first, width).into_owned())]);
+        }
+        let bar = rule();
+        self.say(&[bar.clone(), strong(format!("  {first}"))]);
+        self.say(&heading.map(|text| Line { style: None, text }).collect::<Vec<_>>());
+        self.say(&[bar]);
+    }
+}
+
+impl Live {
+    /// Begins to draw. One line each would be a thread each; this way they turn in step, and all of
+    /// them are drawn at once.
+    fn begin(paint: Paint) -> Live {
+        let board = Arc::new(Mutex::new(Board::default()));
+        let shown = Arc::clone(&board);
+        let draw = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            let width = terminal::stderr_width().unwrap_or(80);
+            let most = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);
+            let board = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines = board.lines(Utc::now(), paint, width, most);
+            let _ = out.write_str(&lines.join("\n"));
+        };
+        let style = ProgressStyle::with_template("{board}").expect("the template is right");
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(style.with_key("board", draw));
+        bar.enable_steady_tick(FRAME);
+        Live { bar, board }
     }
 }
 
 impl Reporter for Fancy {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         self.tally.note(record);
-        let started = match &record.event {
-            Event::Finished { .. } => {
-                self.rest();
-                let summary = self.tally.summary(record, view);
-                let (bar, (head, rest)) = (rule(), summary.split_at(2));
-                self.say(std::slice::from_ref(&bar));
-                self.say(head);
-                self.say(std::slice::from_ref(&bar));
-                return self.say(rest);
-            }
-            _ if self.verbosity == Verbosity::Quiet => return,
-            Event::Started { attempt, .. } => record
-                .task_id
-                .as_ref()
-                .and_then(|id| view.graph.number(id))
-                .map(|number| (number, *attempt)),
-            event => {
-                if event.ended().is_some() {
-                    self.rest();
-                }
-                None
-            }
-        };
-        if let Some((number, attempt)) = started {
+        if let Event::Finished { .. } = &record.event {
             self.rest();
-            let task = view.graph.task(number);
-            let of = self.tally.max_iterations();
-            let heading = words::heading(record, of, attempt, number, view);
-            let strong = |text: String| Line { style: Some(Style::Strong), text };
-            let bar = rule();
-            self.say(&[bar.clone(), strong(format!("  {heading}"))]);
-            if view.policy.plain.is_none() {
-                self.say(&[Line { style: None, text: format!("  {}", visible(&task.title)) }]);
-            }
-            self.say(&[bar]);
-            self.say(&words::lines(record, view, self.verbosity));
-            return self.watch_agent();
+            let summary = self.tally.summary(record, view);
+            let (bar, (head, rest)) = (rule(), summary.split_at(2));
+            self.say(std::slice::from_ref(&bar));
+            self.say(head);
+            self.say(std::slice::from_ref(&bar));
+            return self.say(rest);
         }
-        if let Event::Verifying { command, .. } = &record.event {
-            self.say(&words::lines(record, view, self.verbosity));
-            return self.spin(visible(command).into_owned(), None);
+        if self.verbosity == Verbosity::Quiet {
+            return;
         }
-        if let Event::Waiting { until, why } = &record.event {
-            self.say(&words::lines(record, view, self.verbosity));
-            return self.spin(countdown(*until, why), Some((*until, why.clone())));
+        self.board.note(record, view);
+        self.show();
+        let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
+        if let (Event::Started { attempt, .. }, Some(number)) = (&record.event, number) {
+            self.head(record, *attempt, number, view);
         }
-        self.say(&words::lines(record, view, self.verbosity));
-        match &record.event {
-            Event::Verified(_) => self.watch_agent(),
-            Event::WaitingForChildren(left) => self.spin(words::waiting(left), None),
-            _ => {}
+        // Of several, the lines that are drawn say what each is about.
+        let is_seen = matches!(
+            record.event,
+            Event::SettingUp { .. }
+                | Event::Verifying { .. }
+                | Event::Verified(_)
+                | Event::Queued { .. }
+        );
+        if !is_seen || view.policy.jobs == 1 || self.verbosity == Verbosity::Verbose {
+            self.say(&words::lines(record, view, self.verbosity));
         }
     }
 
-    fn doing(&mut self, doing: &str) {
-        if let Some(Spinner { bar, until: None }) = &self.spinner {
-            bar.set_message(visible(doing).into_owned());
-        }
-    }
-
-    fn tick(&mut self) {
-        if let Some(Spinner { bar, until: Some((until, why)) }) = &self.spinner {
-            bar.set_message(countdown(*until, why));
+    fn doing(&mut self, id: &TaskId, doing: &str) {
+        self.board.doing(id, doing);
+        if self.live.is_some() {
+            self.show();
         }
     }
 
     fn interval(&self) -> Duration {
-        if self.spinner.is_some() { LOOK } else { Duration::from_secs(3600) }
+        if self.live.is_some() { LOOK } else { Duration::from_secs(3600) }
     }
-}
-
-/// What is waited for, and how long still.
-fn countdown(until: DateTime<Utc>, why: &str) -> String {
-    let left = (until - Utc::now()).to_std().unwrap_or_default();
-    let left = duration::short(Duration::from_secs(left.as_secs()));
-    format!("{}; {left} left, until {}", visible(why), words::moment(until, Utc::now()))
 }
 
 /// The bar between iterations.

@@ -39,9 +39,9 @@ impl Log {
             self.policy.max_iterations = begun.max_iterations;
             self.policy.plain.clone_from(&begun.plain);
         }
+        // A plain loop is told with its failures in a row, a trial with what is tried.
+        self.history.apply(record);
         if let Some(plain) = &self.policy.plain {
-            // A plain loop is told with its failures in a row.
-            self.history.apply(record);
             if let Event::Started { .. } = &record.event {
                 let text = words::start_of_iteration(record, self.max_iterations, plain);
                 return Some(line(Style::Strong, text));

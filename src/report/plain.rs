@@ -1,13 +1,13 @@
 //! Lines with times, for pipes, files and journals of services.
 
-use std::io::Write;
+use std::{fmt::Write as _, io::Write};
 
 use super::{
     Reporter, Verbosity,
     summary::Tally,
     words::{self, Line},
 };
-use crate::{event::Event, plan::View, record::Record, terminal::visible};
+use crate::{event::Event, plan::View, record::Record};
 
 /// Writes to `out`, which is standard error but in tests.
 pub struct Plain<W> {
@@ -23,9 +23,12 @@ impl<W: Write> Plain<W> {
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
+        // In one piece: what belongs together stays so, whoever else writes there.
+        let mut text = String::new();
         for line in lines {
-            let _ = writeln!(self.out, "{time}  {}", line.text);
+            let _ = writeln!(text, "{time}  {}", line.text);
         }
+        let _ = self.out.write_all(text.as_bytes());
     }
 }
 
@@ -40,19 +43,15 @@ impl<W: Write> Reporter for Plain<W> {
         if self.verbosity == Verbosity::Quiet {
             return;
         }
+        let mut lines = Vec::new();
         if let (Event::Started { attempt, .. }, Some(number)) =
             (&record.event, record.task_id.as_ref().and_then(|id| view.graph.number(id)))
         {
-            let task = view.graph.task(number);
             let of = self.tally.max_iterations();
             let heading = words::heading(record, of, *attempt, number, view);
-            self.say(&time, &[Line { style: None, text: heading }]);
-            if view.policy.plain.is_none() {
-                let title = format!("  {}", visible(&task.title));
-                self.say(&time, &[Line { style: None, text: title }]);
-            }
+            lines.extend(heading.into_iter().map(|text| Line { style: None, text }));
         }
-        let lines = words::lines(record, view, self.verbosity);
+        lines.extend(words::lines(record, view, self.verbosity));
         self.say(&time, &lines);
     }
 }

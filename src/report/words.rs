@@ -1,5 +1,6 @@
 //! What is said about each fact: the same words for the plain and the fancy reporter.
 
+mod checks;
 mod children;
 mod files;
 mod iterations;
@@ -26,6 +27,7 @@ use crate::{
 
 pub use children::waiting;
 pub(super) use iterations::start_of_iteration;
+pub use merged::hindrance;
 pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
@@ -47,6 +49,12 @@ pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Li
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
 }
 
+/// What a line begins with that continues what was said of a task: its name, where something may
+/// have been said of another one in between.
+fn whose(id: &str, view: &View<'_>) -> String {
+    if view.policy.jobs > 1 { format!("{id}: ") } else { "  ".to_owned() }
+}
+
 /// A plain line.
 pub fn plain(text: &str) -> Line {
     line(None, text)
@@ -60,12 +68,16 @@ pub fn counted(count: usize, noun: &str) -> String {
 /// How much is not done, and that by state, one text each; the ready ones by name.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
-    let (mut running, mut waiting, mut parked, mut asking, mut other) = (0, 0, 0, 0, 0);
+    let (mut running, mut merging, mut waiting) = (0, 0, 0);
+    let (mut parked, mut asking, mut other) = (0, 0, 0);
     let mut ready = Vec::new();
     for number in view.admitted() {
         match view.state(number, now) {
             State::Complete | State::Cancelled => {}
             State::Ready | State::Denied => ready.push(view.keys[number]),
+            State::Running if view.history.underway.waits(&view.graph.task(number).id) => {
+                merging += 1;
+            }
             State::Running => running += 1,
             State::Waiting | State::Apart | State::Backoff(_) | State::Limited(_) => waiting += 1,
             State::Parked(_) | State::Spent => parked += 1,
@@ -81,6 +93,8 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
         texts.push(format!("{} ready: {}", ready.len(), named(&names)));
     }
     for (count, word) in [
+        (running, "running"),
+        (merging, "to be merged"),
         (waiting, "waiting"),
         (parked, "parked"),
         (asking, "waiting for an answer"),
@@ -90,13 +104,19 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
             texts.push(format!("{count} {word}"));
         }
     }
-    (ready.len() + running + waiting + parked + asking + other, texts)
+    (ready.len() + running + merging + waiting + parked + asking + other, texts)
 }
 
-/// The heading of an iteration.
-pub fn heading(record: &Record, of: u32, attempt: u32, number: usize, view: &View<'_>) -> String {
+/// The heading of an iteration, and below it what it is about; in one line where others go on.
+pub fn heading(
+    record: &Record,
+    of: u32,
+    attempt: u32,
+    number: usize,
+    view: &View<'_>,
+) -> Vec<String> {
     if let Some(plain) = &view.policy.plain {
-        return start_of_iteration(record, of, plain);
+        return vec![start_of_iteration(record, of, plain)];
     }
     let task = view.graph.task(number);
     let iteration = record.iteration.unwrap_or(0);
@@ -104,10 +124,16 @@ pub fn heading(record: &Record, of: u32, attempt: u32, number: usize, view: &Vie
         0 => String::new(),
         used => format!(" ({used} of {} used)", view.max_attempts(number)),
     };
-    format!(
+    let text = format!(
         "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",
         task.id, task.priority
-    )
+    );
+    let title = visible(&task.title);
+    match view.policy.jobs {
+        0 | 1 => vec![text, format!("  {title}")],
+        _ if task.title == task.id.as_str() => vec![text],
+        _ => vec![format!("{text} · {title}")],
+    }
 }
 
 /// A time of day here.
@@ -151,21 +177,19 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::Reported { .. } if verbose => {
             vec![line(Style::Faint, format!("{id} was reported done"))]
         }
-        Event::Verifying { command, baseline, .. } => {
-            let when = if *baseline { " before the attempt" } else { "" };
-            vec![line(Style::Faint, format!("verifying {id}{when}: `{command}`"))]
+        Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
+            checks::lines(record, view)
         }
-        Event::Verified(check) => {
-            vec![line(Style::Faint, format!("  succeeded in {}", length(check.duration_seconds)))]
-        }
-        Event::VerifyFailed(check) => red(check),
         Event::VerifyPostponed { .. } => vec![line(
             Style::Warn,
             format!("the verify commands of {id} are left to the next run; its work is kept"),
         )],
         Event::Promised { kept: false, .. } => vec![line(
             Style::Warn,
-            "  it promised that all is done; the graph does not agree, so the run goes on",
+            format!(
+                "{}it promised that all is done; the graph does not agree, so the run goes on",
+                whose(id, view)
+            ),
         )],
         Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
@@ -235,11 +259,6 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
         }
         _ => Vec::new(),
     }
-}
-
-fn red(check: &Check) -> Vec<Line> {
-    let took = length(check.duration_seconds);
-    with_output(line(Style::Warn, format!("  {} after {took}", check.outcome)), check)
 }
 
 /// A line, and under it what the command printed last and where the rest of it is.
@@ -367,6 +386,11 @@ pub(super) fn proof(ended: &Ended) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// The first few of these tasks.
+pub(super) fn ids(tasks: &[TaskId]) -> String {
+    named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
 }
 
 /// The first few names.

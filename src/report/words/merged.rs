@@ -1,10 +1,9 @@
 //! What is said of work trees and of the merge queue.
 
-use super::{Line, counted, line, named};
+use super::{Line, counted, ids, line, named};
 use crate::{
-    event::{Batch, Event, Held},
-    task::TaskId,
-    terminal::Style,
+    event::{Event, Held},
+    terminal::{Style, visible},
 };
 
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>> {
@@ -24,7 +23,10 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>>
         )],
         Event::Merging(batch) if verbose || batch.tasks.len() > 1 => {
             let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
-            vec![line(Style::Faint, format!("merging {} into {branch} at {onto}", all(batch)))]
+            vec![line(
+                Style::Faint,
+                format!("merging {} into {branch} at {onto}", ids(&batch.tasks)),
+            )]
         }
         Event::Merging(_) => Vec::new(),
         Event::Split(batch) => vec![line(
@@ -39,16 +41,18 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>>
     })
 }
 
-fn all(batch: &Batch) -> String {
-    named(&batch.tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
+/// What keeps the target branch where it is.
+pub fn hindrance(held: &Held) -> String {
+    let what = match &held.why {
+        Some(why) => why.clone(),
+        None => format!("changes of yours are in the way: {}", named(&held.paths)),
+    };
+    visible(&what).into_owned()
 }
 
 fn held_lines(held: &Held) -> Vec<Line> {
-    let Held { branch, checkout, paths, why } = held;
-    let what = match why {
-        Some(why) => why.clone(),
-        None => format!("changes of yours are in the way: {}", named(paths)),
-    };
+    let Held { branch, checkout, .. } = held;
+    let what = hindrance(held);
     vec![
         line(Style::Warn, format!("`{branch}` is not moved for now: {what}")),
         line(
