@@ -29,19 +29,14 @@ use crate::verdict::{Commit, DiffStat};
 mod commit;
 mod control;
 mod driver;
-mod integrate;
-mod kept;
 mod pin;
 mod program;
 mod trial;
-mod worktree;
 
 pub use commit::Draft;
 pub use driver::{Lines, merge_lines};
-pub use integrate::{How, Integrated, Landing, Piece};
 pub use pin::{Left, Pin};
 pub use trial::Trial;
-pub use worktree::{BranchRoom, Worktree};
 
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;

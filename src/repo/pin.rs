@@ -19,17 +19,12 @@ const BIG: u64 = 100 << 20;
 /// How far back the moves of HEAD are followed.
 const MOVES: &str = "--max-count=200";
 /// Whose commits these are: a person's identity may be missing, and is not needed.
-pub(super) const IDENTITY: [(&str, &str); 4] = [
+const IDENTITY: [(&str, &str); 4] = [
     ("GIT_AUTHOR_NAME", "ralph"),
     ("GIT_AUTHOR_EMAIL", "ralph@localhost"),
     ("GIT_COMMITTER_NAME", "ralph"),
     ("GIT_COMMITTER_EMAIL", "ralph@localhost"),
 ];
-
-/// The same for a process of git.
-pub(super) fn identity() -> [(&'static str, &'static OsStr); 4] {
-    IDENTITY.map(|(name, value)| (name, OsStr::new(value)))
-}
 
 /// What there is to keep.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +76,8 @@ impl Repo {
         for parent in head.iter().chain(&strays) {
             arguments.extend(["-p", parent]);
         }
-        let commit = program::feed(&self.root, &arguments, &identity(), message.as_bytes())?;
+        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let commit = program::feed(&self.root, &arguments, &identity, message.as_bytes())?;
         let commit = lossy(&commit).trim().to_owned();
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
         Ok(Pin { commit: Some(commit), left_out })
@@ -145,7 +141,7 @@ impl Repo {
     }
 
     /// The changed paths that can be kept, and the others with the reason.
-    pub(super) fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
+    fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
         if names.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -198,7 +194,7 @@ impl Repo {
         Ok(lossy(&tree?).trim().to_owned())
     }
 
-    pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
+    fn tree_of(&self, head: Option<&str>) -> Result<String> {
         let tree = match head {
             Some(head) => {
                 program::answer(&self.root, &["rev-parse", "--verify", &format!("{head}^{{tree}}")])

@@ -250,7 +250,7 @@ pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
 }
 
 /// For the commands that answer "no" with exit code 1.
-pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
+fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     let output = git(dir, arguments)?;
     match output.status.code() {
         Some(0) => Ok(true),
