@@ -26,17 +26,21 @@ use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOption
 
 use crate::verdict::{Commit, DiffStat};
 
+mod branch;
 mod commit;
 mod control;
 mod driver;
 mod pin;
 mod program;
 mod trial;
+mod worktree;
 
+pub use branch::BranchRoom;
 pub use commit::Draft;
 pub use driver::{Lines, merge_lines};
 pub use pin::{Left, Pin};
 pub use trial::Trial;
+pub use worktree::Worktree;
 
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
@@ -575,6 +579,61 @@ mod tests {
         }
     }
 
+    /// A repository with one commit in it, and names for work trees beside it.
+    pub(super) struct Trees {
+        pub(super) place: Place,
+        pub(super) first: String,
+    }
+
+    impl Trees {
+        pub(super) fn with(options: &[&str]) -> Option<Trees> {
+            let place = Place::with(options)?;
+            let first = place.commit("a", "1\n", "First");
+            Some(Trees { place, first })
+        }
+
+        pub(super) fn new() -> Trees {
+            Trees::with(&[]).unwrap()
+        }
+
+        pub(super) fn path(&self, name: &str) -> PathBuf {
+            self.place.top.parent().unwrap().join("top.worktrees").join(name)
+        }
+
+        pub(super) fn main(&self) -> Repo {
+            Repo::discover(&self.place.top).unwrap()
+        }
+
+        pub(super) fn add(&self, name: &str) -> Repo {
+            let path = self.path(name);
+            self.main().add_worktree(&path, &self.first).unwrap();
+            Repo::discover(&path).unwrap()
+        }
+
+        pub(super) fn git(&self, repo: &Repo, arguments: &[&str]) -> String {
+            self.place.git_in(repo.root(), arguments)
+        }
+
+        pub(super) fn commit(&self, repo: &Repo, path: &str, text: &str) -> String {
+            fs::write(repo.root().join(path), text).unwrap();
+            self.git(repo, &["add", "-A"]);
+            self.git(repo, &["commit", "-q", "-m", path]);
+            self.git(repo, &["rev-parse", "HEAD"])
+        }
+    }
+
+    pub(super) fn without_library(repo: &Repo) -> Repo {
+        Repo { library: None, ..Repo::discover(repo.root()).unwrap() }
+    }
+
+    pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<String>, Option<String>) {
+        (Some(head.to_owned()), branch.map(str::to_owned))
+    }
+
+    pub(super) fn said<T>(result: Result<T>) -> String {
+        format!("{:#}", result.err().expect("an error"))
+    }
+
     /// The same repository with libgit2 and without, whose answers must be the same.
     struct Both {
         library: Repo,
@@ -584,12 +643,7 @@ mod tests {
     impl Both {
         fn at(dir: &Path) -> Both {
             let library = Repo::discover(dir).unwrap();
-            let program = Repo {
-                root: library.root.clone(),
-                common_dir: library.common_dir.clone(),
-                git_dir: library.git_dir.clone(),
-                library: None,
-            };
+            let program = without_library(&library);
             Both { library, program }
         }
 

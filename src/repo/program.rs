@@ -5,7 +5,7 @@
 //! processes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsStr,
     io::{self, Write},
     os::unix::{ffi::OsStrExt, process::CommandExt},
@@ -164,6 +164,57 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
+/// The top of the main work tree; none if the repository is bare otherwise.
+pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
+    let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
+    let mut lines = text.split(|byte| *byte == 0).take_while(|line| !line.is_empty());
+    let path = lines.next().and_then(|line| line.strip_prefix(b"worktree "));
+    let is_bare = lines.any(|line| line == b"bare");
+    Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
+}
+
+/// The commit and the branch of each work tree.
+pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
+    let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
+    let mut heads: HashMap<PathBuf, Head> = HashMap::new();
+    let mut path = PathBuf::new();
+    for line in text.split(|byte| *byte == 0) {
+        let (what, value) = match line.iter().position(|byte| *byte == b' ') {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &[][..]),
+        };
+        match what {
+            b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
+            // Zeros before the first commit.
+            b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
+                heads.entry(path.clone()).or_default().commit = Some(lossy(value));
+            }
+            b"branch" => {
+                heads.entry(path.clone()).or_default().branch = Some(branch_name(&lossy(value)));
+            }
+            _ => {}
+        }
+    }
+    Ok(heads)
+}
+
+/// The branch of that name, those that are a folder of the name, and one of those it is a folder
+/// of, each with its commit.
+pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, String)>> {
+    let first = name.split('/').next().unwrap_or_default();
+    let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
+    let text = lossy(&run(root, &[&list[..], &[&format!("refs/heads/{first}")]].concat())?);
+    let around = |branch: &str| {
+        let is_above = |low: &str, high: &str| {
+            low.strip_prefix(high).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_above(name, branch) || is_above(branch, name)
+    };
+    let branches = text.lines().filter_map(|line| line.split_once(' '));
+    let branches = branches.map(|(id, full)| (branch_name(full), id.to_owned()));
+    Ok(branches.filter(|(branch, _)| around(branch)).collect())
+}
+
 /// Reads ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
 fn diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();
@@ -250,7 +301,7 @@ pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
 }
 
 /// For the commands that answer "no" with exit code 1.
-fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
+pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     let output = git(dir, arguments)?;
     match output.status.code() {
         Some(0) => Ok(true),
