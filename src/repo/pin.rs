@@ -19,7 +19,7 @@ const BIG: u64 = 100 << 20;
 /// How far back the moves of HEAD are followed.
 const MOVES: &str = "--max-count=200";
 /// Whose commits these are: a person's identity may be missing, and is not needed.
-const IDENTITY: [(&str, &str); 4] = [
+pub(super) const IDENTITY: [(&str, &str); 4] = [
     ("GIT_AUTHOR_NAME", "ralph"),
     ("GIT_AUTHOR_EMAIL", "ralph@localhost"),
     ("GIT_COMMITTER_NAME", "ralph"),
@@ -170,10 +170,27 @@ impl Repo {
     }
 
     /// The tree of HEAD with these paths as they are now.
-    fn tree(&self, head: Option<&str>, changed: &[Vec<u8>], scratch: &Path) -> Result<String> {
+    pub(super) fn tree(
+        &self,
+        head: Option<&str>,
+        changed: &[Vec<u8>],
+        scratch: &Path,
+    ) -> Result<String> {
         if changed.is_empty() {
             return self.tree_of(head);
         }
+        let add = ["--add", "--remove", "--replace", "-z", "--stdin"];
+        self.changed_tree(head, &add, &changed.join(&0), scratch)
+    }
+
+    /// The tree of a commit as `git update-index` changes it, told what to do by `input`.
+    pub(super) fn changed_tree(
+        &self,
+        commit: Option<&str>,
+        update: &[&str],
+        input: &[u8],
+        scratch: &Path,
+    ) -> Result<String> {
         let mut lock = scratch.as_os_str().to_owned();
         lock.push(".lock");
         // Of a run that was killed here.
@@ -184,17 +201,14 @@ impl Repo {
         let git = |arguments: &[&str], input: &[u8]| {
             program::feed(&self.root, &[&own[..], arguments].concat(), &env, input)
         };
-        let tree = git(&["read-tree", head.unwrap_or("--empty")], &[])
-            .and_then(|_| {
-                let add = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
-                git(&add, &changed.join(&0))
-            })
+        let tree = git(&["read-tree", commit.unwrap_or("--empty")], &[])
+            .and_then(|_| git(&[&["update-index"], update].concat(), input))
             .and_then(|_| git(&["write-tree", "--missing-ok"], &[]));
         clear();
         Ok(lossy(&tree?).trim().to_owned())
     }
 
-    fn tree_of(&self, head: Option<&str>) -> Result<String> {
+    pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
         let tree = match head {
             Some(head) => {
                 program::answer(&self.root, &["rev-parse", "--verify", &format!("{head}^{{tree}}")])

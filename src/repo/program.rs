@@ -235,7 +235,13 @@ fn diff_stat(text: &str) -> DiffStat {
 /// not needed and speaks English. In a process group of its own, because a Ctrl-C is for the runner
 /// to handle, which still has to look at the repository after it.
 fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
-    command(dir, arguments).output().map_err(|error| unstarted(&error))
+    tell(dir, arguments, &[])
+}
+
+/// The same with more in its environment; the caller judges the answer.
+pub(super) fn tell(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
+    let mut command = command(dir, arguments);
+    command.envs(env.iter().copied()).output().map_err(|error| unstarted(&error))
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
@@ -251,6 +257,7 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .env("GIT_OPTIONAL_LOCKS", "0")
         .env("GIT_TERMINAL_PROMPT", "0")
+        .envs([("GIT_EDITOR", "true"), ("GIT_SEQUENCE_EDITOR", "true")])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .process_group(0);
@@ -264,7 +271,7 @@ fn unstarted(error: &io::Error) -> anyhow::Error {
     }
 }
 
-fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
+pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     let named = |word: &&&str| !word.starts_with('-') && !word.contains('=');
     let name = arguments.iter().find(named).copied().unwrap_or_default();
     let said = lossy(&output.stderr);

@@ -263,11 +263,7 @@ impl Repo {
     pub fn settle_on(&self, commit: &str) -> Result<bool> {
         self.must_be_added()?;
         let settle = || {
-            for (sign, arguments) in UNFINISHED {
-                if self.git_dir.join(sign).exists() {
-                    self.quietly(arguments)?;
-                }
-            }
+            self.forget_unfinished()?;
             let detach = ["update-ref", "--no-deref", "-m", MOVED, "HEAD", commit];
             program::run(&self.root, &detach)?;
             // Keeps what the index knows of files that are the same in both.
@@ -275,6 +271,16 @@ impl Repo {
         };
         settle().with_context(|| format!("cannot settle `{}`", self.root.display()))?;
         Ok(self.codes()?.is_empty())
+    }
+
+    /// Has git forget a merge, rebase or the like that was begun here. Index and files stay.
+    pub(super) fn forget_unfinished(&self) -> Result<()> {
+        for (sign, arguments) in UNFINISHED {
+            if self.git_dir.join(sign).exists() {
+                self.quietly(arguments)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the lock files that a git which was killed has left in this added work tree: those
