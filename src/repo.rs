@@ -31,6 +31,7 @@ mod commit;
 mod control;
 mod driver;
 mod integrate;
+mod kept;
 mod land;
 mod omit;
 mod pin;

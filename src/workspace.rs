@@ -432,7 +432,7 @@ impl Workspace {
 fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
     let repo = Repo::discover(dir)?;
     let standpoint = repo.root().to_owned();
-    let main = if repo.is_own() { repo.main_root() } else { None };
+    let main = if repo.is_own() { repo.main_root()? } else { None };
     let repo = main.map_or(Ok(repo), |main| Repo::discover(&main))?;
     Ok((repo, standpoint))
 }

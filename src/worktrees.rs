@@ -155,12 +155,12 @@ pub fn prepare(order: &Order) -> Result<Prepared> {
     if !made && let Some(why) = unkept(&tree)? {
         return Ok(Prepared::Kept(why));
     }
-    let branch = branch(&tree, order)?;
+    let (branch, old) = branch(&tree, order)?;
     crash::point("tree.named");
-    tree.switch(&branch, &order.base)?;
+    tree.switch(&branch, &order.base, old.as_deref())?;
     crash::point("tree.switched");
     tree.update_submodules()?;
-    tree.lock_worktree(&format!("ralph: attempt {}", order.name))?;
+    tree.lock_worktree(tree.root(), &format!("ralph: attempt {}", order.name))?;
     Ok(Prepared::Ready(branch))
 }
 
@@ -184,19 +184,19 @@ pub fn unkept(tree: &Repo) -> Result<Option<String>> {
     }
 }
 
-/// The name of the attempt's branch, whose earlier work, if there is any, is kept first.
-fn branch(tree: &Repo, order: &Order) -> Result<String> {
+/// The name of the attempt's branch, and where it is if there is one. Its earlier work is kept first.
+fn branch(tree: &Repo, order: &Order) -> Result<(String, Option<String>)> {
     let name = order.branch.clone();
     let others = (2..100).map(|number| format!("{name}-{number}"));
     for name in std::iter::once(name.clone()).chain(others) {
         match tree.branch_room(&name)? {
-            BranchRoom::Free => return Ok(name),
-            BranchRoom::Ours { commit } => {
+            BranchRoom::Free => return Ok((name, None)),
+            BranchRoom::Exists { commit } => {
                 if commit != order.base && !tree.is_under(&commit, &order.pins)? {
                     let short = commit.get(..10).unwrap_or(&commit);
                     tree.keep(&format!("{}/branch-{short}", order.pins), &commit)?;
                 }
-                return Ok(name);
+                return Ok((name, Some(commit)));
             }
             BranchRoom::Barred { by } => bail!(
                 "branch `{by}` is in the way of `{name}`, since git has a folder for it; rename it"
@@ -229,6 +229,6 @@ pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<
     {
         tree.delete_branch(branch, &commit)?;
     }
-    tree.unlock_worktree()?;
+    tree.unlock_worktree(tree.root())?;
     Ok(None)
 }

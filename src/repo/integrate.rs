@@ -8,6 +8,7 @@ use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
 use anyhow::{Context, Result};
 use git2::Repository;
+use serde::{Deserialize, Serialize};
 
 use super::{Left, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
 
@@ -42,7 +43,8 @@ const OWN: &[&str] = &[
 ];
 
 /// In which form work is brought in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum How {
     /// The commits, one after the other, on top.
     ///

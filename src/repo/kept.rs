@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Repo, lossy, pin::identity, program};
+use super::{Repo, lossy, program};
 
 /// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
 const NOTE: &str = "ralph";
@@ -53,33 +53,24 @@ impl Repo {
         Ok(!program::run(&self.root, &[&list[..], &[folder]].concat())?.is_empty())
     }
 
+    /// Where a branch is; none without one.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn branch(&self, name: &str) -> Result<Option<String>> {
+        let name = format!("refs/heads/{name}");
+        match &self.library {
+            Some(library) => Ok(library.refname_to_id(&name).ok().map(|id| id.to_string())),
+            None => self.commit_of(&name),
+        }
+    }
+
     /// Keeps a commit under the ref `name`.
     ///
     /// # Errors
     /// In git's own words.
     pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, commit]).map(drop)
-    }
-
-    /// Puts all that is changed and untracked in this work tree into a commit of its own, at which HEAD
-    /// is then detached. None where that would be no commit that git can be asked to keep: there is
-    /// a file of more than 100 MB.
-    ///
-    /// # Errors
-    /// In git's own words.
-    pub fn gather(&self, message: &str) -> Result<Option<String>> {
-        let names: Vec<String> = self.dirty()?.into_keys().collect();
-        let (_, left_out) = self.to_keep(&names)?;
-        if !left_out.is_empty() {
-            return Ok(None);
-        }
-        program::run(&self.root, &["add", "--all"])?;
-        let tree = lossy(&program::run(&self.root, &["write-tree"])?);
-        let head = self.head()?.commit.context("no commit to begin with")?;
-        let arguments = ["commit-tree", tree.trim(), "-p", &head];
-        let commit = program::feed(&self.root, &arguments, &identity(), message.as_bytes())?;
-        let commit = lossy(&commit).trim().to_owned();
-        Ok(self.settle_on(&commit)?.then_some(commit))
     }
 
     /// The files that git ignores and that the patterns in the file `list` name, relative to the

@@ -210,16 +210,15 @@ impl Runner {
             .collect();
         let waiting = &self.queue.queue.waiting()[..count];
         if let [one] = waiting
-            && how == How::Rebase
-            && one.record.base.as_ref() == Some(&onto)
+            && let Some(base) = one.record.base.as_ref().filter(|base| **base == onto)
             // They saw these, too.
             && one.end.evidence.leftovers.is_empty()
         {
-            let changed = self.workspace.repo.differing(Some(&onto), &one.head)?;
-            if !changed.iter().any(|path| own.contains(path)) {
+            let own: Vec<&str> = own.iter().map(String::as_str).collect();
+            let piece = Piece { head: &one.head, base, message: "" };
+            if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
                 // It is on top already, and its verify commands have succeeded just there.
-                let commits = vec![one.head.clone()];
-                self.queue.trial = Some(Trial { branch, onto, commits });
+                self.queue.trial = Some(Trial { branch, onto, commits: vec![commit] });
                 return self.land();
             }
         }
@@ -382,16 +381,16 @@ impl Runner {
                 self.queue.queue.moved();
                 Ok(())
             }
-            Ok(Landing::Busy) if self.queue.is_blocked() => {
-                let why = "a lock of git is held there; if no git is at work, remove it";
-                self.hold_back(branch, String::new(), Vec::new(), Some(why.to_owned()))
+            Ok(Landing::Busy { why }) if self.queue.is_blocked() => {
+                self.hold_back(branch, String::new(), Vec::new(), Some(why))
             }
-            Ok(Landing::Busy) => {
+            Ok(Landing::Busy { .. }) => {
                 self.queue.again = Some(Instant::now() + BUSY);
                 Ok(())
             }
-            Ok(Landing::InTheWay { checkout, paths }) => {
-                self.hold_back(branch, checkout.display().to_string(), paths, None)
+            Ok(Landing::InTheWay { checkout, paths, why }) => {
+                let why = paths.is_empty().then_some(why);
+                self.hold_back(branch, checkout.display().to_string(), paths, why)
             }
             Err(error) => {
                 let why = format!("{error:#}");
