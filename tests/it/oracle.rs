@@ -11,11 +11,23 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::Workspace;
+use crate::support::{SETTINGS, Workspace};
 
 /// A repository with so many tasks, each with attempts enough for any number of kills.
 pub fn stage(tasks: usize) -> Workspace {
     Workspace::new().graph(&graph(tasks, "pending")).chaos("")
+}
+
+/// The verify command of [`apart`]: whatever works on a task finds the work of all that has landed.
+pub const CHECK: &str = "[ ! -e work/clash ] || [ -e work/t0.txt ] || [ -e work/t1.txt ]";
+
+/// The same for attempts that have work trees of their own, three at a time, of which those at `t0`
+/// and `t1` do not fit together.
+pub fn apart(trial: Workspace) -> Workspace {
+    let settings = format!("{SETTINGS}jobs: 3\nverify: ['{CHECK}']\n");
+    let trial = trial.file(".ralph/config.yaml", &settings).env("CLASH", "1");
+    trial.hook("post-commit", "git rev-parse HEAD >> \"$TRIAL_DIR/made\"");
+    trial
 }
 
 fn graph(tasks: usize, status: &str) -> String {

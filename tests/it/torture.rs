@@ -104,8 +104,7 @@ fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
 }
 
 /// One repository: `kills` kills, each at a random moment, then a run to the end.
-fn torment(kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
-    let trial = oracle::stage(TASKS).chaos("b6:kept");
+fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
     let mut run = start(&trial);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
     let deadline = Instant::now() + SOON * 2;
@@ -183,7 +182,11 @@ fn no_kill_at_any_moment_costs_anything() {
     let mut tally = Tally::default();
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
-        let (trial, code) = torment(kills, &mut dice, &mut tally);
+        let trial = oracle::stage(TASKS).chaos("b6:kept");
+        // In turn in one checkout and in work trees; which first follows from the seed.
+        let is_apart = (tally.kills / KILLS + seed as usize) % 2 == 1;
+        let trial = if is_apart { oracle::apart(trial) } else { trial };
+        let (trial, code) = torment(trial, kills, &mut dice, &mut tally);
         let left = survivors(&trial);
         tally.survivors += left.len();
         for pid in left {
@@ -191,6 +194,9 @@ fn no_kill_at_any_moment_costs_anything() {
         }
         let (mut faults, torn) = oracle::faults(&trial, TASKS);
         tally.torn += torn;
+        if is_apart {
+            faults.extend(oracle::merged(&trial, oracle::CHECK, &[]));
+        }
         if code != 0 {
             faults.push(format!("exit code {code}"));
         }
