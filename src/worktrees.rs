@@ -66,7 +66,9 @@ impl Pool {
     pub fn open(&self, tree: &Path, base: &str) -> Result<(Repo, bool)> {
         // Git takes the name of its note of a work tree from the folder: not two at once.
         static TURN: Mutex<()> = Mutex::new(());
-        let made = !tree.exists();
+        // An empty folder is as good as none.
+        let made =
+            fs::read_dir(tree).map_or(!tree.exists(), |mut entries| entries.next().is_none());
         let main = Repo::discover(&self.main)?;
         if made {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,19 +78,26 @@ impl Pool {
             main.add_worktree(tree, base)?;
             crash::point("tree.added");
         }
-        let repo = Repo::discover(tree)?;
-        if repo.common_dir() != main.common_dir() || repo.root() == main.root() {
+        let Some(repo) = self.own(tree) else {
             bail!(
                 "`{}` is no work tree of this repository; move it away, or set `worktree_dir`",
                 tree.display()
             );
-        }
+        };
         if made {
             repo.own(base)?;
             self.include(&repo)?;
             crash::point("tree.included");
         }
         Ok((repo, made))
+    }
+
+    /// The work tree that a folder is; none where it is something else.
+    fn own(&self, folder: &Path) -> Option<Repo> {
+        let (tree, main) = (Repo::discover(folder).ok()?, Repo::discover(&self.main).ok()?);
+        let is_top = fs::canonicalize(folder).is_ok_and(|folder| folder == tree.root());
+        let is_own = tree.common_dir() == main.common_dir() && tree.root() != main.root();
+        (is_top && is_own).then_some(tree)
     }
 
     /// Copies the ignored files that every work tree needs.
@@ -151,6 +160,10 @@ pub enum Prepared {
 /// # Errors
 /// In git's words.
 pub fn prepare(order: &Order) -> Result<Prepared> {
+    let is_used = fs::read_dir(&order.tree).is_ok_and(|mut entries| entries.next().is_some());
+    if is_used && order.pool.own(&order.tree).is_none() {
+        return Ok(Prepared::Kept("it is no work tree of this repository".to_owned()));
+    }
     let (tree, made) = order.pool.open(&order.tree, &order.base)?;
     if !made && let Some(why) = unkept(&tree)? {
         return Ok(Prepared::Kept(why));

@@ -89,7 +89,7 @@ impl Runner {
     }
 
     /// Lets the git end that a dead run left at work for an attempt, and removes the locks of one that
-    /// was killed in the middle of moving the target branch.
+    /// was killed.
     fn settle_git(&self, record: &Open) {
         const PATIENCE: Duration = Duration::from_secs(30);
         let Some(apart) = &record.apart else {
@@ -99,9 +99,7 @@ impl Runner {
         while agent::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
-        if apart.landing.is_some() {
-            record.unlock(&self.workspace.repo);
-        }
+        record.unlock(&self.workspace.repo);
     }
 
     /// Puts the judgement on record when nothing of the attempt is left to be done. The order makes it
@@ -113,16 +111,7 @@ impl Runner {
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let status = task.map(|task| task.status);
         let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
-        let (pinned, unpinned) = match verdict {
-            Verdict::BaselineBroken | Verdict::SetupFailed if record.apart.is_none() => {
-                (None, Vec::new())
-            }
-            Verdict::Complete => self.keep_unmerged(record, &evidence)?,
-            _ => match record.tree(&self.workspace) {
-                Ok(tree) => leftovers::pin(&self.workspace, &tree, record),
-                Err(error) => (None, vec![format!("{error:#}")]),
-            },
-        };
+        let (pinned, unpinned) = self.keep(record, verdict, &evidence)?;
         let gone = task.is_none();
         let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
         let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
@@ -188,18 +177,27 @@ impl Runner {
         self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
     }
 
-    /// Keeps what a completed attempt has in its work tree and what is not in the target branch as it
-    /// is: commits that were rebased or squashed, and what verify commands left.
-    fn keep_unmerged(
+    /// Keeps what an attempt left: the ref, and what could not be kept. Of one that is complete and had
+    /// a work tree to itself that is what is not in the target branch as it is: commits that were
+    /// rebased or squashed, and what verify commands left.
+    fn keep(
         &self,
         record: &Open,
+        verdict: Verdict,
         evidence: &Evidence,
     ) -> Result<(Option<String>, Vec<String>)> {
         let nothing = (None, Vec::new());
-        let (Some(_), Ok(tree)) = (&record.apart, record.tree(&self.workspace)) else {
+        let is_complete = verdict == Verdict::Complete;
+        let without_agent = matches!(verdict, Verdict::BaselineBroken | Verdict::SetupFailed);
+        if record.apart.is_none() && (is_complete || without_agent) {
             return Ok(nothing);
+        }
+        let tree = match record.tree(&self.workspace) {
+            Ok(tree) => tree,
+            Err(_) if is_complete => return Ok(nothing),
+            Err(error) => return Ok((None, vec![format!("{error:#}")])),
         };
-        if !tree.dirty()?.is_empty() {
+        if !is_complete || !tree.dirty()?.is_empty() {
             return Ok(leftovers::pin(&self.workspace, &tree, record));
         }
         let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
@@ -273,10 +271,15 @@ impl Runner {
         for path in damaged {
             self.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
         }
+        let mut ended = Vec::new();
         for record in open {
             let swept = record.end_all(&self.workspace);
             crash::point("recover.ended");
-            self.settle_git(&record);
+            ended.push((record, swept));
+        }
+        // Before anything of git is looked at, and when nothing of ours is at work with it.
+        ended.iter().for_each(|(record, _)| self.settle_git(record));
+        for (record, swept) in ended {
             let past = self.chronicle.history().of(&record.task_id);
             let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
             if let Some(last) = last {
