@@ -27,7 +27,8 @@ const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
 /// A repository for two attempts at a time that are verified.
 fn stage(graph: &str, more: &str) -> Workspace {
     let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
-    let settings = format!("{SETTINGS}{jobs}verify: [sh check.sh]\n{more}");
+    let verify = if more.contains("verify:") { "" } else { "verify: [sh check.sh]\n" };
+    let settings = format!("{SETTINGS}{jobs}{verify}{more}");
     let trial = Workspace::new();
     trial.write("check.sh", CHECK);
     trial.write("line", "one\ntwo\nthree\n");
@@ -270,9 +271,12 @@ fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
 #[test]
 fn a_run_that_is_stopped_is_gone_on_with() {
     // What is done, the exit code, and how many agents work again.
-    let scenes = [("INT", 130), ("TERM", 143), ("stop", 0), ("stop --now", 0), ("pause", 4)];
+    let scenes = [("INT", 130), ("TERM", 143), ("stop", 4), ("stop --now", 4), ("pause", 4)];
     let work = |(how, code): &(&str, i32)| {
-        let trial = stage("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n", "jobs: 3\n");
+        let trial = stage(
+            "tasks: [{id: a}, {id: b}, {id: c}, {id: d}, {id: e, depends_on: [a, b, c, d]}]\n",
+            "jobs: 3\n",
+        );
         let trial = trial.file("tests/hold.sh", HOLD);
         tell(&trial, "a", "await go; work");
         tell(&trial, "b-1", "put half.txt half; echo more >> line; await open; work");
@@ -291,7 +295,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         }
         until("it is known", || {
             let text = trial.read("logs/ralph.jsonl");
-            text.contains("stop_requested") || text.contains("\"paused\"")
+            text.contains("stop_requested") || text.contains("pause_requested")
         });
         trial.leave("open");
         trial.leave("on");
@@ -300,7 +304,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         let again = if *how == "pause" { "resume" } else { "run" };
         trial.run([again]).stderr_has("the graph is complete (exit code 0)");
         sound(&trial);
-        assert_eq!(trial.tasks("completed").len(), 4, "{how}");
+        assert_eq!(trial.tasks("completed").len(), 5, "{how}");
         let of_a = trial.tasks("started").iter().filter(|id| *id == "a").count();
         assert_eq!(of_a, 1, "{how}: what was done is not done again");
     };
@@ -368,7 +372,7 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
 fn what_commands_leave_does_not_use_up_work_trees() {
     let more = "jobs: 1\nworktree: true\nverify: [sh check.sh, 'date > verified']\n\
                 setup: 'date > set-up; echo setup >> \"$TRIAL_DIR/setups\"'\n";
-    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
+    let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", more);
     tell(
         &trial,
         "a-1",
@@ -376,7 +380,7 @@ fn what_commands_leave_does_not_use_up_work_trees() {
     );
     completes(&trial);
     assert_eq!(slots(&trial), ["1"], "{:?}", trial.lines("worktree_kept"));
-    assert_eq!(fs::read_to_string(trial.sign("setups")).unwrap().lines().count(), 4);
+    assert_eq!(fs::read_to_string(trial.sign("setups")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["ls-files", "set-up", "verified"]), "");
 }
 
@@ -413,18 +417,18 @@ fn every_form_of_merge_brings_the_same_work() {
     let work = |how: &&str| {
         let trial = stage(PAIR, &format!("merge: {how}\n"));
         trial.write("CHANGELOG.md", "# Changes\n");
-        trial.write("learnings.md", "# Learnings\n");
+        trial.write("docs/knowledge/learnings.md", "# Learnings\n");
         trial.git(&["add", "."]);
         let trial = trial.file("first.txt", "1\n");
         tell(
             &trial,
             "",
-            "together 2; echo \"- $id\" >> CHANGELOG.md; echo \"- $id\" >> learnings.md; git add .; \
-             put $id.txt 1; commit; work",
+            "together 2; echo \"- $id\" >> CHANGELOG.md; echo \"- $id\" >> docs/knowledge/learnings.md; git add .; \
+             git commit --quiet -m 'And more'; work",
         );
         completes(&trial);
         assert_eq!(trial.read("work/a.txt"), trial.read("work/b.txt"));
-        for path in ["CHANGELOG.md", "learnings.md"] {
+        for path in ["CHANGELOG.md", "docs/knowledge/learnings.md"] {
             let text = trial.read(path);
             assert!(text.contains("- a\n") && text.contains("- b\n"), "{how} {path}: {text}");
         }
