@@ -22,6 +22,9 @@ use crate::{
 /// Files that git ignores and that every work tree needs: patterns as in `.gitignore`.
 pub const INCLUDE: &str = ".worktreeinclude";
 
+/// What the reason begins with for which a work tree of an attempt is locked.
+const LOCKED: &str = "ralph:";
+
 /// The work trees of one repository.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -72,7 +75,10 @@ impl Pool {
         let main = Repo::discover(&self.main)?;
         if made {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            if main.worktrees()?.iter().any(|known| known.path == tree) {
+            if let Some(known) = main.worktrees()?.iter().find(|known| known.path == tree) {
+                if known.locked.as_ref().is_some_and(|why| why.starts_with(LOCKED)) {
+                    main.unlock_worktree(tree)?;
+                }
                 main.forget_worktree(tree)?;
             }
             main.add_worktree(tree, base)?;
@@ -173,7 +179,7 @@ pub fn prepare(order: &Order) -> Result<Prepared> {
     tree.switch(&branch, &order.base, old.as_deref())?;
     crash::point("tree.switched");
     tree.update_submodules()?;
-    tree.lock_worktree(tree.root(), &format!("ralph: attempt {}", order.name))?;
+    tree.lock_worktree(tree.root(), &format!("{LOCKED} attempt {}", order.name))?;
     Ok(Prepared::Ready(branch))
 }
 

@@ -1,14 +1,10 @@
-//! Whether a commit is kept, and what is copied into a work tree.
+//! Whether a commit is kept, and which work trees are `ralph`'s own.
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Repo, lossy, program};
+use super::{Repo, program};
 
 /// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
 const NOTE: &str = "ralph";
@@ -71,22 +67,5 @@ impl Repo {
     /// In git's own words.
     pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, commit]).map(drop)
-    }
-
-    /// The files that git ignores and that the patterns in the file `list` name, relative to the
-    /// root.
-    ///
-    /// # Errors
-    /// In git's own words.
-    pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
-        let others = ["ls-files", "-z", "--others", "--ignored"];
-        let named = program::run(
-            &self.root,
-            &[&others[..], &[&format!("--exclude-from={}", list.display())]].concat(),
-        )?;
-        let ignored = program::run(&self.root, &[&others[..], &["--exclude-standard"]].concat())?;
-        let ignored: HashSet<&[u8]> = ignored.split(|byte| *byte == 0).collect();
-        let both = named.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        Ok(both.filter(|path| ignored.contains(path)).map(|path| lossy(path).into()).collect())
     }
 }

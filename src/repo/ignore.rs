@@ -1,0 +1,73 @@
+//! What git ignores, and what it is told to ignore.
+
+use std::{
+    collections::HashSet,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{Repo, lossy, program};
+
+impl Repo {
+    /// Whether the ignore rules match `path`, relative to the root; a directory that does not
+    /// exist yet ends in a slash. Says nothing on whether the path is tracked all the same.
+    pub fn is_ignored(&self, path: &str) -> Result<bool> {
+        self.either(|repo| repo.is_path_ignored(path), || program::is_ignored(&self.root, path))
+            .with_context(|| format!("cannot see whether `{path}` is ignored"))
+    }
+
+    /// Adds those of `patterns` that it has not got to the repository's own ignore file, which is
+    /// not committed and is shared by all its work trees. Leaves every line there as it is.
+    pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
+        let file = self.common_dir.join("info/exclude");
+        let failed = || format!("cannot add to `{}`", file.display());
+        let text = match fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.with_context(failed)?,
+        };
+        let mut has: Vec<&[u8]> = text
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .collect();
+        let mut added = String::new();
+        for pattern in patterns {
+            if !has.contains(&pattern.as_bytes()) {
+                has.push(pattern.as_bytes());
+                added.push_str(pattern);
+                added.push('\n');
+            }
+        }
+        if added.is_empty() {
+            return Ok(());
+        }
+        if text.last().is_some_and(|byte| *byte != b'\n') {
+            added.insert(0, '\n');
+        }
+        fs::create_dir_all(self.common_dir.join("info")).with_context(failed)?;
+        let mut open = OpenOptions::new();
+        open.create(true).append(true);
+        open.open(&file)
+            .and_then(|mut opened| opened.write_all(added.as_bytes()))
+            .with_context(failed)
+    }
+
+    /// The files that git ignores and that the patterns in the file `list` name, relative to the
+    /// root.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
+        let others = ["ls-files", "-z", "--others", "--ignored"];
+        let named = program::run(
+            &self.root,
+            &[&others[..], &[&format!("--exclude-from={}", list.display())]].concat(),
+        )?;
+        let ignored = program::run(&self.root, &[&others[..], &["--exclude-standard"]].concat())?;
+        let ignored: HashSet<&[u8]> = ignored.split(|byte| *byte == 0).collect();
+        let both = named.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(both.filter(|path| ignored.contains(path)).map(|path| lossy(path).into()).collect())
+    }
+}
