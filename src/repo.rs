@@ -16,7 +16,7 @@ use std::{
     env,
     ffi::OsStr,
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };

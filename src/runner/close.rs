@@ -278,7 +278,9 @@ impl Runner {
             ended.push((record, swept));
         }
         // Before anything of git is looked at, and when nothing of ours is at work with it.
-        ended.iter().for_each(|(record, _)| self.settle_git(record));
+        for (record, _) in &ended {
+            self.settle_git(record);
+        }
         for (record, swept) in ended {
             let past = self.chronicle.history().of(&record.task_id);
             let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
