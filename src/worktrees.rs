@@ -22,8 +22,10 @@ use crate::{
 /// Files that git ignores and that every work tree needs: patterns as in `.gitignore`.
 pub const INCLUDE: &str = ".worktreeinclude";
 
-/// What the reason begins with for which a work tree of an attempt is locked.
-const LOCKED: &str = "ralph:";
+/// Why a work tree is locked, before the name of an attempt.
+const LOCKED: &str = "ralph: attempt ";
+/// Why git locks one until it is made.
+const BEING_MADE: &str = "initializing";
 
 /// The work trees of one repository.
 #[derive(Clone, Debug)]
@@ -75,8 +77,9 @@ impl Pool {
         let main = Repo::discover(&self.main)?;
         if made {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = main.worktrees()?.iter().find(|known| known.path == tree) {
-                if known.locked.as_ref().is_some_and(|why| why.starts_with(LOCKED)) {
+            let known = main.worktrees()?.into_iter().find(|known| known.path == tree);
+            if let Some(known) = known {
+                if known.locked.is_some_and(|why| why.starts_with(LOCKED) || why == BEING_MADE) {
                     main.unlock_worktree(tree)?;
                 }
                 main.forget_worktree(tree)?;
@@ -90,7 +93,15 @@ impl Pool {
                 tree.display()
             );
         };
-        if made {
+        let half_made = !made && !repo.is_own() && repo.lock_of_worktree()? == BEING_MADE;
+        if half_made {
+            // Its git was killed. What that did not come to is done; no file that is there is touched.
+            repo.drop_locks()?;
+            repo.settle_on(base)?;
+            repo.fill()?;
+            repo.unlock_worktree(repo.root())?;
+        }
+        if made || half_made {
             repo.own(base)?;
             self.include(&repo)?;
             crash::point("tree.included");
@@ -179,7 +190,7 @@ pub fn prepare(order: &Order) -> Result<Prepared> {
     tree.switch(&branch, &order.base, old.as_deref())?;
     crash::point("tree.switched");
     tree.update_submodules()?;
-    tree.lock_worktree(tree.root(), &format!("{LOCKED} attempt {}", order.name))?;
+    tree.lock_worktree(tree.root(), &format!("{LOCKED}{}", order.name))?;
     Ok(Prepared::Ready(branch))
 }
 

@@ -164,6 +164,7 @@ impl Open {
         match &self.apart {
             None => Ok(Rc::clone(&workspace.repo)),
             Some(apart) => {
+                ensure!(apart.tree.exists(), "`{}` is gone", apart.tree.display());
                 let tree = Repo::discover(&apart.tree)?;
                 // Git looks further up where a folder has nothing of its own: never there.
                 let is_own = fs::canonicalize(&apart.tree).is_ok_and(|top| top == tree.root());

@@ -1,6 +1,10 @@
 //! Whether a commit is kept, and which work trees are `ralph`'s own.
 
-use std::{fs, path::Path};
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
@@ -59,6 +63,26 @@ impl Repo {
             Some(library) => Ok(library.refname_to_id(&name).ok().map(|id| id.to_string())),
             None => self.commit_of(&name),
         }
+    }
+
+    /// Why this work tree is locked; empty where it is not.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock_of_worktree(&self) -> Result<String> {
+        match fs::read_to_string(self.git_dir.join("locked")) {
+            Ok(why) => Ok(why.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error).context("read why the work tree is locked"),
+        }
+    }
+
+    /// Writes those files of the index that are not there.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn fill(&self) -> Result<()> {
+        self.quietly(&["checkout-index", "--all", "--quiet"])
     }
 
     /// Keeps a commit under the ref `name`.

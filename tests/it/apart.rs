@@ -597,3 +597,17 @@ fn a_submodule_is_there_and_may_stay_as_it_is() {
     tell(&trial, "", "[ -e sub/.git ] && work");
     completes(&trial);
 }
+
+/// The machine went down while git made a work tree.
+#[test]
+fn a_work_tree_that_was_only_half_made_is_made_whole() {
+    let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nworktree: true\n");
+    let slot = trial.dir().join("repo.worktrees/1");
+    trial.git(&["worktree", "add", "--quiet", "--detach", slot.to_str().unwrap()]);
+    let admin = trial.root().join(".git/worktrees/1");
+    fs::write(admin.join("locked"), "initializing").unwrap();
+    fs::rename(admin.join("index"), admin.join("index.lock")).unwrap();
+    fs::remove_file(slot.join("check.sh")).unwrap();
+    completes(&trial);
+    assert_eq!(slots(&trial), ["1"]);
+}
