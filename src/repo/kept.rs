@@ -1,10 +1,6 @@
 //! Whether a commit is kept, and which work trees are `ralph`'s own.
 
-use std::{
-    collections::HashSet,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
 
