@@ -248,10 +248,22 @@ impl Past {
 }
 
 impl Run {
-    fn stop(&mut self, stop: &Stop) {
-        // A later and milder request does not take back a harder one.
-        let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
-        self.stop = Some(Stop { now, ..stop.clone() });
+    /// Takes in what is about the run alone.
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::StopRequested(stop) => {
+                // A later and milder request does not take back a harder one.
+                let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
+                self.stop = Some(Stop { now, ..stop.clone() });
+            }
+            Event::Promised { kept, .. } => self.promised |= kept,
+            Event::Suspended {} => self.suspended = true,
+            Event::Continued { .. } => self.suspended = false,
+            Event::Finished { why, exit_code, .. } => {
+                self.finished = Some((why.clone(), *exit_code));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -321,13 +333,11 @@ impl History {
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
             Event::ResumeRequested { now } => self.resume(*now),
-            Event::StopRequested(stop) => self.run.stop(stop),
-            Event::Promised { kept, .. } => self.run.promised |= kept,
-            Event::Suspended {} => self.run.suspended = true,
-            Event::Continued { .. } => self.run.suspended = false,
-            Event::Finished { why, exit_code, .. } => {
-                self.run.finished = Some((why.clone(), *exit_code));
-            }
+            Event::StopRequested(_)
+            | Event::Promised { .. }
+            | Event::Suspended {}
+            | Event::Continued { .. }
+            | Event::Finished { .. } => self.run.apply(&record.event),
             Event::Slept(_)
             | Event::Woken(_)
             | Event::WakeSkipped(_)

@@ -330,7 +330,7 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
     fs::remove_dir_all(trial.dir().join("repo.worktrees")).unwrap();
     fs::create_dir_all(trial.dir().join("repo.worktrees/1")).unwrap();
     fs::write(trial.dir().join("repo.worktrees/1/mine"), "mine").unwrap();
-    let graph = trial.graph_text().replace("]", ", {id: c}]");
+    let graph = trial.graph_text().replace(']', ", {id: c}]");
     trial.save("task-graph.yaml", &graph);
     trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
@@ -355,7 +355,7 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
             git(&["add", "mine"]);
             git(&["commit", "--quiet", "-m", "Mine"]);
         }
-        let graph = trial.graph_text().replace("]", &format!(", {{id: {id}}}]"));
+        let graph = trial.graph_text().replace(']', &format!(", {{id: {id}}}]"));
         trial.save("task-graph.yaml", &graph);
         trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
         let said = ["is changed and not committed", "is on no branch"][n];
@@ -461,7 +461,7 @@ fn a_graph_that_an_agent_commits_is_understood_and_not_merged() {
     completes(&trial);
     assert_eq!(trial.tasks("completed").len(), 2);
     assert!(!trial.graph_text().contains("# graph"));
-    assert_eq!(prompt(&trial, "b-1").is_empty(), false);
+    assert!(!prompt(&trial, "b-1").is_empty());
 }
 
 #[test]

@@ -175,7 +175,7 @@ pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
         faults.push(format!("left behind: {}", String::from_utf8_lossy(&debris)));
     }
     let open = fs::read_dir(trial.state().join("attempts")).into_iter().flatten().flatten();
-    faults.extend(open.map(|entry| format!("left behind: {:?}", entry.path())));
+    faults.extend(open.map(|entry| format!("left behind: {}", entry.path().display())));
     faults
 }
 
