@@ -99,7 +99,7 @@ impl Pool {
             repo.drop_locks()?;
             repo.settle_on(base)?;
             repo.fill()?;
-            repo.unlock_worktree(repo.root())?;
+            repo.unlock_here()?;
         }
         if made || half_made {
             repo.own(base)?;
@@ -190,7 +190,7 @@ pub fn prepare(order: &Order) -> Result<Prepared> {
     tree.switch(&branch, &order.base, old.as_deref())?;
     crash::point("tree.switched");
     tree.update_submodules()?;
-    tree.lock_worktree(tree.root(), &format!("{LOCKED}{}", order.name))?;
+    tree.lock_here(&format!("{LOCKED}{}", order.name))?;
     Ok(Prepared::Ready(branch))
 }
 
@@ -259,6 +259,6 @@ pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<
     {
         tree.delete_branch(branch, &commit)?;
     }
-    tree.unlock_worktree(tree.root())?;
+    tree.unlock_here()?;
     Ok(None)
 }

@@ -73,6 +73,28 @@ impl Repo {
         }
     }
 
+    /// Locks this work tree, as `git worktree lock` does, which looks at all the others as well and
+    /// fails where git is just making one.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn lock_here(&self, why: &str) -> Result<()> {
+        fs::write(self.git_dir.join("locked"), why).context("lock the work tree")
+    }
+
+    /// The other way round.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn unlock_here(&self) -> Result<()> {
+        match fs::remove_file(self.git_dir.join("locked")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).context("unlock the work tree")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes those files of the index that are not there.
     ///
     /// # Errors
