@@ -63,10 +63,23 @@ impl Trees {
             target = head.branch;
             let folder = pool.folder();
             fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+            hide(&Pool::of(workspace), workspace)?;
         }
         let (kept, preparing) = (Vec::new(), Vec::new());
         Ok(Trees { pool: Pool::of(workspace), target, kept, preparing })
     }
+}
+
+/// Keeps work trees that are inside the repository out of `git status` there.
+fn hide(pool: &Pool, workspace: &Workspace) -> Result<()> {
+    let Ok(inside) = pool.folder().strip_prefix(workspace.root()) else {
+        return Ok(());
+    };
+    let inside = inside.display();
+    if workspace.repo.is_ignored(&format!("{inside}/x"))? {
+        return Ok(());
+    }
+    workspace.repo.exclude(&[&format!("/{inside}/")])
 }
 
 impl Runner {
@@ -223,8 +236,9 @@ impl Runner {
         let Some(apart) = record.apart.clone() else {
             return Ok(());
         };
-        // Somebody has removed it, or it was never made.
         let Ok(tree) = record.tree(&self.workspace) else {
+            // Somebody has removed it, or it was never made: then there is nothing to unlock.
+            let _ = self.workspace.repo.unlock_worktree(&apart.tree);
             return Ok(());
         };
         let pin =
