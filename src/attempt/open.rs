@@ -137,6 +137,9 @@ impl Open {
             dirty: BTreeMap::new(),
             inherited: BTreeSet::new(),
             apart: Some(apart),
+            // Those of the work tree, once there is one.
+            locks: Vec::new(),
+            controls: None,
             ..self
         }
     }
