@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     oracle,
-    support::{SETTINGS, Workspace, each, until, wait_for},
+    support::{SETTINGS, Workspace, agent, each, until, wait_for},
 };
 
 /// The verify command of these scenes: every test that is there.
@@ -306,7 +306,12 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         sound(&trial);
         assert_eq!(trial.tasks("completed").len(), 5, "{how}");
         let of_a = trial.tasks("started").iter().filter(|id| *id == "a").count();
-        assert_eq!(of_a, 1, "{how}: what was done is not done again");
+        assert_eq!(
+            of_a,
+            1,
+            "{how}: what was done is not done again\n{}",
+            trial.read("logs/ralph.jsonl")
+        );
     };
     each(3, &scenes, work);
 }
@@ -610,4 +615,69 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     fs::remove_file(slot.join("check.sh")).unwrap();
     completes(&trial);
     assert_eq!(slots(&trial), ["1"]);
+}
+
+/// A usage limit that one of two meets is its agent's: the other one goes on, and no third begins.
+#[test]
+fn a_limit_that_one_meets_holds_back_its_agent() {
+    let agent = agent("told");
+    let settings = format!("agent: {{command: [{agent}], output: claude-json}}\n");
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", &settings).command([]);
+    let stream = |name: &str| {
+        format!("cat {}/tests/transcripts/claude-{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
+    };
+    tell(&trial, "a-1", &format!("together 2; {}; exit 1", stream("usage-limit")));
+    tell(&trial, "b", &format!("together 2; await open; work; {}", stream("success")));
+    tell(&trial, "", &format!("work; {}", stream("success")));
+    let run = trial.start_until(["run", "--max-wait", "1000000h"], "waiting-b");
+    until("the limit is known", || trial.read("logs/ralph.jsonl").contains("\"rate_limited\""));
+    trial.leave("open");
+    until("it waits", || run.said().contains("waiting until"));
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    assert_eq!(trial.tasks("completed"), ["b"]);
+    trial.run(["resume", "--now"]).whatever();
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    sound(&trial);
+}
+
+#[test]
+fn each_of_two_has_a_terminal_of_its_own() {
+    if std::process::Command::new("tmux").arg("-V").output().is_err() {
+        eprintln!("skipped: there is no tmux here");
+        return;
+    }
+    let trial = stage(PAIR, "");
+    let dir = trial.dir().display().to_string();
+    let trial = trial.env("TMPDIR", &dir);
+    tell(&trial, "", "[ -t 1 ]; together 2; work");
+    trial.run(["run", "--tmux"]).stderr_has("the graph is complete (exit code 0)");
+    sound(&trial);
+}
+
+/// What is held back by a person's file is merged by the same run when that is out of the way.
+#[test]
+fn what_is_held_back_lands_when_the_way_is_free() {
+    let trial = stage(PAIR, "");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "await open; work");
+    trial.write("line", "mine\n");
+    let run = trial.start_until(["run"], "waiting-b");
+    until("it is said", || run.said().contains("commit or stash them"));
+    assert_eq!(trial.read("line"), "mine\n");
+    trial.git(&["stash", "--quiet", "--", "line"]);
+    until("it has landed", || landed(&trial, "line") == "agent\n");
+    trial.leave("open");
+    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    sound(&trial);
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+/// Work trees inside the repository are nothing that a person has left there.
+#[test]
+fn work_trees_may_be_inside_the_repository() {
+    let trial = stage(PAIR, "worktree_dir: .trees\n");
+    tell(&trial, "a-1", "rm .git; echo lost > lost; report");
+    completes(&trial);
+    assert!(trial.root().join(".trees/1").is_dir());
+    assert_eq!(verdicts(&trial).iter().filter(|one| one.ends_with("complete")).count(), 2);
 }

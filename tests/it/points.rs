@@ -165,16 +165,18 @@ fn a_kill_at_any_point_costs_nothing() {
         POINTS.iter().filter(|point| !counts.keys().any(|(known, _)| known == *point)).collect();
     assert!(never.is_empty(), "passed in no scenario: {never:?}");
 
-    let trials: Vec<(Scenario, Vec<String>)> = counts
-        .iter()
-        .map(|((point, scenario), count)| {
-            (*scenario, chosen(*count).iter().map(|nth| format!("{point}:{nth}")).collect())
-        })
-        .collect();
+    let mut trials: Vec<(Scenario, Vec<String>)> = Vec::new();
+    for ((point, scenario), count) in &counts {
+        let chosen: Vec<String> =
+            chosen(*count).iter().map(|nth| format!("{point}:{nth}")).collect();
+        // Not so many in one trial that it takes minutes.
+        trials.extend(chosen.chunks(12).map(|some| (*scenario, some.to_vec())));
+    }
     let mut kills = 0;
     for (deadly, found) in each(4, &trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
         let first = &deadly[0];
-        if !found.kills.contains(first) {
+        // How often the others are passed depends on what goes on at the same time.
+        if first.ends_with(":1") && !found.kills.contains(first) {
             violations.push(format!("nothing was killed at {first}"));
         }
         kills += found.kills.len();
