@@ -294,19 +294,16 @@ impl History {
 
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
-        let id = record.task_id.as_ref();
         self.underway.apply(record);
+        let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
             Event::Started { attempt, .. } => {
-                self.run.iterations += 1;
-                self.run.waits = 0;
+                (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
                 let ended = self.ended;
                 self.with(id, |past| {
-                    past.began_after = Some(ended);
-                    past.attempts = *attempt;
-                    past.open_since = Some(record.timestamp);
-                    past.reported = false;
+                    (past.open_since, past.began_after) = (Some(record.timestamp), Some(ended));
+                    (past.attempts, past.reported) = (*attempt, false);
                 });
             }
             Event::Reported { .. } => self.with(id, |past| past.reported = true),

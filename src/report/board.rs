@@ -16,6 +16,9 @@ use crate::{
     terminal::{Paint, Style, columns, fit, visible},
 };
 
+/// Between two frames. Slower than the eye would like, so that a night of it costs under a
+/// thousandth of a core.
+pub const FRAME: Duration = Duration::from_millis(400);
 /// What turns, frame by frame.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// Stands there for what only waits.
@@ -190,42 +193,42 @@ impl Board {
         width: usize,
         most: usize,
     ) -> Vec<String> {
-        let frame =
-            FRAMES[usize::try_from(now.timestamp_millis() / 330).unwrap_or(0) % FRAMES.len()];
+        let frames = u128::try_from(now.timestamp_millis()).unwrap_or(0) / FRAME.as_millis();
+        let frame = FRAMES[usize::try_from(frames % 10).unwrap_or(0)];
         let mut lines = Vec::new();
         if let Some((until, why)) = &self.wait {
             let age = age(now - self.since);
-            lines.push(format!("{frame} {age} {}", countdown(*until, why, now)));
+            lines.push((None, format!("{frame} {age} {}", countdown(*until, why, now))));
         }
-        let ids = self.rows.iter().map(|row| columns(row.id.as_str())).max().unwrap_or(0).min(ID);
         let below = usize::from(self.queue.is_some()) + lines.len();
         let room = most.saturating_sub(below).max(1);
         let shown = if self.rows.len() > room { room.saturating_sub(1).max(1) } else { room };
-        for row in self.rows.iter().take(shown) {
-            let waits = matches!(row.stage, Stage::Queued | Stage::Merging);
+        let ids = self.rows.iter().map(|row| columns(row.id.as_str())).max().unwrap_or(0).min(ID);
+        lines.extend(self.rows.iter().take(shown).map(|row| {
             let (lead, text, age) = (row.lead, &row.text, age(now - row.since));
             if !self.several {
-                lines.push(format!("{frame} {age} {text}"));
-                continue;
+                return (None, format!("{frame} {age} {text}"));
             }
+            let waits = matches!(row.stage, Stage::Queued | Stage::Merging);
             let mark = if waits { STILL } else { frame };
             let id = fit(row.id.as_str(), ID);
-            let line = format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}");
-            let line = fit(&line, width);
             let style = (row.stage != Stage::Running).then_some(Style::Faint);
-            lines.push(style.map_or(line.clone(), |style| paint.text(style, line)).into_owned());
-        }
+            (style, format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}"))
+        }));
         if self.rows.len() > shown {
             let more = self.rows.len() - shown;
-            lines.push(paint.text(Style::Faint, format!("  and {more} more")).into_owned());
+            lines.push((Some(Style::Faint), format!("  and {more} more")));
         }
         lines.extend(self.queue.as_ref().map(|(waiting, trying)| {
             let mark = if trying.tasks.is_empty() { STILL } else { frame };
-            let line = fit(&format!("{mark} {}", queue(*waiting, trying)), width).into_owned();
             let style = if trying.held.is_some() { Style::Warn } else { Style::Faint };
-            paint.text(style, line).into_owned()
+            (Some(style), format!("{mark} {}", queue(*waiting, trying)))
         }));
-        lines.iter().take(most).map(|line| fit(line, width).into_owned()).collect()
+        let drawn = |(style, line): (Option<Style>, String)| {
+            let line = fit(&line, width);
+            style.map_or(line.clone(), |style| paint.text(style, line)).into_owned()
+        };
+        lines.into_iter().take(most).map(drawn).collect()
     }
 }
 
@@ -348,28 +351,28 @@ mod tests {
             ("done", command("cargo test --workspace && cargo clippy")),
         ];
         insta::assert_snapshot!(lines(6, 100, 20, &told), @r"
-        ⠼      1m  loud                      Bash: \u{1b}[31m日本語の題名はとても長いので端末の幅には収まり…
-        ⠼     59s  parser                    verifying: cargo test --workspace
+        ⠹      1m  loud                      Bash: \u{1b}[31m日本語の題名はとても長いので端末の幅には収まり…
+        ⠹     59s  parser                    verifying: cargo test --workspace
         ·     58s  done                      is tried by the merge queue
-        ⠼     57s  an-id-that-is-longer-th…  the agent is at work
-        ⠼     55s  lexer                     setting up: npm ci
+        ⠹     57s  an-id-that-is-longer-th…  the agent is at work
+        ⠹     55s  lexer                     setting up: npm ci
         ·     53s  other                     is tried by the merge queue
-        ⠼ merge queue: 2 wait; trying done, other on main: cargo test --workspace && cargo clippy
+        ⠹ merge queue: 2 wait; trying done, other on main: cargo test --workspace && cargo clippy
         ");
         insta::assert_snapshot!(lines(6, 60, 20, &told), @r"
-        ⠼      1m  loud                      Bash: \u{1b}[31m日本語…
-        ⠼     59s  parser                    verifying: cargo test …
+        ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
+        ⠹     59s  parser                    verifying: cargo test …
         ·     58s  done                      is tried by the merge …
-        ⠼     57s  an-id-that-is-longer-th…  the agent is at work
-        ⠼     55s  lexer                     setting up: npm ci
+        ⠹     57s  an-id-that-is-longer-th…  the agent is at work
+        ⠹     55s  lexer                     setting up: npm ci
         ·     53s  other                     is tried by the merge …
-        ⠼ merge queue: 2 wait; trying done, other on main: cargo te…
+        ⠹ merge queue: 2 wait; trying done, other on main: cargo te…
         ");
         insta::assert_snapshot!(lines(6, 60, 4, &told), @r"
-        ⠼      1m  loud                      Bash: \u{1b}[31m日本語…
-        ⠼     59s  parser                    verifying: cargo test …
+        ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
+        ⠹     59s  parser                    verifying: cargo test …
           and 4 more
-        ⠼ merge queue: 2 wait; trying done, other on main: cargo te…
+        ⠹ merge queue: 2 wait; trying done, other on main: cargo te…
         ");
         assert_eq!(lines(6, 60, 1, &told).lines().count(), 1);
     }
@@ -403,10 +406,10 @@ mod tests {
     #[test]
     fn alone_it_needs_no_name() {
         let told = [("a", started(1)), ("a", command("cargo test"))];
-        insta::assert_snapshot!(lines(1, 60, 20, &told), @"⠼ 59s cargo test");
+        insta::assert_snapshot!(lines(1, 60, 20, &told), @"⠹ 59s cargo test");
         let until = DateTime::from_timestamp(100, 0).unwrap();
         let wait = Event::Waiting { until, why: "a limit of the provider".to_owned() };
         let text = lines(1, 100, 20, &[("", wait)]);
-        assert!(text.starts_with("⠼ 1m a limit of the provider; 39s left, until "), "{text}");
+        assert!(text.starts_with("⠹ 1m a limit of the provider; 39s left, until "), "{text}");
     }
 }

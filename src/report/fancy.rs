@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::{
     Reporter, Verbosity,
-    board::Board,
+    board::{Board, FRAME},
     summary::Tally,
     words::{self, Line},
 };
@@ -27,9 +27,6 @@ use crate::{
     terminal::{self, Paint, Style},
 };
 
-/// Between two frames of the spinner. Slower than the eye would like, so that a night of it costs
-/// under a thousandth of a core.
-const FRAME: Duration = Duration::from_millis(330);
 /// Between two looks at what the agent does.
 const LOOK: Duration = Duration::from_secs(1);
 /// The widest bar.
@@ -40,22 +37,25 @@ pub struct Fancy {
     verbosity: Verbosity,
     paint: Paint,
     tally: Tally,
-    board: Board,
-    live: Option<Live>,
+    drawn: Arc<Mutex<Drawn>>,
+    /// What draws it, if there is something to draw.
+    bar: Option<ProgressBar>,
 }
 
 /// What is drawn again and again, below all that is said.
-struct Live {
-    bar: ProgressBar,
-    board: Arc<Mutex<Board>>,
+#[derive(Default)]
+struct Drawn {
+    board: Board,
+    width: usize,
+    rows: usize,
 }
 
 impl Fancy {
     /// Tells as much as `verbosity` says.
     pub fn new(verbosity: Verbosity) -> Fancy {
         let paint = Paint::for_stream(&std::io::stderr());
-        let (tally, board) = (Tally::default(), Board::default());
-        Fancy { verbosity, paint, tally, board, live: None }
+        let (tally, drawn) = (Tally::default(), Arc::default());
+        Fancy { verbosity, paint, tally, drawn, bar: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -72,26 +72,35 @@ impl Fancy {
                     Some(style) => self.paint.text(style, text),
                     None => text.into(),
                 };
-                match &self.live {
-                    Some(live) => live.bar.println(text),
+                match &self.bar {
+                    Some(bar) => bar.println(text),
                     None => terminal::say(&text),
                 }
             }
         }
     }
 
+    fn drawn(&self) -> MutexGuard<'_, Drawn> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Draws what goes on now, or nothing where nothing does.
     fn show(&mut self) {
-        if self.board.is_empty() {
+        let mut drawn = self.drawn();
+        drawn.measure();
+        if drawn.board.is_empty() {
+            drop(drawn);
             return self.rest();
         }
-        let live = self.live.get_or_insert_with(|| Live::begin(self.paint));
-        live.board.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.board);
+        drop(drawn);
+        if self.bar.is_none() {
+            self.bar = Some(begin(Arc::clone(&self.drawn), self.paint));
+        }
     }
 
     fn rest(&mut self) {
-        if let Some(live) = self.live.take() {
-            live.bar.finish_and_clear();
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
         }
     }
 
@@ -112,25 +121,27 @@ impl Fancy {
     }
 }
 
-impl Live {
-    /// Begins to draw. One line each would be a thread each; this way they turn in step, and all of
-    /// them are drawn at once.
-    fn begin(paint: Paint) -> Live {
-        let board = Arc::new(Mutex::new(Board::default()));
-        let shown = Arc::clone(&board);
-        let draw = move |_: &ProgressState, out: &mut dyn fmt::Write| {
-            let width = terminal::stderr_width().unwrap_or(80);
-            let most = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);
-            let board = shown.lock().unwrap_or_else(PoisonError::into_inner);
-            let lines = board.lines(Utc::now(), paint, width, most);
-            let _ = out.write_str(&lines.join("\n"));
-        };
-        let style = ProgressStyle::with_template("{board}").expect("the template is right");
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(style.with_key("board", draw));
-        bar.enable_steady_tick(FRAME);
-        Live { bar, board }
+impl Drawn {
+    /// Sees how large the screen is. Not in every frame.
+    fn measure(&mut self) {
+        self.width = terminal::stderr_width().unwrap_or(80);
+        self.rows = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);
     }
+}
+
+/// Begins to draw. A bar for each line would be a thread each; this way all of them turn in step and
+/// are drawn at once.
+fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
+    let draw = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+        let drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = drawn.board.lines(Utc::now(), paint, drawn.width, drawn.rows);
+        let _ = out.write_str(&lines.join("\n"));
+    };
+    let style = ProgressStyle::with_template("{board}").expect("the template is right");
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(style.with_key("board", draw));
+    bar.enable_steady_tick(FRAME);
+    bar
 }
 
 impl Reporter for Fancy {
@@ -148,8 +159,13 @@ impl Reporter for Fancy {
         if self.verbosity == Verbosity::Quiet {
             return;
         }
-        self.board.note(record, view);
-        self.show();
+        self.drawn().board.note(record, view);
+        let alone = view.policy.jobs == 1;
+        let is_start = matches!(record.event, Event::Started { .. });
+        // The heading of a single attempt stands above all that is drawn of it.
+        if (is_start && alone) || self.drawn().board.is_empty() {
+            self.rest();
+        }
         let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
         if let (Event::Started { attempt, .. }, Some(number)) = (&record.event, number) {
             self.head(record, *attempt, number, view);
@@ -162,20 +178,24 @@ impl Reporter for Fancy {
                 | Event::Verified(_)
                 | Event::Queued { .. }
         );
-        if !is_seen || view.policy.jobs == 1 || self.verbosity == Verbosity::Verbose {
+        if !is_seen || alone || self.verbosity == Verbosity::Verbose {
             self.say(&words::lines(record, view, self.verbosity));
         }
+        self.show();
     }
 
     fn doing(&mut self, id: &TaskId, doing: &str) {
-        self.board.doing(id, doing);
-        if self.live.is_some() {
-            self.show();
+        self.drawn().board.doing(id, doing);
+    }
+
+    fn tick(&mut self) {
+        if self.bar.is_some() {
+            self.drawn().measure();
         }
     }
 
     fn interval(&self) -> Duration {
-        if self.live.is_some() { LOOK } else { Duration::from_secs(3600) }
+        if self.bar.is_some() { LOOK } else { Duration::from_secs(3600) }
     }
 }
 

@@ -138,3 +138,30 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         assert_eq!(fs::read_to_string(trial.sign("code")).unwrap(), "0\n", "{words}");
     }
 }
+
+#[test]
+fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
+    for columns in [60_u32, 100] {
+        let graph = "tasks: [{id: lexer, title: Cut it up}, {id: parser}, {id: a-third-one}]\n";
+        let trial = Workspace::new().graph(graph);
+        let words = format!("run --jobs 3 -- {}", agent("gate"));
+        let mut session = on_terminal(&trial, columns, &words);
+        for id in ["lexer", "parser", "a-third-one"] {
+            wait_for(&trial.sign(&format!("waiting-{id}")));
+        }
+        let mut said = String::new();
+        for id in ["lexer", "parser", "a-third-one"] {
+            said += &session.exp_string(&format!("s  {id:<11}  the agent is at work")).unwrap();
+        }
+        trial.leave("open");
+        said += &session.exp_eof().unwrap();
+        assert_eq!(code(&session), 0);
+        let text = bare(&said);
+        assert!(text.contains("Iteration 1 of 50 · lexer · P2 · attempt 1 · Cut"), "{text}");
+        assert!(text.contains("merge queue: "), "{text}");
+        let (during, end) = text.rsplit_once("the graph is complete").unwrap();
+        assert!(during.contains("═══") && !during.contains("═\r\n  Iteration"), "{text}");
+        assert!(!end.contains("merge queue") && !end.contains("at work"), "{text}");
+        trial.nobody_is_left();
+    }
+}
