@@ -32,6 +32,7 @@ pub mod status;
 pub mod talk;
 pub mod task;
 pub mod template;
+mod underway;
 pub mod verify;
 
 use std::{
@@ -253,11 +254,12 @@ fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<Open>> 
 }
 
 /// What they are to the choice of the next task.
-fn active<'a>(open: &'a [Open], graph: &TaskGraph) -> Vec<Active<'a>> {
+fn active<'a>(open: &'a [Open], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
     let active = |record: &'a Open| {
         let number = graph.number(&record.task_id)?;
         let agent = record.call.as_ref().map(|call| call.name.as_str());
-        Some(Active { number, agent, works: true })
+        let works = !history.underway.waits(&record.task_id);
+        Some(Active { number, agent, works })
     };
     open.iter().filter_map(active).collect()
 }

@@ -6,13 +6,13 @@ use anyhow::Result;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{Here, active, filter, open_attempts};
+use super::{Here, active, filter, open_attempts, underway::Course};
 use crate::{
     chronicle::Chronicle,
     cli::DagStatus,
     duration,
     exit::Exit,
-    history::Past,
+    history::{Past, Stage},
     plan::{Key, Policy, State, View},
     report::words::moment,
     task::{Status, Task},
@@ -33,7 +33,7 @@ pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
     let chronicle = workspace.chronicle()?;
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     let open = open_attempts(&workspace, chronicle.history())?;
-    let active = active(&open, file.graph());
+    let active = active(&open, file.graph(), chronicle.history());
     let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
     let parts = Parts::of(&view, &workspace, &chronicle)?;
     if options.json {
@@ -52,6 +52,8 @@ struct Claimed {
     live: bool,
     age: Option<Duration>,
     stale: bool,
+    /// The attempt that has no end.
+    course: Option<Course>,
 }
 
 /// The tasks by state, each list in the order in which it is shown.
@@ -76,6 +78,7 @@ impl Parts {
         let now = Utc::now();
         let running = workspace.is_live(chronicle.history())?;
         let (mut parts, mut ready) = (Parts::default(), Vec::new());
+        let mut courses = Course::all(workspace, chronicle.history());
         for number in view.admitted() {
             parts.total += 1;
             match view.state(number, now) {
@@ -88,7 +91,9 @@ impl Parts {
                     let age = age(task, past, now);
                     let limit = task.stale_after.unwrap_or(view.policy.stale_after);
                     let stale = !live && age.is_none_or(|age| age > limit);
-                    parts.in_progress.push(Claimed { number, live, age, stale });
+                    let at = courses.iter().position(|course| course.going.task_id == task.id);
+                    let course = at.map(|at| courses.swap_remove(at));
+                    parts.in_progress.push(Claimed { number, live, age, stale, course });
                 }
                 State::Parked(_) | State::Spent => parts.parked.push(number),
                 State::NeedsInput => parts.needs_input.push(number),
@@ -131,16 +136,16 @@ impl Parts {
             .iter()
             .map(|claimed| {
                 let of = view.graph.task(claimed.number);
-                with(
-                    claimed.number,
-                    json!({
-                        "live": claimed.live,
-                        "stale": claimed.stale,
-                        "age_seconds": claimed.age.map(|age| age.as_secs()),
-                        "claimed_at": of.claimed_at,
-                        "claimed_by": of.claimed_by,
-                    }),
-                )
+                let mut more = json!({
+                    "live": claimed.live,
+                    "stale": claimed.stale,
+                    "age_seconds": claimed.age.map(|age| age.as_secs()),
+                    "claimed_at": of.claimed_at,
+                    "claimed_by": of.claimed_by,
+                });
+                let fields = claimed.course.as_ref().map(Course::fields);
+                more.as_object_mut().expect("it is one").extend(fields.into_iter().flatten());
+                with(claimed.number, more)
             })
             .collect();
         let parked: Vec<Value> =
@@ -315,10 +320,14 @@ impl Page {
                 let mut note = claimed.age.map_or("since when is not known".to_owned(), |age| {
                     format!("for {}", duration::short(age))
                 });
-                if claimed.live {
+                let course = claimed.course.as_ref();
+                if claimed.live && course.is_none_or(|course| course.stage == Stage::Running) {
                     note += ", an agent is at work";
-                } else if let Some(by) = &task.claimed_by {
+                } else if let Some(by) = task.claimed_by.as_ref().filter(|_| !claimed.live) {
                     let _ = write!(note, ", by {by}");
+                }
+                if let Some(text) = course.and_then(Course::text) {
+                    let _ = write!(note, ", {text}");
                 }
                 if claimed.stale {
                     let _ = write!(note, ", STALE; `ralph task-reset {}` gives it back", task.id);

@@ -39,7 +39,7 @@ pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
     let mut chronicle = workspace.chronicle()?;
     let policy = workspace.policy();
     let open = open_attempts(&workspace, chronicle.history())?;
-    let active = active(&open, file.graph());
+    let active = active(&open, file.graph(), chronicle.history());
     let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
     if options.why {
         return why(&view);

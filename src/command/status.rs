@@ -7,14 +7,17 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, Local, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-use super::Here;
+use super::{
+    Here,
+    underway::{self, Course},
+};
 use crate::{
     agent,
     chronicle::Chronicle,
     duration,
     event::Plain,
     exit::Exit,
-    history::{History, OpenChild, Schedule},
+    history::{Going, History, OpenChild, Schedule},
     place::Place,
     report::{
         heartbeat,
@@ -52,6 +55,8 @@ pub(super) struct Glance {
     done_pattern: Option<String>,
     /// The plain loops that there were.
     loops: Vec<TaskId>,
+    /// The attempts that have no end.
+    courses: Vec<Course>,
 }
 
 impl Glance {
@@ -70,6 +75,7 @@ impl Glance {
             max_attempts: max_attempts(chronicle.history(), workspace),
             done_pattern: workspace.config.done_pattern.as_ref().map(ToString::to_string),
             loops: workspace.loops().context("list the loops")?,
+            courses: Course::all(workspace, chronicle.history()),
             chronicle,
         })
     }
@@ -110,21 +116,26 @@ impl Glance {
         if let Some(at) = run.started_at {
             line("Started", &full(at));
         }
-        let open = history.open();
-        if open.is_empty() {
+        if self.courses.is_empty() {
             line("Current attempt", "none");
         }
-        for (id, attempt, at) in open {
-            let age = self.age(at);
+        for course in &self.courses {
+            let (id, attempt, at) =
+                (&course.going.task_id, course.going.attempt, course.going.since);
+            let age = if course.waits() { format!("for {}", short(at)) } else { self.age(at) };
+            let more = course.text().map_or(String::new(), |text| format!("; {text}"));
             line(
                 "Current attempt",
-                &format!("{id}, attempt {attempt}, since {}, {age}", clock(at)),
+                &format!("{id}, attempt {attempt}, since {}, {age}{more}", clock(at)),
             );
             for open in children(history, id) {
                 let (name, run) = (open.child.name(), &open.child.child_run_id);
                 let (process, age) = (open.child.process.pid, short(open.since));
                 line("  child agent", &format!("{name}, run {run}, process {process}, for {age}"));
             }
+        }
+        if let Some(queue) = underway::queue(&history.underway) {
+            line("Merge queue", &queue);
         }
         line("Failures in a row", &run.failures_in_a_row.to_string());
         line("Failures in this run", &run.failures.to_string());
@@ -219,20 +230,20 @@ impl Glance {
     pub(super) fn to_value(&self) -> Value {
         let history = self.chronicle.history();
         let run = &history.run;
-        let attempts: Vec<Value> = history
-            .open()
-            .into_iter()
-            .map(|(id, attempt, at)| {
-                let children: Vec<Value> = children(history, id).map(child).collect();
-                json!({
-                    "task_id": id,
-                    "attempt": attempt,
-                    "since": at,
-                    "seconds": since(at).as_secs(),
-                    "children": children,
-                })
-            })
-            .collect();
+        let attempt = |course: &Course| {
+            let Going { task_id, attempt, since: at, .. } = &course.going;
+            let children: Vec<Value> = children(history, task_id).map(child).collect();
+            let mut value = json!({
+                "task_id": task_id,
+                "attempt": attempt,
+                "since": at,
+                "seconds": since(*at).as_secs(),
+                "children": children,
+            });
+            value.as_object_mut().expect("it is one").extend(course.fields());
+            value
+        };
+        let attempts: Vec<Value> = self.courses.iter().map(attempt).collect();
         json!({
             "name": self.name,
             "status": self.standing.word(),
@@ -244,6 +255,7 @@ impl Glance {
             "started_at": run.started_at,
             "iteration": run.iterations,
             "attempts": attempts,
+            "merge_queue": underway::queue_value(&history.underway),
             "failures_in_a_row": run.failures_in_a_row,
             "failures": run.failures,
             "completed": run.completed,

@@ -99,8 +99,9 @@ impl Underway {
     /// Takes in one more fact.
     pub(super) fn apply(&mut self, record: &Record) {
         match &record.event {
-            Event::LoopStarted(_) | Event::Finished { .. } => {
+            Event::LoopStarted(_) => {
                 self.end_trial();
+                // It finds anew what waits and what is in the way.
                 (self.queue, self.held) = (Vec::new(), None);
             }
             Event::Merging(batch) => {
@@ -108,7 +109,7 @@ impl Underway {
                 self.put(&batch.tasks, Stage::Merging);
                 self.trial = Some(batch.clone());
             }
-            Event::Split(_) => self.end_trial(),
+            Event::Split(_) | Event::Finished { .. } => self.end_trial(),
             Event::MergeHeld(held) => {
                 self.end_trial();
                 self.held = Some(held.clone());
