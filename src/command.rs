@@ -112,7 +112,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
             attempts::restore(&here.named(&options.named), &options)
         }
         Command::Spawn(Flags(options)) => spawn::run(&here, &options.argv),
-        Command::Demo(Flags(options)) => demo::run(options.to.as_deref()),
+        Command::Demo(Flags(options)) => demo::run(&options),
         Command::Replay(Flags(options)) => replay::run(&here, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),

@@ -42,6 +42,9 @@ pub struct Demo {
     /// Make the repository here instead of in the temporary folder; must not exist yet
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+    /// Make this many attempts at the same time, each in a git work tree of its own [default: 1]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
 }
 
 /// `ralph replay`.

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::run::work;
 use crate::{
     call::Call,
+    cli::Demo,
     exit::{Exit, Failure},
     place::Place,
     report::Verbosity,
@@ -24,8 +25,8 @@ use crate::{
 ///
 /// # Errors
 /// As the disk or git give them.
-pub fn run(to: Option<&Path>) -> Result<Exit> {
-    let dir = make_folder(to)?;
+pub fn run(options: &Demo) -> Result<Exit> {
+    let dir = make_folder(options.to.as_deref())?;
     fs::write(dir.join(GRAPH), include_str!("demo.yaml")).context("write the graph")?;
     git(&dir, &["init", "--quiet", "--initial-branch=main"])?;
     git(&dir, &["config", "user.name", "Demo Agent"])?;
@@ -42,7 +43,9 @@ pub fn run(to: Option<&Path>) -> Result<Exit> {
     let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
     let mut workspace = Workspace::unset(&dir, Place::default())?;
     let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
-    workspace.set_flags(short.as_object().cloned().unwrap_or_default())?;
+    let mut flags = short.as_object().cloned().unwrap_or_default();
+    flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
+    workspace.set_flags(flags)?;
     let options = Options { agents: Some(vec![agent]), ..Options::default() };
     let file = workspace.graph()?;
     let exit = work(workspace, file, options, Verbosity::Normal)?;
