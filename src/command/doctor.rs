@@ -175,6 +175,9 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
             findings.extend(program::all(workspace, &bench, call, &hint));
         }
     }
+    if graph.is_ok() {
+        findings.extend(project::limits(&policy, tasks));
+    }
     findings.extend([project::logs(workspace), project::runs(workspace, &past)]);
     if let (Ok(file), Ok((chronicle, _))) = (&graph, &past) {
         findings.push(project::prompts(workspace, file, chronicle.history()));

@@ -178,6 +178,18 @@ fn the_graph_must_be_one() {
 }
 
 #[test]
+fn what_limits_name_must_be_there() {
+    let settings = |limits: &str| format!("{}limits: {limits}\n", crate::support::SETTINGS);
+    let trial = healthy().graph("tasks: [{id: a, tags: [db], agent: {command: [make, it]}}]\n");
+    trial.write(".ralph/config.yaml", &settings("{claude: 3, codex: 1, db: 1, make: 2}"));
+    assert_eq!(line(&trial, "limits"), ("ok".to_owned(), "4 names".to_owned()));
+    trial.write(".ralph/config.yaml", &settings("{cluade: 3}"));
+    warns(&trial, "limits", "`cluade` is no agent and no tag; did you mean `claude`?");
+    trial.write(".ralph/config.yaml", &settings("{everything: 3}"));
+    warns(&trial, "limits", "`everything` is no agent and no tag; name an agent or a tag");
+}
+
+#[test]
 fn every_prompt_that_is_to_come_is_rendered() {
     let trial = healthy().graph(
         "tasks: [{id: over, prompt: gone.md, status: complete}, {id: a, prompt: gone.md}, {id: b, \

@@ -1,6 +1,9 @@
 //! The project: its graph, its prompts, its logs, and the runs there were.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::Result;
 use chrono::Utc;
@@ -10,11 +13,15 @@ use crate::{
     agent, attempt,
     chronicle::Chronicle,
     command::status::{Standing, last_beat},
-    complaint, duration,
+    complaint,
+    diagnostic::nearest,
+    duration,
     exit::{self, Exit},
     graphfile::GraphFile,
     history::History,
     paths, place,
+    plan::Policy,
+    preset,
     report::words::counted,
     runner,
     task::Task,
@@ -58,6 +65,29 @@ pub(super) fn graph(
         return Finding::warning(ABOUT, found, "`ralph dag-status` says what they wait for");
     }
     Finding::ok(ABOUT, found)
+}
+
+/// What `limits` name is there: a misspelt name is no limit.
+pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
+    const ABOUT: &str = "limits";
+    if policy.limits.is_empty() {
+        return None;
+    }
+    let calls = tasks.iter().flat_map(|task| &task.agents).chain(&policy.agents);
+    let tags = tasks.iter().flat_map(|task| &task.tags).map(String::as_str);
+    let known: BTreeSet<&str> = calls.map(|call| call.name.as_str()).chain(tags).collect();
+    let is_known = |name: &str| known.contains(name) || preset::find(name).is_some();
+    let odd = policy.limits.keys().find(|name| !is_known(name));
+    Some(odd.map_or_else(
+        || Finding::ok(ABOUT, counted(policy.limits.len(), "name")),
+        |name| {
+            let cure = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "name an agent or a tag".to_owned(),
+            };
+            Finding::warning(ABOUT, format!("`{name}` is no agent and no tag"), cure)
+        },
+    ))
 }
 
 fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
