@@ -28,7 +28,9 @@ pub struct Glob {
 enum Part {
     /// `**`.
     Folders,
-    /// One name.
+    /// A name that is written out.
+    Plain(String),
+    /// Any other name.
     Name(Vec<Sign>),
 }
 
@@ -210,41 +212,48 @@ fn parts(signs: &[Sign]) -> Result<Vec<Part>, &'static str> {
             name if name.windows(2).any(|two| two == [Sign::Run, Sign::Run]) => {
                 return Err("has a `**` beside other characters; write `**/*`");
             }
-            name => parts.push(Part::Name(name.to_vec())),
+            name => parts.push(plain(name).map_or_else(|| Part::Name(name.to_vec()), Part::Plain)),
         }
     }
-    let is_written_out = match parts.last() {
-        Some(Part::Name(name)) => name.iter().all(|sign| matches!(sign, Sign::One(_))),
-        Some(Part::Folders) => false,
-        None => true,
-    };
+    let is_written_out = parts.last().is_none_or(|last| matches!(last, Part::Plain(_)));
     if is_written_out || signs.last() == Some(&Sign::Slash) {
         parts.push(Part::Folders);
     }
     Ok(parts)
 }
 
+/// The name, if it is written out.
+fn plain(name: &[Sign]) -> Option<String> {
+    let letter = |sign: &Sign| if let Sign::One(one) = sign { Some(*one) } else { None };
+    name.iter().map(letter).collect()
+}
+
 fn paths_meet(mut a: &[Part], mut b: &[Part]) -> bool {
     // What most pairs differ in needs no table.
-    while let ([Part::Name(first), a_rest @ ..], [Part::Name(second), b_rest @ ..]) = (a, b) {
-        if !names_meet(first, second) {
+    while let ([first, a_rest @ ..], [second, b_rest @ ..]) = (a, b)
+        && *first != Part::Folders
+        && *second != Part::Folders
+    {
+        if !parts_meet(first, second) {
             return false;
         }
         (a, b) = (a_rest, b_rest);
     }
-    let fits = |a: &Part, b: &Part| match (a, b) {
+    meet(a, b, |part| *part == Part::Folders, parts_meet)
+}
+
+fn parts_meet(a: &Part, b: &Part) -> bool {
+    match (a, b) {
+        (Part::Plain(a), Part::Plain(b)) => a == b,
         (Part::Name(a), Part::Name(b)) => names_meet(a, b),
-        _ => true,
-    };
-    meet(a, b, |part| *part == Part::Folders, fits)
+        (Part::Plain(plain), Part::Name(name)) | (Part::Name(name), Part::Plain(plain)) => {
+            names_meet(&plain.chars().map(Sign::One).collect::<Vec<_>>(), name)
+        }
+        (Part::Folders, _) | (_, Part::Folders) => true,
+    }
 }
 
 fn names_meet(a: &[Sign], b: &[Sign]) -> bool {
-    if let ([Sign::One(first), ..], [Sign::One(second), ..]) = (a, b)
-        && first != second
-    {
-        return false;
-    }
     let fits = |a: &Sign, b: &Sign| match (a, b) {
         (Sign::One(a), Sign::One(b)) => a == b,
         (Sign::One(one), Sign::Of(ranges)) | (Sign::Of(ranges), Sign::One(one)) => {

@@ -9,6 +9,7 @@ mod beside;
 mod forecast;
 mod holders;
 mod plain;
+mod ready;
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, num::NonZeroU32, time::Duration};
 
@@ -339,7 +340,10 @@ impl View<'_> {
                     let this = (until, matches!(state, State::Limited(_)));
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
-                State::Apart => apart.push(self.keys[number]),
+                State::Apart => {
+                    let for_files = matches!(self.apart(number, now), Some(Bar::Touches(_)));
+                    apart.extend(for_files.then_some(self.keys[number]));
+                }
                 State::Denied => denied = Some(number),
                 State::Claimed | State::NeedsInput => elsewhere = true,
                 State::Running | State::Parked(_) | State::Spent | State::Held | State::Waiting => {
@@ -347,7 +351,7 @@ impl View<'_> {
             }
             unfinished = true;
         }
-        if best.is_some_and(|best| self.gives_way(best, &apart)) {
+        if best.is_some_and(|best| self.gives_way(best, apart.iter().copied())) {
             best = self.first(self.ready(now), apart);
         }
         let at_work = self.active.iter().filter(|active| active.works).count();

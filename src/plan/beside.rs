@@ -23,10 +23,10 @@ pub enum Bar<'a> {
 impl<'a> View<'a> {
     /// What keeps a task apart from what is active; none if nothing does.
     pub fn apart(&self, number: usize, now: DateTime<Utc>) -> Option<Bar<'a>> {
-        self.bar(number).or_else(|| match self.agent(number, now) {
+        match self.agent(number, now) {
             Turn::Busy(bar) => Some(bar),
-            Turn::Now(_) | Turn::Later(_) | Turn::Never => None,
-        })
+            Turn::Now(_) | Turn::Later(_) | Turn::Never => self.bar(number),
+        }
     }
 
     /// The same in words that fit behind the name of the task.
@@ -39,31 +39,30 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, whichever agent the task gets.
+    /// What keeps a task apart whichever agent it gets.
     pub(super) fn bar(&self, number: usize) -> Option<Bar<'a>> {
-        let task = self.graph.task(number);
-        let clash = |active: &&Active<'_>| overlap(task, self.graph.task(active.number));
-        // What waits to be merged has its changes still before it.
-        if let Some(active) = self.active.iter().find(clash) {
-            return Some(Bar::Touches(active.number));
-        }
-        task.tags.iter().find_map(|tag| {
-            self.full(tag, |active| self.graph.task(active.number).tags.contains(tag))
-        })
+        self.tag(number).or_else(|| self.clash(number).map(Bar::Touches))
     }
 
-    /// Which of its agents a task would have beside what is active, were none of them at rest; none
-    /// if it cannot start. A task without agents has the first.
+    /// Which of its agents a task would have, were none of them at rest; none if a limit keeps it
+    /// from starting. A task without agents has the first.
     pub(super) fn place(&self, number: usize) -> Option<usize> {
         let calls = self.agents(number);
         let free = calls.iter().position(|call| self.busy(call).is_none());
         let place = if calls.is_empty() { Some(0) } else { free };
-        place.filter(|_| self.bar(number).is_none())
+        place.filter(|_| self.tag(number).is_none())
     }
 
     /// The limit of an agent, if it is reached.
     pub(super) fn busy(&self, call: &Call) -> Option<Bar<'a>> {
         self.full(&call.name, |active| active.agent == Some(&call.name))
+    }
+
+    /// The limit of one of its tags, if it is reached.
+    fn tag(&self, number: usize) -> Option<Bar<'a>> {
+        self.graph.task(number).tags.iter().find_map(|tag| {
+            self.full(tag, |active| self.graph.task(active.number).tags.contains(tag))
+        })
     }
 
     fn full(&self, name: &str, counts: impl Fn(&Active<'_>) -> bool) -> Option<Bar<'a>> {
@@ -72,21 +71,31 @@ impl<'a> View<'a> {
         (at_work >= limit.get() as usize).then_some(Bar::Limit(name, *limit))
     }
 
-    /// Whether a task gives way to one of those that are kept `apart`, because that is more urgent
-    /// and changes the same files: otherwise a stream of small tasks could keep an urgent large one
+    /// The active task that changes the same files. One that only waits to be merged still does.
+    pub(super) fn clash(&self, number: usize) -> Option<usize> {
+        let task = self.graph.task(number);
+        let mut others = self.active.iter().map(|active| active.number);
+        if task.touches.is_empty() {
+            return None;
+        }
+        others.find(|other| overlap(task, self.graph.task(*other)))
+    }
+
+    /// Whether a task gives way to one of those that only wait for files, because that is more
+    /// urgent and needs the same: otherwise a stream of small tasks could keep an urgent large one
     /// waiting to the end. Among equally urgent ones, whatever can start does.
-    pub(super) fn gives_way(&self, key: Key, apart: &[Key]) -> bool {
+    pub(super) fn gives_way(&self, key: Key, apart: impl IntoIterator<Item = Key>) -> bool {
         let task = self.graph.task(key.number);
-        apart.iter().any(|other| {
+        apart.into_iter().any(|other| {
             other.priority < key.priority && overlap(task, self.graph.task(other.number))
         })
     }
 
-    /// The first of the `ready` tasks, in their order, that does not give way, neither to a task that is kept `apart`
-    /// nor to one that gives way itself.
+    /// The first of the `ready` tasks, in their order, that gives way neither to one that is kept
+    /// `apart` nor to one that gives way itself.
     pub(super) fn first(&self, ready: Vec<Key>, mut apart: Vec<Key>) -> Option<Key> {
         ready.into_iter().find(|key| {
-            let gives_way = self.gives_way(*key, &apart);
+            let gives_way = self.gives_way(*key, apart.iter().copied());
             apart.extend(gives_way.then_some(*key));
             !gives_way
         })
@@ -452,12 +461,14 @@ mod tests {
                 if past.counted >= self.policy.max_attempts || backs_off || awake.is_empty() {
                     return false;
                 }
+                if task.tags.iter().any(|tag| {
+                    self.is_full(tag, |open| self.graph.task(open.number).tags.contains(tag))
+                }) || awake.iter().all(|name| self.is_full(name, |open| open.agent == **name))
+                {
+                    return false;
+                }
                 let shares = |other: usize| self.files[*number] & self.files[other] != 0;
-                let is_barred = self.open.iter().any(|open| shares(open.number))
-                    || task.tags.iter().any(|tag| {
-                        self.is_full(tag, |open| self.graph.task(open.number).tags.contains(tag))
-                    })
-                    || awake.iter().all(|name| self.is_full(name, |open| open.agent == **name));
+                let is_barred = self.open.iter().any(|open| shares(open.number));
                 let yields = apart.iter().any(|other| {
                     shares(*other) && self.graph.task(*other).priority < task.priority
                 });

@@ -3,15 +3,12 @@
 //! It is the greedy choice of `decide` itself with lengths instead of agents, so that what is
 //! predicted and what is done cannot drift apart but by the lengths.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use chrono::{DateTime, Utc};
 
-use super::{Active, Key, View, can_start};
-use crate::{glob::Glob, task::Status};
+use super::{Active, Key, View, can_start, ready::Ready};
+use crate::task::Status;
 
 /// A task of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,60 +30,6 @@ pub struct Forecast {
     pub end: u64,
 }
 
-/// The ready tasks, those that are held back by the same things in one queue: while its first one
-/// cannot start, none of it can.
-#[derive(Default)]
-struct Ready<'a> {
-    numbers: HashMap<Signature<'a>, usize>,
-    queues: Vec<BinaryHeap<Reverse<Key>>>,
-    /// The first of each queue, but for those that are set aside.
-    firsts: BTreeSet<(Key, usize)>,
-    /// Firsts that cannot start before another attempt ends.
-    aside: Vec<(Key, usize)>,
-}
-
-/// What can hold a task back: the files, tags and agents it has.
-type Signature<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>);
-
-impl<'a> Ready<'a> {
-    fn push(&mut self, key: Key, signature: Signature<'a>) {
-        let next = self.queues.len();
-        let number = *self.numbers.entry(signature).or_insert(next);
-        if number == next {
-            self.queues.push(BinaryHeap::new());
-        }
-        let first = self.queues[number].peek().map(|Reverse(first)| *first);
-        self.queues[number].push(Reverse(key));
-        if first.is_none_or(|first| key < first) {
-            self.firsts.extend([(key, number)]);
-            if let Some(first) = first {
-                self.firsts.remove(&(first, number));
-            }
-        }
-    }
-
-    /// The first task of all that can start, and what says so of it beside those set aside.
-    fn pop<T>(&mut self, can: impl Fn(Key, &[Key]) -> Option<T>) -> Option<(Key, T)> {
-        while let Some((key, number)) = self.firsts.pop_first() {
-            let apart: Vec<Key> = self.aside.iter().map(|(key, _)| *key).collect();
-            let Some(so) = can(key, &apart) else {
-                self.aside.push((key, number));
-                continue;
-            };
-            let queue = &mut self.queues[number];
-            queue.pop();
-            self.firsts.extend(queue.peek().map(|Reverse(next)| (*next, number)));
-            return Some((key, so));
-        }
-        None
-    }
-
-    /// An attempt has ended.
-    fn look_again(&mut self) {
-        self.firsts.extend(self.aside.drain(..));
-    }
-}
-
 impl<'a> View<'a> {
     /// What would happen with `jobs` attempts at once, each as long as `length` says of its task,
     /// in any unit.
@@ -96,28 +39,15 @@ impl<'a> View<'a> {
         length: &dyn Fn(usize) -> u64,
         now: DateTime<Utc>,
     ) -> Forecast {
-        self.simulate(jobs, length, now, &|number| self.signature(number))
-    }
-
-    /// What can hold a task back.
-    fn signature(&self, number: usize) -> Signature<'a> {
-        let (task, limits) = (self.graph.task(number), &self.policy.limits);
-        let tags = task.tags.iter().map(String::as_str).filter(|tag| limits.contains_key(*tag));
-        let agents = self.agents(number).iter().map(|call| call.name.as_str());
-        let is_limited = agents.clone().any(|name| limits.contains_key(name));
-        (
-            task.touches.iter().map(Glob::as_str).collect(),
-            tags.collect(),
-            if is_limited { agents.collect() } else { Vec::new() },
-        )
+        self.simulate(Ready::new(true), jobs, length, now)
     }
 
     fn simulate(
         &self,
+        mut ready: Ready<'a>,
         jobs: usize,
         length: &dyn Fn(usize) -> u64,
         now: DateTime<Utc>,
-        signature: &dyn Fn(usize) -> Signature<'a>,
     ) -> Forecast {
         let count = self.graph.tasks().len();
         let mut open: Vec<usize> = (0..count).map(|n| self.waits_for(n).count()).collect();
@@ -126,30 +56,20 @@ impl<'a> View<'a> {
                 && self.graph.task(number).status == Status::Pending
                 && !self.out_of_attempts(number)
         };
-        let mut ready = Ready::default();
         for number in self.admitted().filter(|number| can_start(self.state(*number, now))) {
-            ready.push(self.keys[number], signature(number));
+            ready.push(self, number);
         }
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         // Those that can hold others back.
         let mut active: Vec<Active<'a>> = Vec::new();
         let mut forecast = Forecast::default();
         loop {
-            while running.len() < jobs.max(1) {
-                let view = View { active: &active, ..*self };
-                let can = |key: Key, apart: &[Key]| {
-                    if signature(key.number) == Signature::default() {
-                        return Some(None);
-                    }
-                    let place = view.place(key.number).filter(|_| !view.gives_way(key, apart));
-                    place.map(Some)
-                };
-                let Some((key, place)) = ready.pop(can) else {
-                    break;
-                };
+            while running.len() < jobs.max(1)
+                && let Some((key, place)) = ready.pop(&View { active: &active, ..*self })
+            {
                 let start = forecast.end;
                 let end = start + length(key.number);
-                if let Some(place) = place {
+                if ready.matters(self, key.number) {
                     let agent = self.agents(key.number).get(place).map(|call| call.name.as_str());
                     active.push(Active { number: key.number, agent, works: true });
                 }
@@ -161,11 +81,11 @@ impl<'a> View<'a> {
             };
             forecast.end = end;
             active.retain(|active| active.number != number);
-            ready.look_again();
+            ready.release(number);
             for dependent in self.graph.dependents(number) {
                 open[dependent] -= 1;
                 if open[dependent] == 0 && startable(dependent) {
-                    ready.push(self.keys[dependent], signature(dependent));
+                    ready.push(self, dependent);
                 }
             }
         }
@@ -174,8 +94,7 @@ impl<'a> View<'a> {
     /// The chain that nothing can shorten: the tasks that follow each other without a pause when
     /// there is no bound on how many run at once.
     pub fn critical_path(&self, length: &dyn Fn(usize) -> u64, now: DateTime<Utc>) -> Vec<usize> {
-        let free = &|_| Signature::default();
-        let slots = self.simulate(usize::MAX, length, now, free).slots;
+        let slots = self.simulate(Ready::new(false), usize::MAX, length, now).slots;
         let mut ends = vec![None; self.graph.tasks().len()];
         for slot in &slots {
             ends[slot.key.number] = Some((slot.start, slot.end));
