@@ -1,5 +1,6 @@
 //! What real agents say in their typed output: limits, refusals, costs, and that they are done.
 
+use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -50,6 +51,35 @@ fn a_network_that_is_out_is_waited_for() {
     trial.run(["resume", "--now"]).whatever();
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["kind"], "network");
+}
+
+#[test]
+fn several_that_meet_one_limit_wait_once_and_others_go_on() {
+    // Each of the three ends when all of them are at work.
+    let meet = "cat > /dev/null; touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"; \
+                until [ -e \"$TRIAL_DIR/at-a\" ] && [ -e \"$TRIAL_DIR/at-b\" ] && \
+                [ -e \"$TRIAL_DIR/at-c\" ]; do sleep 0.02; done; \
+                echo 'API Error: Rate limit reached' >&2; exit 1";
+    let limited = format!("{{command: [sh, -c, {}], name: limited}}", json!(meet));
+    let other = format!("{{command: [{}], name: other}}", agent("commit"));
+    let trial = Workspace::new()
+        .file(".ralph/config.yaml", &format!("fsync: false\njobs: 3\nagent: {limited}\n"))
+        .graph(&format!(
+            "tasks: [{{id: a}}, {{id: b}}, {{id: c}}, {{id: d}}, {{id: e, agent: {other}}}]\n"
+        ));
+    let run = trial.start(["run"]);
+    until("it waits", || run.said().contains("waiting until"));
+    run.signal(Signal::INT);
+    run.end(&trial).whatever().code(130);
+    assert_eq!(trial.tasks("started"), ["a", "b", "c", "e"]);
+    assert_eq!(trial.tasks("completed"), ["e"]);
+    let time =
+        |value: &serde_json::Value| value.as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+    for line in trial.lines("rate_limited") {
+        let pause = time(&line["obstacle"]["until"]) - time(&line["timestamp"]);
+        assert!(pause.num_seconds() <= 60, "the first step of the waiting: {line}");
+    }
+    assert_eq!(trial.lines("rate_limited").len(), 3);
 }
 
 #[test]
