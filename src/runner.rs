@@ -390,8 +390,8 @@ impl Runner {
             self.wake = Some(until);
             self.emit(None, Event::Waiting { until, why: wait.why })?;
         }
-        let pause =
-            self.wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
+        let wake = self.wake.into_iter().chain(wait.until).min();
+        let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
         let limit = self.running.iter().map(Running::patience).min();
         let pause = [Some(pause), beat, limit, self.queue.patience()]

@@ -4,7 +4,8 @@ use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Repo, program};
+use super::{LISTED, Repo, program};
+use crate::verdict::Commit;
 
 /// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
 const NOTE: &str = "ralph";
@@ -101,6 +102,16 @@ impl Repo {
     /// In git's own words.
     pub fn fill(&self) -> Result<()> {
         self.quietly(&["checkout-index", "--all", "--quiet"])
+    }
+
+    /// The commits of `to` that `from` has not got, oldest first.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
+        let mut commits = program::log(&self.root, &[to, &format!("^{from}")], LISTED)?;
+        commits.reverse();
+        Ok(commits)
     }
 
     /// Keeps a commit under the ref `name`.

@@ -358,7 +358,7 @@ impl Runner {
     /// The target branch was moved, or not.
     pub(super) fn landed(&mut self, landed: Result<Landing>) -> Result<()> {
         crash::point("merge.landed");
-        let Some(Trial { branch, commits, .. }) = self.queue.trial.take() else {
+        let Some(Trial { branch, onto, commits }) = self.queue.trial.take() else {
             return Ok(());
         };
         match landed {
@@ -369,8 +369,14 @@ impl Runner {
                     onto.clone_from(last);
                 }
                 let members = self.queue.queue.landed(commits.len());
+                let mut before = onto;
                 for (waiting, commit) in members.into_iter().zip(commits) {
-                    let Waiting { record, mut end, .. } = waiting;
+                    let Waiting { record, mut end, head, .. } = waiting;
+                    if commit != head {
+                        // Those that are in the branch now are its commits.
+                        end.evidence.commits = self.workspace.repo.between(&before, &commit)?;
+                    }
+                    before.clone_from(&commit);
                     let branch = branch.clone();
                     end.evidence.merge = Some(Merge::Landed { branch, commit });
                     self.conclude(&record, end)?;
