@@ -2,10 +2,11 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{Repo, Worktree, lossy, program, worktree::QUIET};
 
@@ -126,15 +127,31 @@ impl Repo {
     /// Whether all these files are already what the commit has there: a git that was killed on the
     /// way wrote them. Then they are made known to the index, so that git sees it, too.
     fn has_already(&self, new: &str, paths: &[String]) -> Result<bool> {
-        let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
+        let bytes: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
         let scratch = self.git_dir.join("ralph-index");
         // What is no file cannot be added to an index, and is not what the commit has.
-        let Ok(tree) = self.tree(Some(new), &paths, &scratch) else { return Ok(false) };
-        if tree != self.tree_of(Some(new))? {
-            return Ok(false);
+        let Ok(tree) = self.tree(Some(new), &bytes, &scratch) else { return Ok(false) };
+        match &*self.differing(Some(new), &tree)? {
+            [] => {}
+            // Git writes one after the other; where it has written some, this one was the last.
+            [last] if paths.len() > 1 && self.is_begun(new, last)? => {
+                fs::remove_file(self.root.join(last))
+                    .with_context(|| format!("cannot remove the half-written `{last}`"))?;
+            }
+            _ => return Ok(false),
         }
         let add = ["update-index", "--add", "--remove", "-z", "--stdin"];
-        Ok(program::feed(&self.root, &add, &[], &paths.join(&0)).is_ok())
+        Ok(program::feed(&self.root, &add, &[], &bytes.join(&0)).is_ok())
+    }
+
+    /// Whether a file is the beginning of what the commit has there.
+    fn is_begun(&self, new: &str, path: &str) -> Result<bool> {
+        let file = self.root.join(path);
+        if !fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
+            return Ok(false);
+        }
+        let has = fs::read(&file).with_context(|| format!("cannot read `{path}`"))?;
+        Ok(self.file_at(new, path)?.is_some_and(|whole| whole.starts_with(&has)))
     }
 }
 
@@ -165,8 +182,6 @@ fn paths_in(said: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::repo::tests::{Trees, said};
 
@@ -356,7 +371,18 @@ mod tests {
         place.git(&["read-tree", "-u", "-m", &place.new]);
         assert_eq!(place.land(), Landing::Landed);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
+        // In the middle of a file.
         place.git(&["reset", "-q", "--hard", &place.old]);
+        place.trees.place.write("a", "new\n");
+        place.trees.place.write("b", "ne");
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(
+            (place.read("b"), place.git(&["status", "--porcelain"])),
+            ("new\n".to_owned(), String::new())
+        );
+        place.git(&["reset", "-q", "--hard", &place.old]);
+        place.trees.place.write("b", "ne");
+        assert_eq!(place.in_the_way().0, ["b"], "it may be a person's");
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "a person's\n");
         assert_eq!(place.in_the_way().0, ["a", "b"]);

@@ -262,15 +262,22 @@ impl Repo {
     /// In git's own words; in the main work tree.
     pub fn settle_on(&self, commit: &str) -> Result<bool> {
         self.must_be_added()?;
-        let settle = || {
+        let was = self.head()?.commit;
+        let settle = || -> Result<bool> {
             self.forget_unfinished()?;
             let detach = ["update-ref", "--no-deref", "-m", MOVED, "HEAD", commit];
-            program::run(&self.root, &detach)?;
+            self.either(
+                |repo| repo.set_head_detached(Oid::from_str(commit)?),
+                || program::run(&self.root, &detach).map(drop),
+            )?;
+            if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
+                return Ok(true);
+            }
             // Keeps what the index knows of files that are the same in both.
-            self.quietly(&["read-tree", "--reset", commit])
+            self.quietly(&["read-tree", "--reset", commit])?;
+            Ok(self.codes()?.is_empty())
         };
-        settle().with_context(|| format!("cannot settle `{}`", self.root.display()))?;
-        Ok(self.codes()?.is_empty())
+        settle().with_context(|| format!("cannot settle `{}`", self.root.display()))
     }
 
     /// Has git forget a merge, rebase or the like that was begun here. Index and files stay.
@@ -285,34 +292,33 @@ impl Repo {
 
     /// Removes the lock files that a git which was killed has left in this added work tree: those
     /// of its own index and HEAD, none of the repository's. Says which there were. A git that is
-    /// still at work here is waited for.
+    /// still at work here is waited for, since it outlives whoever started it.
     ///
     /// # Errors
-    /// When it does not end; in the main work tree.
+    /// When it does not end and has locks or something unfinished; in the main work tree.
     pub fn drop_locks(&self) -> Result<Vec<PathBuf>> {
         self.must_be_added()?;
-        let locks = || {
-            let mut found = Vec::new();
-            lock_files(self.git_dir.clone(), 0, &mut found);
-            found
-        };
-        if locks().is_empty() {
-            return Ok(Vec::new());
-        }
         let since = Instant::now();
-        while let Some(process) = self.git_at_work() {
+        let mut at_work = self.git_at_work();
+        while at_work.is_some() && since.elapsed() < LAST_WORK {
+            thread::sleep(Duration::from_millis(20));
+            at_work = self.git_at_work();
+        }
+        let mut locks = Vec::new();
+        lock_files(self.git_dir.clone(), 0, &mut locks);
+        if let Some(process) = at_work {
+            // A person may only be looking.
             ensure!(
-                since.elapsed() < LAST_WORK,
+                locks.is_empty() && self.unfinished().is_none(),
                 "git is still at work in `{}` (process {process})",
                 self.root.display()
             );
-            thread::sleep(Duration::from_millis(20));
         }
-        let left = locks();
-        for lock in &left {
+        locks.sort();
+        for lock in &locks {
             fs::remove_file(lock).with_context(|| format!("cannot remove `{}`", lock.display()))?;
         }
-        Ok(left)
+        Ok(locks)
     }
 
     /// A process of git that works in this tree, as far as that can be seen.
