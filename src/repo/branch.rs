@@ -66,11 +66,17 @@ impl Repo {
             return Ok(false);
         }
         let name = format!("refs/heads/{name}");
-        let delete = program::run(&self.root, &["update-ref", "-d", &name, old]);
+        let program = || program::run(&self.root, &["update-ref", "-d", &name, old]).map(drop);
+        let library = |repo: &Repository| {
+            let mut found = repo.find_reference(&name)?;
+            // What has moved meanwhile is refused by libgit2 as by git.
+            if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
+        };
+        let delete = self.either(library, program);
         match (delete, self.commit_of(&name)?) {
             (_, None) => Ok(true),
             (Err(_), Some(tip)) if tip != old => Ok(false),
-            (delete, Some(_)) => delete.map(|_| false),
+            (delete, Some(_)) => delete.map(|()| false),
         }
     }
 
@@ -169,7 +175,9 @@ mod tests {
         assert_eq!(trees.place.git(&["config", "branch.x.note"]), "kept");
         fs::write(trees.place.top.join(".git/packed-refs.lock"), "").unwrap();
         trees.place.git(&["branch", "y"]);
-        assert!(said(main.delete_branch("y", &second)).contains("packed-refs.lock"));
+        let program = without_library(&main);
+        assert!(said(program.delete_branch("y", &second)).contains("packed-refs.lock"));
+        assert!(main.delete_branch("y", &second).unwrap(), "it was never packed");
     }
 
     #[test]

@@ -55,11 +55,7 @@ impl Repo {
     /// # Errors
     /// In git's own words.
     pub fn branch(&self, name: &str) -> Result<Option<String>> {
-        let name = format!("refs/heads/{name}");
-        match &self.library {
-            Some(library) => Ok(library.refname_to_id(&name).ok().map(|id| id.to_string())),
-            None => self.commit_of(&name),
-        }
+        self.commit_of(&format!("refs/heads/{name}"))
     }
 
     /// Why this work tree is locked; empty where it is not.
