@@ -24,8 +24,6 @@ pub const INCLUDE: &str = ".worktreeinclude";
 
 /// Why a work tree is locked, before the name of an attempt.
 const LOCKED: &str = "ralph: attempt ";
-/// Why git locks one until it is made.
-const BEING_MADE: &str = "initializing";
 
 /// The work trees of one repository.
 #[derive(Clone, Debug)]
@@ -79,7 +77,8 @@ impl Pool {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             let known = main.worktrees()?.into_iter().find(|known| known.path == tree);
             if let Some(known) = known {
-                if known.locked.is_some_and(|why| why.starts_with(LOCKED) || why == BEING_MADE) {
+                let is_ours = |why: &String| why.starts_with(LOCKED);
+                if known.is_half_made() || known.locked.as_ref().is_some_and(is_ours) {
                     main.unlock_worktree(tree)?;
                 }
                 main.forget_worktree(tree)?;
@@ -93,7 +92,7 @@ impl Pool {
                 tree.display()
             );
         };
-        let half_made = !made && !repo.is_own() && repo.lock_of_worktree()? == BEING_MADE;
+        let half_made = !made && !repo.is_own() && repo.is_half_made();
         if half_made {
             // Its git was killed. What that did not come to is done; no file that is there is touched.
             repo.drop_locks()?;

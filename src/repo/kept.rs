@@ -1,14 +1,39 @@
 //! Whether a commit is kept, and which work trees are `ralph`'s own.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 
-use super::{LISTED, Repo, program};
+use super::{LISTED, Repo, Worktree, program};
 use crate::verdict::Commit;
 
 /// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
 const NOTE: &str = "ralph";
+
+/// Why git locks a work tree until it is made.
+const BEING_MADE: &str = "initializing";
+
+/// The work tree in `folder` that git is about to make, by its notes in `admin`, if it has not come so
+/// far as to write the first file of it.
+fn begun_in(admin: &Path, folder: &Path) -> Option<PathBuf> {
+    let read = |name: &str| fs::read_to_string(admin.join(name)).unwrap_or_default();
+    let tree = Path::new(read("gitdir").trim_end()).parent()?.to_owned();
+    let is_begun = ["commondir", "HEAD"].iter().any(|name| read(name).is_empty());
+    (is_begun && read("locked").trim() == BEING_MADE && tree.parent() == Some(folder))
+        .then_some(tree)
+}
+
+impl Worktree {
+    /// Whether a git that was killed has made it, and not to its end.
+    pub fn is_half_made(&self) -> bool {
+        self.locked.as_deref() == Some(BEING_MADE)
+    }
+}
 
 impl Repo {
     /// The git directory of this work tree alone.
@@ -58,16 +83,37 @@ impl Repo {
         self.commit_of(&format!("refs/heads/{name}"))
     }
 
-    /// Why this work tree is locked; empty where it is not.
+    /// Whether a git that was killed has made this work tree, and not to its end.
+    pub fn is_half_made(&self) -> bool {
+        fs::read_to_string(self.git_dir.join("locked")).is_ok_and(|why| why.trim() == BEING_MADE)
+    }
+
+    /// Undoes those of the work trees in `folder` that a git which was killed has only begun to make:
+    /// one whose notes are not written to their end lets git fail in the whole repository.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn lock_of_worktree(&self) -> Result<String> {
-        match fs::read_to_string(self.git_dir.join("locked")) {
-            Ok(why) => Ok(why.trim().to_owned()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(error).context("read why the work tree is locked"),
+    pub fn undo_begun(&self, folder: &Path) -> Result<()> {
+        /// Much longer than git takes to write these notes, should it not have been killed.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten();
+        for admin in entries.flatten().map(|entry| entry.path()) {
+            let began = Instant::now();
+            while let Some(tree) = begun_in(&admin, folder) {
+                if began.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+                // By then git has written nothing else there; where somebody has, it stays.
+                let _ = fs::remove_file(tree.join(".git"));
+                if tree.exists() && fs::remove_dir(&tree).is_err() {
+                    break;
+                }
+                fs::remove_dir_all(&admin)
+                    .with_context(|| format!("remove `{}`", admin.display()))?;
+            }
         }
+        Ok(())
     }
 
     /// Locks this work tree, as `git worktree lock` does, which looks at all the others as well and

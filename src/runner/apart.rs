@@ -41,6 +41,7 @@ impl Trees {
     pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<Trees> {
         let mut target = None;
         let pool = Pool::of(workspace);
+        workspace.repo.undo_begun(pool.folder())?;
         if policy.is_apart(workspace.config.worktree) {
             let head = workspace.repo.head()?;
             let why = match (&head.branch, &head.commit) {

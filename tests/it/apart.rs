@@ -613,6 +613,14 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     fs::write(admin.join("locked"), "initializing").unwrap();
     fs::rename(admin.join("index"), admin.join("index.lock")).unwrap();
     fs::remove_file(slot.join("check.sh")).unwrap();
+    // And one of which so little is there that git fails everywhere.
+    let (slot, admin) = (slot.with_file_name("2"), admin.with_file_name("2"));
+    fs::create_dir_all(&slot).unwrap();
+    fs::create_dir_all(&admin).unwrap();
+    fs::write(admin.join("locked"), "initializing").unwrap();
+    fs::write(admin.join("gitdir"), format!("{}\n", slot.join(".git").display())).unwrap();
+    fs::write(slot.join(".git"), "").unwrap();
+    fs::write(admin.join("commondir"), "").unwrap();
     completes(&trial);
     assert_eq!(slots(&trial), ["1"]);
 }
