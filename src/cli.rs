@@ -10,6 +10,7 @@ mod run;
 mod schedule;
 mod setup;
 mod task;
+mod worktree;
 
 use std::{
     ffi::OsString,
@@ -31,6 +32,7 @@ pub use run::{DagStatus, Limits, Pane, Plan, Prompt, Run, Which};
 pub use schedule::{Install, Keeper, Schedule, Units};
 pub use setup::{Init, MergeDriver, PrintTemplate};
 pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
+pub use worktree::{Worktree, WorktreeCommand};
 
 /// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
 /// exactly why it cannot be.
@@ -113,6 +115,8 @@ pub enum Command {
     Schema(Flags<Schema>),
     /// Merge three versions of the graph file by task, or have git do it so
     MergeDriver(Flags<MergeDriver>),
+    /// List the work trees of attempts, make one for yourself, or remove one that is not needed
+    Worktree(Flags<Worktree>),
     /// Find what would keep a run from working, and say what to do about it
     Doctor(Flags<Doctor>),
     /// Show who is told of what, or try it

@@ -34,6 +34,7 @@ pub mod task;
 pub mod template;
 mod underway;
 pub mod verify;
+pub mod worktree;
 
 use std::{
     env,
@@ -92,6 +93,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Config(Flags(options)) => config::run(&here, &options),
         Command::Schema(Flags(options)) => schema::run(options.of),
         Command::MergeDriver(Flags(options)) => merge_driver::run(&here, &options),
+        Command::Worktree(Flags(options)) => worktree::run(&here, &options),
         Command::Doctor(Flags(options)) => doctor::run(&here, options),
         Command::Notify(Flags(options)) => notify::run(&here, &options),
         Command::Status(Flags(options)) => status::run(&here.named(&options.named), options.json),

@@ -77,8 +77,7 @@ impl Pool {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             let known = main.worktrees()?.into_iter().find(|known| known.path == tree);
             if let Some(known) = known {
-                let is_ours = |why: &String| why.starts_with(LOCKED);
-                if known.is_half_made() || known.locked.as_ref().is_some_and(is_ours) {
+                if known.is_half_made() || known.locked.is_some_and(|why| is_own_lock(&why)) {
                     main.unlock_worktree(tree)?;
                 }
                 main.forget_worktree(tree)?;
@@ -142,6 +141,11 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         return std::os::unix::fs::symlink(fs::read_link(from)?, to);
     }
     fs::copy(from, to).map(drop)
+}
+
+/// Whether a work tree is locked for an attempt, or by git until it is made, and not by a person.
+pub fn is_own_lock(why: &str) -> bool {
+    why.starts_with(LOCKED) || why == BEING_MADE
 }
 
 /// What is to be prepared.

@@ -16,7 +16,10 @@ use clap_complete::{
     env::{CompleteEnv, Shells},
 };
 
-use crate::{config::Config, graph::TaskGraph, place::Place, task::Task, workspace::Workspace};
+use crate::{
+    config::Config, graph::TaskGraph, place::Place, task::Task, workspace::Workspace,
+    worktrees::Pool,
+};
 
 /// The variable by which a shell asks.
 const VARIABLE: &str = "RALPH_COMPLETE";
@@ -90,6 +93,18 @@ pub(super) fn tags() -> Vec<CompletionCandidate> {
 pub(super) fn loops() -> Vec<CompletionCandidate> {
     let names = workspace().and_then(|workspace| workspace.loops().ok()).unwrap_or_default();
     names.iter().map(|name| CompletionCandidate::new(name.as_str())).collect()
+}
+
+/// Names of work trees, or their paths where they are not beside those of attempts.
+pub(super) fn worktrees() -> Vec<CompletionCandidate> {
+    let Some(workspace) = workspace() else {
+        return Vec::new();
+    };
+    let pool = Pool::of(&workspace);
+    let trees = workspace.repo.worktrees().unwrap_or_default();
+    let others = trees.iter().filter(|tree| tree.path != workspace.root());
+    let name = |path: &Path| path.strip_prefix(pool.folder()).unwrap_or(path).to_owned();
+    others.map(|tree| CompletionCandidate::new(name(&tree.path))).collect()
 }
 
 /// Names of settings.

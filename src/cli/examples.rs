@@ -109,6 +109,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "worktree",
+        &[
+            ("ralph worktree list", "which attempt is where, and what is left over"),
+            ("cd \"$(ralph worktree new parser)\"", "go on by hand, on the branch of a task"),
+            ("ralph worktree remove 3", "the third of the pool; never forced"),
+        ],
+    ),
+    (
         "doctor",
         &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
     ),

@@ -18,7 +18,11 @@ fn help(columns: &str) -> String {
     let whole = said(&["--help"]);
     let mut page = format!("## ralph\n\n```text\n{}\n```\n", whole.trim_end());
     for (name, _) in ralph::cli::commands() {
-        let below: &[&str] = if name == "schedule" { &["install", "uninstall"] } else { &[] };
+        let below: &[&str] = match &*name {
+            "schedule" => &["install", "uninstall"],
+            "worktree" => &["list", "new", "remove"],
+            _ => &[],
+        };
         let all = [&[][..]].into_iter().chain(below.chunks(1));
         for more in all {
             let words = [&[&*name], more].concat();
