@@ -4,6 +4,7 @@
 //! its exit code; what may still go well is a warning. Writes nothing into the repository: what has
 //! to be tried is tried in a temporary folder.
 
+mod apart;
 mod bench;
 mod commits;
 mod machine;
@@ -184,6 +185,9 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
         findings.push(project::verify(workspace, file));
     }
     findings.extend(told::all(workspace));
+    if let Ok((chronicle, _)) = &past {
+        findings.extend(apart::all(workspace, &bench, graph.as_ref().ok(), chronicle.history()));
+    }
     findings.extend([
         commits::committer(workspace),
         commits::head(workspace),

@@ -7,7 +7,9 @@ use super::{
     bench::{Answer, Bench, Question},
     few, parts,
 };
-use crate::{attempt, duration, repo::Trial, report::words::counted, workspace::Workspace};
+use crate::{
+    attempt, duration, exit::Exit, repo::Trial, report::words::counted, workspace::Workspace,
+};
 
 /// Git knows who commits.
 pub(super) fn committer(workspace: &Workspace) -> Finding {
@@ -29,6 +31,14 @@ pub(super) fn head(workspace: &Workspace) -> Finding {
         Err(error) => Finding::of_error(ABOUT, &error, "see what `git status` says"),
         Ok(head) => match (head.branch, head.commit) {
             (Some(branch), Some(_)) => Finding::ok(ABOUT, branch),
+            (branch, _) if workspace.is_apart() => {
+                let (found, cure) = match branch {
+                    Some(branch) => (format!("`{branch}` has no commit yet"), "make the first one"),
+                    None => ("HEAD is detached".to_owned(), "`git switch` to a branch"),
+                };
+                let found = format!("{found}, and attempts in work trees of their own need one");
+                Finding::fault(ABOUT, Exit::Error, found, cure)
+            }
             (Some(branch), None) => Finding::warning(
                 ABOUT,
                 format!("`{branch}` has no commit yet"),
@@ -52,7 +62,11 @@ pub(super) fn work_tree(workspace: &Workspace) -> Finding {
         Ok(changed) => {
             let names: Vec<String> = changed.into_keys().collect();
             let found = format!("{} not committed: {}", counted(names.len(), "path"), few(&names));
-            let cure = "commit or stash; the `git add -A` of an agent takes them along";
+            let cure = if workspace.is_apart() {
+                "commit or stash; work on the same files is not merged before"
+            } else {
+                "commit or stash; the `git add -A` of an agent takes them along"
+            };
             Finding::warning(ABOUT, found, cure)
         }
     }
