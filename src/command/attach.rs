@@ -37,14 +37,20 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
         return Err(Failure::new(Exit::Error, format!("nothing runs here: {how}")).into());
     }
     let open = history.open();
-    if let Some(id) = &about.task
-        && !open.iter().any(|(running, ..)| *running == id)
-    {
-        let what = match open.first() {
-            Some((running, ..)) => format!("`{running}` does; `ralph attach` shows it"),
-            None => "no attempt runs just now".to_owned(),
-        };
-        let message = format!("`{id}` is not worked on: {what}");
+    let names: Vec<String> = open.iter().map(|(id, ..)| format!("`{id}`")).collect();
+    let names = names.join(", ");
+    let message = match &about.task {
+        None if open.len() > 1 => {
+            format!("several attempts go on: at {names}; `ralph attach ID` shows one of them")
+        }
+        Some(id) if !open.iter().any(|(running, ..)| *running == id) => match open.len() {
+            0 => format!("`{id}` is not worked on: no attempt runs just now"),
+            1 => format!("`{id}` is not worked on: {names} does; `ralph attach` shows it"),
+            _ => format!("`{id}` is not worked on: {names} do; `ralph attach ID` shows one"),
+        },
+        _ => String::new(),
+    };
+    if !message.is_empty() {
         return Err(Failure::new(Exit::Error, message).into());
     }
     if terminal::is_interactive()

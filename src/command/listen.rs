@@ -1,8 +1,9 @@
 //! What agents print, shown to people while it comes or afterwards: by `ralph logs --output`,
 //! `ralph logs --raw` and `ralph attach`.
 
+mod out;
+
 use std::{
-    collections::VecDeque,
     io,
     path::Path,
     sync::mpsc::{self, Receiver},
@@ -20,10 +21,12 @@ use crate::{
     record::Record,
     report::log::Log,
     signal,
-    terminal::{self, Paint, Style, Visible, plain, visible, visible_lines},
-    transcript::{Format, Heard, Transcript},
+    task::TaskId,
+    terminal::{self, Visible, plain, visible},
+    transcript::{Format, Transcript},
     workspace::Workspace,
 };
+use out::{Out, Stream};
 
 /// Between two looks at whether the run goes on.
 const LIVES: Duration = Duration::from_secs(1);
@@ -108,6 +111,8 @@ struct Listener<'a> {
     log: Log,
     out: Out,
     shown: Option<Shown>,
+    /// The starts of the attempts that are wanted and have no end, the oldest first.
+    open: Vec<Record>,
 }
 
 impl<'a> Listener<'a> {
@@ -120,6 +125,7 @@ impl<'a> Listener<'a> {
             history: History::default(),
             log: Log::default(),
             shown: None,
+            open: Vec::new(),
         }
     }
 
@@ -127,6 +133,7 @@ impl<'a> Listener<'a> {
     fn begin(&mut self) -> Result<()> {
         let mut found: Option<(Record, Option<Record>)> = None;
         let (about, history, log) = (&mut self.wanted.about, &mut self.history, &mut self.log);
+        let open = &mut self.open;
         let mut begun = None;
         self.reading.next(|_, read| {
             let Ok(record) = read else {
@@ -136,7 +143,9 @@ impl<'a> Listener<'a> {
             if let Event::LoopStarted(_) = record.event {
                 begun = Some(record.clone());
             }
-            if !about.admits(&record) {
+            let is_wanted = about.admits(&record);
+            note_open(open, &record, is_wanted);
+            if !is_wanted {
                 return Ok(());
             }
             match (&record.event, &mut found) {
@@ -153,11 +162,16 @@ impl<'a> Listener<'a> {
         if let Some(begun) = begun {
             log.line(&begun);
         }
+        // While others go on, the newest of those.
+        let found = self.open.last().map(|started| (started.clone(), None)).or(found);
         // What is over is not what somebody wants to sit beside.
         let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
         match found {
             Some((started, end)) => {
                 self.begin_attempt(&started)?;
+                if self.wanted.follow {
+                    self.name_others();
+                }
                 self.poll()?;
                 if let Some(end) = end {
                     self.end_attempt()?;
@@ -186,6 +200,7 @@ impl<'a> Listener<'a> {
         for record in records {
             self.history.apply(&record);
             let is_wanted = self.wanted.about.admits(&record);
+            note_open(&mut self.open, &record, is_wanted);
             let is_of_run = record.task_id.is_none();
             let is_end = record.event.ended().is_some()
                 && self.shown.as_ref().is_some_and(|shown| shown.is_of(&record));
@@ -194,15 +209,24 @@ impl<'a> Listener<'a> {
                 self.end_attempt()?;
             }
             match record.event {
-                Event::Started { .. } if is_wanted => {
-                    self.end_attempt()?;
+                Event::Started { .. } if is_wanted && self.shown.is_none() => {
                     self.begin_attempt(&record)?;
+                }
+                Event::LoopStarted(_) => {
+                    self.end_attempt()?;
+                    self.tell(&record)?;
                 }
                 _ if is_wanted || is_of_run => self.tell(&record)?,
                 _ => {}
             }
             if is_end && self.wanted.about.attempt.is_some() {
                 return Ok(true);
+            }
+            if is_end && let Some(other) = self.open.first().cloned() {
+                self.show_attempt(&other);
+                let (id, attempt) = named(&other);
+                terminal::say(&format!("going on with {id}, attempt {attempt}"));
+                self.name_others();
             }
         }
         Ok(false)
@@ -228,11 +252,31 @@ impl<'a> Listener<'a> {
 
     fn begin_attempt(&mut self, started: &Record) -> Result<()> {
         self.tell(started)?;
+        self.show_attempt(started);
+        Ok(())
+    }
+
+    fn show_attempt(&mut self, started: &Record) {
         if let Event::Started { log, format, .. } = &started.event {
             let folder = self.workspace.root().join(log);
             self.shown = Some(Shown::new(started, &folder, *format, self.wanted.voice));
         }
-        Ok(())
+    }
+
+    /// Says which other attempts go on, whose output is not shown.
+    fn name_others(&self) {
+        let is_other =
+            |record: &&Record| self.shown.as_ref().is_some_and(|shown| !shown.is_of(record));
+        let others: Vec<&str> =
+            self.open.iter().filter(is_other).map(|record| named(record).0).collect();
+        let Some(first) = others.first() else {
+            return;
+        };
+        let how = if self.wanted.attached { "ralph attach" } else { "--task" };
+        terminal::say(&format!(
+            "also at work, and not shown: {} (`{how} {first}`)",
+            others.join(", ")
+        ));
     }
 
     fn poll(&mut self) -> Result<()> {
@@ -253,6 +297,26 @@ impl<'a> Listener<'a> {
         let text = draw(&line, record.timestamp, self.out.paint, self.out.width);
         self.out.put(Stream::Out, text.as_bytes())
     }
+}
+
+/// Keeps the starts of the attempts that have no end.
+fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
+    match record.event {
+        Event::LoopStarted(_) => open.clear(),
+        Event::Started { .. } if is_wanted => open.push(record.clone()),
+        _ if record.event.ended().is_some() => open.retain(|it| it.task_id != record.task_id),
+        _ => {}
+    }
+}
+
+/// The task and the number of an attempt, by its start.
+fn named(started: &Record) -> (&str, u32) {
+    let id = started.task_id.as_ref().map_or("", TaskId::as_str);
+    let attempt = match started.event {
+        Event::Started { attempt, .. } => attempt,
+        _ => 0,
+    };
+    (id, attempt)
 }
 
 /// An attempt whose output is shown.
@@ -364,92 +428,4 @@ fn words(bytes: &[u8]) -> String {
         visible(line.rsplit('\r').next().unwrap_or(line)).into_owned() + end
     };
     text.split_inclusive('\n').map(line).collect()
-}
-
-/// Where something is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
-    Out,
-    Err,
-}
-
-/// What is printed: held back until it is known which lines are the last, and then as it comes.
-struct Out {
-    paint: Paint,
-    width: Option<usize>,
-    held: Option<VecDeque<(Stream, Vec<u8>)>>,
-    most: usize,
-    /// Whether the last line has no end yet.
-    is_open: bool,
-}
-
-impl Out {
-    fn new(lines: Option<usize>) -> Out {
-        Out {
-            paint: Paint::for_stream(&io::stdout()),
-            width: terminal::stdout_width(),
-            held: lines.map(|_| VecDeque::new()),
-            most: lines.unwrap_or(usize::MAX),
-            is_open: false,
-        }
-    }
-
-    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.is_open = bytes.last() != Some(&b'\n');
-        let Some(held) = &mut self.held else {
-            return Ok(stream.put(bytes)?);
-        };
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            match held.back_mut() {
-                Some((before, begun)) if *before == stream && begun.last() != Some(&b'\n') => {
-                    begun.extend_from_slice(line);
-                }
-                _ => held.push_back((stream, line.to_vec())),
-            }
-            if held.len() > self.most {
-                held.pop_front();
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the last line, if it has no end.
-    fn begin_line(&mut self) -> Result<()> {
-        if self.is_open { self.put(Stream::Out, b"\n") } else { Ok(()) }
-    }
-
-    fn go_live(&mut self) -> Result<()> {
-        for (stream, line) in self.held.take().unwrap_or_default() {
-            stream.put(&line)?;
-        }
-        Ok(())
-    }
-
-    /// Says a piece of what an agent tells.
-    fn hear(&mut self, heard: &Heard) -> Result<()> {
-        if !matches!(heard, Heard::GoesOn(_)) {
-            self.begin_line()?;
-        }
-        let painted = |style, text: String| self.paint.text(style, text).into_owned();
-        let text = match heard {
-            Heard::Says(text) => visible_lines(text.trim_start()),
-            Heard::GoesOn(text) => visible_lines(text),
-            Heard::Uses(doing) => painted(Style::Faint, format!("  > {}", visible(doing))),
-            Heard::Fails(why) => painted(Style::Bad, format!("failed: {}", visible(why))),
-            Heard::Prints(line) => visible(&plain(line)).into_owned(),
-        };
-        self.put(Stream::Out, text.as_bytes())
-    }
-}
-
-impl Stream {
-    fn put(self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Out => terminal::put(bytes),
-            Stream::Err => terminal::put_error(bytes),
-        }
-    }
 }
