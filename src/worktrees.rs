@@ -145,7 +145,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Whether a work tree is locked for an attempt, or by git until it is made, and not by a person.
 pub fn is_own_lock(why: &str) -> bool {
-    why.starts_with(LOCKED) || why == BEING_MADE
+    why.starts_with(LOCKED)
 }
 
 /// What is to be prepared.

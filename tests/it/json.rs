@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, Workspace, agent, is_page, until};
+use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, agent, is_page, until};
 
 const TOP: &str = "\
 # What `--json` prints
@@ -23,6 +23,7 @@ missing. Fields are added and never renamed within a version. Made by `RALPH_WRI
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "Where the graph stands."),
     (&["status", "--json"], "How the newest run stands."),
+    (&["worktree", "list", "--json"], "Every work tree, and whether it could go."),
     (&["ls", "--json"], "Every loop of this repository."),
     (&["plan", "--json", "--jobs", "2"], "What would happen if all went well."),
     (&["check", "--json"], "Whether the graph is one, and every fault of it."),
@@ -88,22 +89,28 @@ fn the_page_of_shapes_is_what_is_printed() {
     });
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
+    let settings = format!("{SETTINGS}jobs: 2\n");
+    let busy = Workspace::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
+    let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
-        let mut take = |words: &[&str]| {
+        let mut take = |trial: &Workspace, words: &[&str]| {
             let output = trial.process(RALPH).args(words).output().unwrap();
             let value: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));
             assert!(output.stdout.ends_with(b"\n"), "{words:?}");
             shape(&value, "", &mut shapes);
         };
-        take(words);
-        if words[0] == "check" {
-            take(&["check", "other.yaml", "--json"]);
-        }
-        if words[0] == "status" {
-            take(&["status", "--json", "--name", "loop"]);
+        take(&trial, words);
+        match words[0] {
+            "check" => take(&trial, &["check", "other.yaml", "--json"]),
+            "status" => {
+                take(&trial, &["status", "--json", "--name", "loop"]);
+                take(&busy, words);
+            }
+            "dag-status" | "worktree" => take(&busy, words),
+            _ => {}
         }
         let name = words.iter().take_while(|word| **word != "--jobs").copied();
         let name = name.collect::<Vec<_>>().join(" ");
@@ -116,5 +123,6 @@ fn the_page_of_shapes_is_what_is_printed() {
         }
     }
     schedule.kill();
+    run.kill();
     is_page("docs/json.md", &page);
 }

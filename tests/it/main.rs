@@ -59,3 +59,4 @@ mod units;
 mod usage;
 mod verdicts;
 mod verify;
+mod worktrees;
