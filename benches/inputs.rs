@@ -79,16 +79,7 @@ pub fn graph(shape: Shape, count: usize, done: usize) -> String {
         let before: Vec<usize> = match shape {
             Shape::Chain => number.checked_sub(1).into_iter().collect(),
             Shape::FanOut => (number > 0).then_some(0).into_iter().collect(),
-            Shape::Layered => {
-                let layer = number / width;
-                let from = layer.saturating_sub(2) * width..layer * width;
-                let wanted = if layer == 0 { 0 } else { random.pick(0..5) };
-                let mut picked: Vec<usize> =
-                    (0..wanted).map(|_| random.pick(from.clone())).collect();
-                picked.sort_unstable();
-                picked.dedup();
-                picked
-            }
+            Shape::Layered => layered(&mut random, number, width),
         };
         let names: Vec<String> = before.into_iter().map(id).collect();
         let _ = writeln!(
@@ -105,6 +96,68 @@ pub fn graph(shape: Shape, count: usize, done: usize) -> String {
         );
     }
     text
+}
+
+/// What a task of a layered graph needs.
+fn layered(random: &mut Random, number: usize, width: usize) -> Vec<usize> {
+    let layer = number / width;
+    let from = layer.saturating_sub(2) * width..layer * width;
+    let wanted = if layer == 0 { 0 } else { random.pick(0..5) };
+    let mut picked: Vec<usize> = (0..wanted).map(|_| random.pick(from.clone())).collect();
+    picked.sort_unstable();
+    picked.dedup();
+    picked
+}
+
+/// A task that only takes time.
+pub struct Nap {
+    /// So many milliseconds.
+    pub ms: usize,
+    /// The tasks that it needs, all of them before it.
+    pub after: Vec<usize>,
+}
+
+/// `count` tasks in layers that take 20 to 200 ms each.
+pub fn naps(count: usize) -> Vec<Nap> {
+    let mut random = Random::new(3);
+    let width = count.isqrt().max(1);
+    (0..count)
+        .map(|number| Nap { ms: random.pick(20..201), after: layered(&mut random, number, width) })
+        .collect()
+}
+
+/// The id of such a task; its agent reads there how long it is to sleep.
+pub fn nap_id(number: usize, nap: &Nap) -> String {
+    format!("{}-{}", id(number), nap.ms)
+}
+
+/// A graph of them with so many levels of priority. A millisecond is estimated as a minute.
+pub fn graph_of_naps(naps: &[Nap], levels: usize) -> String {
+    let mut random = Random::new(4);
+    let mut text = String::from("version: 1\ndefaults:\n  commit: optional\ntasks:\n");
+    for (number, nap) in naps.iter().enumerate() {
+        let after: Vec<String> = nap.after.iter().map(|n| nap_id(*n, &naps[*n])).collect();
+        let _ = writeln!(
+            text,
+            "  - id: {}\n    priority: {}\n    estimate: {}m\n    depends_on: [{}]",
+            nap_id(number, nap),
+            random.pick(0..levels),
+            nap.ms,
+            after.join(", "),
+        );
+    }
+    text
+}
+
+/// The same for a program that takes rules of files: `rule` of a task's name, of the names that it
+/// needs, and of the seconds that it takes.
+pub fn rules_of_naps(naps: &[Nap], rule: impl Fn(&str, &str, f64) -> String) -> String {
+    let name = |number: &usize| format!("out/{number}");
+    let rules = naps.iter().enumerate().map(|(number, nap)| {
+        let after: Vec<String> = nap.after.iter().map(name).collect();
+        rule(&name(&number), &after.join(" "), nap.ms as f64 / 1e3)
+    });
+    rules.collect()
 }
 
 /// A repository with a graph in it, committed.
@@ -151,7 +204,8 @@ pub fn git(dir: &Path, arguments: &[&str]) {
     assert!(status.success(), "git {arguments:?}: {status}");
 }
 
-fn git_command(dir: &Path) -> Command {
+/// The call of git that does so.
+pub fn git_command(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(dir).env("GIT_CONFIG_GLOBAL", "/dev/null");
     for role in ["AUTHOR", "COMMITTER"] {

@@ -6,6 +6,7 @@
 //! left out. Odd on purpose: `cargo bench` builds no examples, so this does.
 
 mod inputs;
+mod jobs;
 mod measure;
 
 use std::{
@@ -32,7 +33,7 @@ const LIMIT: i32 = 2;
 type Part = fn(&Bench);
 
 /// The parts, by the name that asks for one.
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 18] = [
     ("start-up", start_up),
     ("choose", choose),
     ("shapes", shapes),
@@ -40,6 +41,13 @@ const PARTS: [(&str, Part); 11] = [
     ("large-loop", large_loop),
     ("wait", wait),
     ("flood", flood),
+    ("policy", jobs::policy),
+    ("jobs-2", |bench| jobs::makespan(bench, 2)),
+    ("jobs-4", |bench| jobs::makespan(bench, 4)),
+    ("jobs-8", |bench| jobs::makespan(bench, 8)),
+    ("jobs-16", |bench| jobs::makespan(bench, 16)),
+    ("worktree", jobs::worktree),
+    ("queue", jobs::queue),
     ("journal", journal),
     ("git", git),
     ("heartbeat", heartbeat),

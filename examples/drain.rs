@@ -2,7 +2,8 @@
 //! `$RALPH_TASK_DIR` that it is done, and exits.
 //!
 //! What is left of an iteration is the runner's own work. Further words make it a bad neighbour:
-//! `sleep SECONDS` before the end, `flood MEGABYTES` of output, or `again GRAPH REPORT`, which puts
+//! `sleep SECONDS` before the end, `nap` for the milliseconds that the task's id ends with, `flood
+//! MEGABYTES` of output, or `again GRAPH REPORT`, which puts
 //! the graph back every 100th time and notes the runner's size now and then.
 
 use std::{
@@ -26,6 +27,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     match (words.first().map(String::as_str), words.get(1)) {
         (Some("sleep"), Some(seconds)) => {
             thread::sleep(Duration::try_from_secs_f64(seconds.parse()?)?);
+        }
+        (Some("nap"), None) => {
+            let id = env::var("RALPH_TASK_ID")?;
+            let ms = id.rsplit('-').next().unwrap_or_default();
+            thread::sleep(Duration::from_millis(ms.parse()?));
         }
         (Some("flood"), Some(megabytes)) => flood(megabytes.parse()?)?,
         (Some("again"), Some(graph)) => again(graph, words.get(2).ok_or("no report")?)?,
