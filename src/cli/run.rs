@@ -154,8 +154,9 @@ pub struct Prompt {
 /// `ralph plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// With so many at once (may be repeated) [default: 1, 2, 4, … until more does not help]
-    #[arg(long, value_name = "N", value_parser = jobs)]
+    /// With so many at once, such as `2,4,8` (may be repeated) [default: 1, 2, 4, … until more does
+    /// not help]
+    #[arg(long, value_name = "N", value_parser = jobs, value_delimiter = ',')]
     pub jobs: Vec<usize>,
     /// As JSON
     #[arg(long)]

@@ -17,7 +17,7 @@ pub struct Init {
     #[arg(long)]
     pub project: bool,
     /// Write only your own settings for all projects, `~/.ralph/config.yaml`
-    #[arg(long, conflicts_with_all = ["project", "agents_md"])]
+    #[arg(long, conflicts_with_all = ["project", "agents_md", "merge_driver"])]
     pub global: bool,
     /// Write the settings anew, and keep the old file beside them as `config.yaml.bak`
     #[arg(long)]
@@ -26,11 +26,14 @@ pub struct Init {
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
-    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "dry_run"])]
     pub prompt: bool,
     /// Also tell agents of `ralph` in AGENTS.md or CLAUDE.md, behind what is in there
     #[arg(long)]
     pub agents_md: bool,
+    /// Also have git merge the graph by task in this clone, as `ralph merge-driver --install` does
+    #[arg(long)]
+    pub merge_driver: bool,
     /// Write nothing: show what --yes would write
     #[arg(long)]
     pub dry_run: bool,

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::Here;
+use super::{Here, merge_driver};
 use crate::{
     cli::Init,
     exit::{Exit, Failure},
@@ -143,6 +143,9 @@ fn project(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> 
     let workspace = Workspace::unset(root, Place::default())?;
     let unignored = workspace.unignored()?;
     workspace.ignore_own_files()?;
+    if options.merge_driver {
+        merge_driver::install(&workspace)?;
+    }
     let command = Workspace::own_command();
     let next = format!(
         "Next: put your own tasks into {GRAPH}, commit what was written, then\n  \

@@ -109,7 +109,11 @@ fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
     load::load(&document).map(drop)
 }
 
-fn install(workspace: &Workspace) -> Result<Exit> {
+/// Has git merge the graph by task in this clone.
+///
+/// # Errors
+/// A graph outside of the repository; in git's own words.
+pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let repo = &workspace.repo;
     let Ok(graph) = workspace.graph_path().strip_prefix(workspace.root()) else {
         let message = format!(

@@ -210,6 +210,17 @@ fn notes_of_both_sides_are_kept() {
 }
 
 #[test]
+fn a_new_project_has_it_on_request() {
+    let trial = Workspace::new().graph(GRAPH);
+    let said = trial.run(["init", "--yes", "--merge-driver"]).stderr_has("project: ").out();
+    assert!(said.starts_with(SET), "{said}");
+    trial.run(["merge-driver", "--install"]).stdout(&SET.replace("git now", "git already"));
+    let other = Workspace::new().graph(GRAPH);
+    assert!(!other.run(["init", "--yes"]).stderr_has("project: ").out().contains("merges"));
+    other.run(["merge-driver", "--install"]).stdout(SET);
+}
+
+#[test]
 fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     let trial = Workspace::new().graph(GRAPH);
     let attributes = trial.root().join(".git/info/attributes");
