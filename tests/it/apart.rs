@@ -549,7 +549,13 @@ fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
     let trial = trial
         .file(".gitignore", "made\n")
         .file("tests/made.sh", "[ ! -e work/b.txt ] || [ -e made ]\n");
-    tell(&trial, "b-1", "echo x > made; mkdir -p work; echo 1 > work/b.txt; report");
+    // What `a` left has landed by then, so that `b` is tried once more.
+    let landed_first = "until git cat-file -e main:left.txt 2> /dev/null; do sleep 0.02; done; ";
+    tell(
+        &trial,
+        "b-1",
+        &format!("{landed_first}echo x > made; mkdir -p work; echo 1 > work/b.txt; report"),
+    );
     tell(&trial, "b-2", "put tests/made.sh true; work");
     trial.run(["run"]).whatever();
     sound(&trial);
