@@ -48,6 +48,7 @@ struct Waiting {
 }
 
 /// What is being tried.
+#[derive(Clone)]
 struct Trial {
     branch: String,
     onto: String,
@@ -60,6 +61,8 @@ struct Trial {
 pub(super) struct Merging {
     queue: Queue<Waiting>,
     trial: Option<Trial>,
+    /// What is green and could not land yet.
+    green: Option<Trial>,
     /// The command that did not succeed with those who are suspected, and where that was.
     red: Option<(Check, String)>,
     /// What keeps the target branch where it is.
@@ -146,6 +149,13 @@ impl Runner {
             return Ok(());
         }
         self.queue.again = None;
+        // What was tried need not be tried again where the branch is still there.
+        if let Some(trial) = self.queue.green.take()
+            && self.tip(&trial.branch)?.as_ref() == Some(&trial.onto)
+        {
+            self.queue.trial = Some(trial);
+            return self.land();
+        }
         self.forget_red()?;
         loop {
             match self.queue.queue.next() {
@@ -358,9 +368,13 @@ impl Runner {
     /// The target branch was moved, or not.
     pub(super) fn landed(&mut self, landed: Result<Landing>) -> Result<()> {
         crash::point("merge.landed");
-        let Some(Trial { branch, onto, commits }) = self.queue.trial.take() else {
+        let Some(trial) = self.queue.trial.take() else {
             return Ok(());
         };
+        if let Ok(Landing::InTheWay { .. } | Landing::Busy { .. }) = landed {
+            self.queue.green = Some(trial.clone());
+        }
+        let Trial { branch, onto, commits } = trial;
         match landed {
             Ok(Landing::Landed) => {
                 self.queue.held = None;
