@@ -116,6 +116,7 @@ pub fn makespan(bench: &Bench, jobs: usize) {
         time(ralph(&place.dir, &words).arg(&bench.drain).arg("nap"), &[0])
     };
     let beside = bench.root.join(format!("naps-{jobs}"));
+    fs::create_dir_all(&beside).expect("make a folder");
     let drain = bench.drain.display();
     let rules = inputs::rules_of_naps(&naps, |to, after, seconds| {
         format!("build {to}: nap {after}\n  seconds = {seconds}\n")
