@@ -161,8 +161,7 @@ pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
     let prompt = clean.as_deref().unwrap_or(prompt);
     fs::write(&path, prompt).with_context(|| format!("write `{}`", path.display()))?;
     crash::point("start.prepared");
-    let kept = record.redacted(workspace);
-    workspace.state.write_attempt(&record.name(), &kept).context("record the attempt")?;
+    record.write(workspace)?;
     Ok(record)
 }
 

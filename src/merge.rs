@@ -139,17 +139,11 @@ pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
     let pages = [texts.base, texts.ours, texts.theirs].map(Page::of);
     let parts = pages.each_ref().map(|page| page.text.as_str());
     let trees = trees(&parts)?;
-    let [Some(base), Some(ours), Some(theirs)] =
-        [0, 1, 2].map(|side| Value::of_file(parts[side], &trees[side]))
-    else {
-        return unmergeable("there are tags, or keys that stand twice");
-    };
+    let [base, ours, theirs] = values(&parts, &trees)?;
     let Some(added) = rules::additions(&base, &ours, &theirs) else {
         return Ok(None);
     };
-    let Some(want) = rules::merge([Some(&base), Some(&ours), Some(&added)], Shape::File) else {
-        return unmergeable("nothing is left");
-    };
+    let want = both([&base, &ours, &added])?;
     let sources = [0, 1, 2].map(|side| Source { text: parts[side], tree: &trees[side] });
     let Some((text, want)) = (fit::Fitter { sources }).file(&want) else {
         return unmergeable("the new tasks do not fit in as they are written");
@@ -181,14 +175,19 @@ fn trees(texts: &Three<&str>) -> Result<Three<Tree>, Unmergeable> {
 }
 
 fn wanted(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Want, Unmergeable> {
-    let value = |side: usize| Value::of_file(texts[side], &trees[side]);
-    let (Some(base), Some(ours), Some(theirs)) = (value(0), value(1), value(2)) else {
-        return unmergeable("there are tags, or keys that stand twice");
-    };
-    match rules::merge([Some(&base), Some(&ours), Some(&theirs)], Shape::File) {
-        Some(want) => Ok(want),
-        None => unmergeable("nothing is left"),
+    both(values(texts, trees)?.each_ref())
+}
+
+fn values(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Three<Value>, Unmergeable> {
+    match [0, 1, 2].map(|side| Value::of_file(texts[side], &trees[side])) {
+        [Some(base), Some(ours), Some(theirs)] => Ok([base, ours, theirs]),
+        _ => unmergeable("there are tags, or keys that stand twice"),
     }
+}
+
+/// What comes out of three files.
+fn both(files: Three<&Value>) -> Result<Want, Unmergeable> {
+    rules::merge(files.map(Some), Shape::File).map_or_else(|| unmergeable("nothing is left"), Ok)
 }
 
 fn read(text: &str) -> Option<Value> {

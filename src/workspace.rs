@@ -407,13 +407,8 @@ impl Workspace {
 
     /// The command by which a shell here runs this very program.
     pub fn own_command() -> String {
-        let Ok(exe) = env::current_exe() else {
+        let Ok(exe) = agent::own_file() else {
             return "ralph".to_owned();
-        };
-        // Linux says so of a program that was replaced while it runs; the new one will do.
-        let exe = match exe.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
-            Some(replaced) if !exe.exists() => PathBuf::from(replaced),
-            _ => exe,
         };
         let found = env::var_os("PATH").and_then(|path| {
             env::split_paths(&path).map(|dir| dir.join("ralph")).find(|file| file.is_file())

@@ -177,6 +177,15 @@ impl Open {
         }
     }
 
+    /// Puts it on disk, as it is now.
+    ///
+    /// # Errors
+    /// As the disk gives them.
+    pub fn write(&self, workspace: &Workspace) -> Result<()> {
+        let kept = self.redacted(workspace);
+        workspace.state.write_attempt(&self.name(), &kept).context("record the attempt")
+    }
+
     /// What every process of the attempt has in its environment as `RALPH_ATTEMPT_ID`.
     pub fn mark(&self) -> String {
         format!("{}.{}", self.run_id, self.name())

@@ -251,7 +251,7 @@ pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
         None if workspace.place.name().is_some() => format!("ralph/restore/loops/{id}.{attempt}"),
         None => format!("ralph/restore/{id}.{attempt}"),
     };
-    match repo.commit_of(&format!("refs/heads/{branch}"))? {
+    match repo.branch(&branch)? {
         Some(found) if found == commit => {
             terminal::print(&format!("branch {branch} has it already\n"))?;
         }

@@ -30,3 +30,10 @@ pub struct Held {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
+
+impl Held {
+    /// For a reason of git's own.
+    pub fn because(branch: String, why: String) -> Held {
+        Held { branch, checkout: String::new(), paths: Vec::new(), why: Some(why) }
+    }
+}

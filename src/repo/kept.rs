@@ -52,7 +52,7 @@ impl Repo {
 
     /// Whether this work tree is one of `ralph`'s own.
     pub fn is_own(&self) -> bool {
-        self.git_dir != self.common_dir && self.git_dir.join(NOTE).is_file()
+        self.is_added() && self.git_dir.join(NOTE).is_file()
     }
 
     /// Whether a commit stays when this work tree is moved away from it: some ref has it.

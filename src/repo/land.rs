@@ -78,7 +78,7 @@ impl Repo {
 
     /// What there is to say without moving anything; none if the branch is at `old`.
     fn landed(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
-        let tip = self.commit_of(&format!("refs/heads/{branch}"))?;
+        let tip = self.branch(branch)?;
         let Some(tip) = tip else { return Ok(Some(Landing::Moved)) };
         if self.is_ancestor(new, &tip)? {
             return Ok(Some(Landing::Landed));

@@ -193,10 +193,8 @@ impl Repo {
     pub fn remove_worktree(&self, path: &Path) -> Result<()> {
         let found = self.worktree_at(path)?;
         if let (Some(head), None) = (&found.head, &found.branch) {
-            let holders = ["for-each-ref", "--count=1", "--contains", head];
-            let kept = !program::run(&self.root, &holders)?.is_empty();
             ensure!(
-                kept,
+                self.is_under(head, "refs/")?,
                 "the commit {head} of the work tree `{}` is on no branch; make one with `git \
                  branch NAME {head}`",
                 path.display()

@@ -40,7 +40,7 @@ impl Trees {
     /// No branch, or no commit, to begin with.
     pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<Trees> {
         let mut target = None;
-        let pool = Pool::of(workspace);
+        let mut pool = Pool::of(workspace);
         workspace.repo.undo_begun(pool.folder())?;
         if policy.is_apart(workspace.config.worktree) {
             let head = workspace.repo.head()?;
@@ -64,10 +64,12 @@ impl Trees {
             target = head.branch;
             let folder = pool.folder();
             fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
-            hide(&Pool::of(workspace), workspace)?;
+            // Now that it is there, by the name that git has for it.
+            pool = Pool::of(workspace);
+            hide(&pool, workspace)?;
         }
         let (kept, preparing) = (Vec::new(), Vec::new());
-        Ok(Trees { pool: Pool::of(workspace), target, kept, preparing })
+        Ok(Trees { pool, target, kept, preparing })
     }
 }
 
@@ -111,11 +113,7 @@ impl Runner {
 
     /// Where a branch is.
     pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
-        let head = self.workspace.repo.head()?;
-        if head.branch.as_deref() == Some(branch) {
-            return Ok(head.commit);
-        }
-        self.workspace.repo.commit_of(&format!("refs/heads/{branch}"))
+        self.workspace.repo.branch(branch)
     }
 
     /// Has the work tree of an attempt prepared.
@@ -155,7 +153,7 @@ impl Runner {
                 self.keep_tree(tree.unwrap_or_default(), why)?;
                 let tree = self.free_tree();
                 record.apart = record.apart.map(|apart| Apart { tree, ..apart });
-                self.rewrite(&record)?;
+                record.write(&self.workspace)?;
                 self.prepare(record)
             }
             Ok(Prepared::Ready(branch)) => {
@@ -165,18 +163,11 @@ impl Runner {
                     Err(error) => return self.close(&record, End::not_started(&error)),
                 };
                 (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
-                self.rewrite(&record)?;
+                record.write(&self.workspace)?;
                 let stage = self.stage_of_setup(&record);
                 self.launch(record, stage)
             }
         }
-    }
-
-    /// Puts a record on disk again, as it is now.
-    pub(super) fn rewrite(&self, record: &Open) -> Result<()> {
-        let state = &self.workspace.state;
-        let kept = record.redacted(&self.workspace);
-        state.write_attempt(&record.name(), &kept).context("record the attempt")
     }
 
     /// Leaves a work tree as it is.
@@ -190,6 +181,9 @@ impl Runner {
     /// is what the attempt reports, which is returned; the rest is told and left there.
     pub(super) fn take_over(&mut self, record: &Open) -> Result<Option<Status>> {
         let path = self.workspace.graph_name();
+        if record.apart.is_none() {
+            return Ok(None);
+        }
         let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
             return Ok(None);
         };
@@ -198,7 +192,7 @@ impl Runner {
             return Ok(None);
         };
         let was = String::from_utf8_lossy(&was).into_owned();
-        if record.apart.is_none() || was == now {
+        if was == now {
             return Ok(None);
         }
         let Some(old) = graph_of(was.as_bytes()) else {

@@ -207,7 +207,7 @@ impl Runner {
         let count = waiting[..count].iter().take_while(|one| one.target == branch).count();
         let Some(onto) = self.tip(&branch)? else {
             let why = format!("branch `{branch}` is gone");
-            return self.hold_back(branch, String::new(), Vec::new(), Some(why));
+            return self.hold_back(Held::because(branch, why));
         };
         let leader = self.leader()?;
         let event = Event::Merging(self.batch(count, &branch, &onto));
@@ -273,8 +273,7 @@ impl Runner {
             Ok(built) => built,
             Err(error) => {
                 self.queue.trial = None;
-                let why = format!("{error:#}");
-                return self.hold_back(branch, String::new(), Vec::new(), Some(why));
+                return self.hold_back(Held::because(branch, format!("{error:#}")));
             }
         };
         if commits.is_empty() {
@@ -353,7 +352,7 @@ impl Runner {
             }
         }
         for record in self.queue.records().take(commits.len()) {
-            self.rewrite(record)?;
+            record.write(&self.workspace)?;
             crash::point("merge.intended");
         }
         let (root, outbox) = (self.workspace.root().to_owned(), self.outbox.clone());
@@ -402,7 +401,7 @@ impl Runner {
                 Ok(())
             }
             Ok(Landing::Busy { why }) if self.queue.is_blocked() => {
-                self.hold_back(branch, String::new(), Vec::new(), Some(why))
+                self.hold_back(Held::because(branch, why))
             }
             Ok(Landing::Busy { .. }) => {
                 self.queue.again = Some(Instant::now() + BUSY);
@@ -410,25 +409,16 @@ impl Runner {
             }
             Ok(Landing::InTheWay { checkout, paths, why }) => {
                 let why = paths.is_empty().then_some(why);
-                self.hold_back(branch, checkout.display().to_string(), paths, why)
+                let checkout = checkout.display().to_string();
+                self.hold_back(Held { branch, checkout, paths, why })
             }
-            Err(error) => {
-                let why = format!("{error:#}");
-                self.hold_back(branch, String::new(), Vec::new(), Some(why))
-            }
+            Err(error) => self.hold_back(Held::because(branch, format!("{error:#}"))),
         }
     }
 
     /// Lets everything wait for a while, and says why, once.
-    fn hold_back(
-        &mut self,
-        branch: String,
-        checkout: String,
-        paths: Vec<String>,
-        why: Option<String>,
-    ) -> Result<()> {
+    fn hold_back(&mut self, held: Held) -> Result<()> {
         self.queue.again = Some(Instant::now() + RETRY);
-        let held = Held { branch, checkout, paths, why };
         if self.queue.held.replace(held.clone()).as_ref() == Some(&held) {
             return Ok(());
         }
