@@ -12,11 +12,10 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta};
-use ralph::{
-    event::{Ended, Event},
-    record::Record,
-    task::TaskId,
-    transcript::{Format, Usage},
+use ralph::core::{
+    agents::transcript::{Format, Usage},
+    event::{Ended, Event, record::Record},
+    graph::task::TaskId,
     verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
 

@@ -11,14 +11,18 @@ use std::{
 
 use chrono::Utc;
 use ralph::{
-    graphfile::graph_of,
-    history::History,
-    place,
-    plan::{Policy, View, keys},
-    repo::Repo,
-    task::TaskId,
-    workspace::Workspace,
-    worktrees::{self, Order, Pool, Prepared},
+    adapters::git::Repo,
+    core::{
+        graph::task::TaskId,
+        history::History,
+        loop_paths,
+        select::{Policy, View, keys},
+    },
+    project::{
+        graph_file::graph_of,
+        workspace::Workspace,
+        worktree_pool::{self, Order, Pool, Prepared},
+    },
 };
 
 use crate::{
@@ -183,7 +187,7 @@ pub fn worktree(bench: &Bench) {
         found.expect("list commits").pop().expect("a commit").id
     };
     let ends = [commit(10), commit(0)];
-    let workspace = Workspace::unset(&dir, place::Place::default()).expect("open it");
+    let workspace = Workspace::unset(&dir, loop_paths::Place::default()).expect("open it");
     let pool = Pool::of(&workspace);
     let tree = pool.next(&[]);
     let turn = Cell::new(0);
@@ -202,10 +206,10 @@ pub fn worktree(bench: &Bench) {
         let began = Instant::now();
         if at > 0 {
             let tree = Repo::discover(&tree).expect("open the work tree");
-            let released = worktrees::release(&tree, None, Some(&before));
+            let released = worktree_pool::release(&tree, None, Some(&before));
             assert_eq!(released.expect("let go of it"), None);
         }
-        let prepared = worktrees::prepare(&order).expect("prepare it");
+        let prepared = worktree_pool::prepare(&order).expect("prepare it");
         assert_eq!(prepared, Prepared::Ready(order.branch));
         began.elapsed()
     };

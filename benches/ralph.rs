@@ -18,10 +18,7 @@ use std::{
 
 use inputs::{Place, Shape};
 use measure::{Times, Usage, in_turn, time, wrapper};
-use ralph::{
-    repo::Repo,
-    report::{Reporter, heartbeat::Heartbeat},
-};
+use ralph::{adapters::git::Repo, report::heartbeat::Heartbeat, runner::reporter::Reporter};
 
 const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 /// Rounds of what takes well under a second; more than that gets fewer.

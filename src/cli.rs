@@ -20,7 +20,7 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::core::exit::{Exit, Failure};
 pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
 pub use flags::Flags;
 pub use look::{

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use ralph::{cli, command, exit, terminal};
+use ralph::{adapters::terminal, cli, commands, core::exit};
 
 fn main() -> ExitCode {
     let result = cli::parse(std::env::args_os())
-        .and_then(|cli| cli.map_or(Ok(exit::Exit::Success), command::execute));
+        .and_then(|cli| cli.map_or(Ok(exit::Exit::Success), commands::execute));
     let exit = result.unwrap_or_else(|error| {
         let drawn = error.downcast_ref::<exit::Failure>().is_some_and(|failure| failure.is_drawn);
         terminal::say(&if drawn {

@@ -3,7 +3,7 @@
 //! One thread takes every message (an agent ended, a signal came, time passed) from one channel;
 //! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
 
-mod apart;
+mod isolated;
 mod children;
 mod close;
 mod edits;
@@ -11,6 +11,8 @@ mod harm;
 mod hooks;
 mod merge;
 mod plain;
+pub mod hook_run;
+pub mod reporter;
 mod requests;
 mod start;
 mod verify;
@@ -27,27 +29,37 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
 use crate::{
-    agent::{self, News},
-    call::Call,
-    chronicle::Chronicle,
-    clock, complaint, crash, duration,
-    event::{Event, Plain, StopReason},
-    exit::{Exit, Failure},
-    filter::Filter,
-    graphfile::{GraphFile, rfc3339},
-    plan::{Active, Decision, Policy, View, Wait},
-    record::Record,
-    repo::Landing,
-    report::{AT_WORK, Reporter},
-    signal,
-    state::Lock,
-    task::{Status, TaskId},
-    tmux,
-    workspace::{Holder, Workspace},
-    worktrees::Prepared,
+    adapters::{
+        clock,
+        git::Landing,
+        process::{self, News},
+        signal,
+        state::Lock,
+        tmux,
+    },
+    core::{
+        agents::agent_command::Call,
+        duration,
+        event::{Event, Plain, StopReason, record::Record},
+        exit::{Exit, Failure},
+        graph::{
+            filter::Filter,
+            task::{Status, TaskId},
+        },
+        select::{Active, Decision, Policy, View, Wait},
+    },
+    crash,
+    project::{
+        event_store::Chronicle,
+        fatal,
+        graph_file::{GraphFile, rfc3339},
+        workspace::{Holder, Workspace},
+        worktree_pool::Prepared,
+    },
+    runner::reporter::{AT_WORK, Reporter},
 };
 
-use apart::Trees;
+use isolated::Trees;
 use merge::{Built, Merging};
 pub use start::{agents, check_agent};
 use verify::Stage;
@@ -170,7 +182,7 @@ impl Runner {
             let paused = StopReason::Paused(workspace.place.name().cloned());
             return Err(Failure::new(Exit::Waiting, paused.to_string()).into());
         }
-        agent::adopt_orphans();
+        process::adopt_orphans();
         workspace
             .state
             .remove_drafts(workspace.graph_path())
@@ -225,7 +237,7 @@ impl Runner {
         }
         let (why, exit) = match &result {
             Ok(reason) => (reason.to_string(), reason.exit()),
-            Err(error) => (complaint::summary(error), crate::exit::of_error(error)),
+            Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.emit(None, Event::Blocked { holders: holders.clone() })?;
@@ -365,7 +377,7 @@ impl Runner {
             return Err(Failure::new(Exit::Disk, message).into());
         }
         let holder = Holder {
-            process: agent::own_identity(),
+            process: process::own_identity(),
             run_id: self.chronicle.run_id().to_owned(),
             since: rfc3339(Utc::now()),
             task_id: task_id.map(ToString::to_string),

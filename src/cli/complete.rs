@@ -17,8 +17,11 @@ use clap_complete::{
 };
 
 use crate::{
-    config::Config, graph::TaskGraph, place::Place, task::Task, workspace::Workspace,
-    worktrees::Pool,
+    core::{
+        graph::{TaskGraph, task::Task},
+        loop_paths::Place,
+    },
+    project::{config::Config, workspace::Workspace, worktree_pool::Pool},
 };
 
 /// The variable by which a shell asks.

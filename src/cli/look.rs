@@ -8,7 +8,7 @@ use clap_complete::ArgValueCandidates;
 use super::complete;
 
 use super::Named;
-use crate::duration;
+use crate::core::duration;
 
 /// `ralph costs`.
 #[derive(Debug, Args)]

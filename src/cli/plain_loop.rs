@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use clap_complete::ArgValueCandidates;
 
 use super::{complete, run::Limits};
-use crate::{duration, task::TaskId};
+use crate::core::{duration, graph::task::TaskId};
 
 /// `ralph loop`.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub struct Loop {
     #[arg(long, value_name = "N")]
     pub max_restarts: Option<u32>,
     /// Stop after so many failures in a row; `0` for never
-    #[arg(long, value_name = "N", default_value_t = crate::plan::MAX_FAILURES)]
+    #[arg(long, value_name = "N", default_value_t = crate::core::select::MAX_FAILURES)]
     pub max_failures: u32,
     /// The limits it has like any run.
     #[command(flatten)]

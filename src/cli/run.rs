@@ -7,7 +7,7 @@ use clap_complete::ArgValueCandidates;
 
 use super::complete;
 
-use crate::{duration, promise::Pattern, task::TaskId};
+use crate::core::{agents::promise::Pattern, duration, graph::task::TaskId};
 
 /// Which tasks are meant.
 #[derive(Debug, Default, Args)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::zone::{self, Zone};
+use crate::core::time_zone::{self, Zone};
 
 /// `ralph schedule`.
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub struct Schedule {
     #[arg(long, value_name = "EXPR")]
     pub cron: Vec<String>,
     /// The zone in which they are meant, such as Europe/Berlin [default: that of this machine]
-    #[arg(long, value_name = "ZONE", value_parser = zone::named)]
+    #[arg(long, value_name = "ZONE", value_parser = time_zone::named)]
     pub time_zone: Option<Zone>,
     /// Show the next N times, and touch nothing
     #[arg(long, value_name = "N", conflicts_with_all = ["once", "due"], value_parser = clap::value_parser!(u16).range(1..=1000))]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::template::Template;
+use crate::core::prompt::template::Template;
 
 /// `ralph init`.
 #[derive(Debug, Default, Args)]

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{AT_WORK, words};
 use crate::{
-    duration,
-    event::Event,
-    history::{Stage, Underway},
-    plan::View,
-    record::Record,
-    task::TaskId,
-    terminal::{Paint, Style, columns, fit, visible},
+    adapters::terminal::{Paint, Style, columns, fit, visible},
+    core::{
+        duration,
+        event::{Event, record::Record},
+        graph::task::TaskId,
+        history::{Stage, Underway},
+        select::View,
+    },
 };
+use crate::{runner::reporter::AT_WORK, view::lines};
 
 /// Between two frames. Slower than the eye would like, so that a night of it costs under a
 /// thousandth of a core.
@@ -116,7 +117,7 @@ impl Board {
                 return self.row(id, record.timestamp, going.since).tell(
                     stage,
                     "",
-                    words::waiting(left),
+                    lines::waiting(left),
                 );
             }
             Event::Queued { .. } => ("", merging(Stage::Queued)),
@@ -148,10 +149,10 @@ impl Board {
         let before = self.queue.take().map(|(_, trying)| trying.doing).unwrap_or_default();
         let trying = match &underway.trial {
             None => {
-                Trying { held: underway.held.as_ref().map(words::hindrance), ..Trying::default() }
+                Trying { held: underway.held.as_ref().map(lines::hindrance), ..Trying::default() }
             }
             Some(trial) => Trying {
-                tasks: words::ids(&trial.tasks),
+                tasks: lines::ids(&trial.tasks),
                 branch: visible(&trial.branch).into_owned(),
                 doing: match &record.event {
                     Event::Merging(_) => String::new(),
@@ -263,20 +264,20 @@ fn age(length: TimeDelta) -> String {
 fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
     let left = (until - now).to_std().unwrap_or_default();
     let left = duration::short(Duration::from_secs(left.as_secs()));
-    format!("{why}; {left} left, until {}", words::moment(until, now))
+    format!("{why}; {left} left, until {}", lines::moment(until, now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use crate::core::{
         event::{Batch, Held},
         graph::TaskGraph,
         history::{
             History,
             tests::{end, record, started},
         },
-        plan::Policy,
+        select::Policy,
         verdict::Verdict,
     };
 

@@ -13,18 +13,21 @@ use std::{
 use chrono::Utc;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::{
-    Reporter, Verbosity,
-    board::{Board, FRAME},
-    summary::Tally,
-    words::{self, Line},
+use super::board::{Board, FRAME};
+use crate::{
+    adapters::terminal::{self, Paint, Style},
+    core::{
+        event::{Event, record::Record},
+        graph::task::TaskId,
+        select::View,
+    },
 };
 use crate::{
-    event::Event,
-    plan::View,
-    record::Record,
-    task::TaskId,
-    terminal::{self, Paint, Style},
+    runner::reporter::Reporter,
+    view::{
+        lines::{self, Line, Verbosity},
+        summary::Tally,
+    },
 };
 
 /// Between two looks at what the agent does.
@@ -108,7 +111,7 @@ impl Fancy {
     fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
         let of = self.tally.max_iterations();
         let strong = |text: String| Line { style: Some(Style::Strong), text };
-        let mut heading = words::heading(record, of, attempt, number, view).into_iter();
+        let mut heading = lines::heading(record, of, attempt, number, view).into_iter();
         let first = heading.next().unwrap_or_default();
         if view.policy.jobs > 1 {
             let width = terminal::stderr_width().unwrap_or(80);
@@ -179,7 +182,7 @@ impl Reporter for Fancy {
                 | Event::Queued { .. }
         );
         if !is_seen || alone || self.verbosity == Verbosity::Verbose {
-            self.say(&words::lines(record, view, self.verbosity));
+            self.say(&lines::lines(record, view, self.verbosity));
         }
         self.show();
     }

@@ -15,12 +15,13 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::Reporter;
+use crate::runner::reporter::Reporter;
 use crate::{
-    event::Event,
-    plan::View,
-    record::Record,
-    service::{self, Manager},
+    adapters::service_manager::{self, Manager},
+    core::{
+        event::{Event, record::Record},
+        select::View,
+    },
 };
 
 /// The size of the file, in bytes.
@@ -62,7 +63,7 @@ impl Heartbeat {
     fn beat(&self) {
         // A heartbeat that cannot be written goes stale, which is what it is for.
         let _ = write(&self.path, Utc::now(), &self.facts);
-        self.manager.tell(service::ALIVE);
+        self.manager.tell(service_manager::ALIVE);
     }
 }
 
@@ -71,7 +72,7 @@ impl Reporter for Heartbeat {
         match &record.event {
             Event::LoopStarted { .. } => {
                 self.facts.run_id.clone_from(&record.run_id);
-                self.manager.tell(service::READY);
+                self.manager.tell(service_manager::READY);
             }
             Event::Started { .. } => {
                 self.facts.task_id = record.task_id.as_ref().map(ToString::to_string);

@@ -12,23 +12,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Reporter,
-    message::{Message, Sender, facts},
-    summary::Tally,
-    words,
+use crate::{
+    adapters::{journal::Journal, state::State},
+    core::{
+        event::{Event, NotifyFailed, record::Record},
+        notification_kind::{Moment, moment_of},
+        redact::Redactor,
+        select::View,
+    },
+    project::{
+        config::{Config, Notifier, Way},
+        event_store::Chronicle,
+        workspace::Workspace,
+    },
 };
 use crate::{
-    chronicle::Chronicle,
-    config::{Config, Notifier, Way},
-    event::{Event, NotifyFailed},
-    journal::Journal,
-    moment::{Moment, moment_of},
-    plan::View,
-    record::Record,
-    redact::Redactor,
-    state::State,
-    workspace::Workspace,
+    runner::reporter::Reporter,
+    view::{
+        lines,
+        message::{Message, Sender, facts},
+        summary::Tally,
+    },
 };
 use queue::Queue;
 pub use way::{Messenger, desktop_is_here};
@@ -186,7 +190,7 @@ impl Reporter for Notify {
         let Some(first) = lines.next() else {
             return;
         };
-        let text = words::notice(record, view, &self.tally);
+        let text = lines::notice(record, view, &self.tally);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
         // The end is what must not be missed.
         let urgent = moment == Moment::Finished;

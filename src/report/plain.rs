@@ -2,12 +2,17 @@
 
 use std::{fmt::Write as _, io::Write};
 
-use super::{
-    Reporter, Verbosity,
-    summary::Tally,
-    words::{self, Line},
+use crate::core::{
+    event::{Event, record::Record},
+    select::View,
 };
-use crate::{event::Event, plan::View, record::Record};
+use crate::{
+    runner::reporter::Reporter,
+    view::{
+        lines::{self, Line, Verbosity},
+        summary::Tally,
+    },
+};
 
 /// Writes to `out`, which is standard error but in tests.
 pub struct Plain<W> {
@@ -35,7 +40,7 @@ impl<W: Write> Plain<W> {
 impl<W: Write> Reporter for Plain<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         self.tally.note(record);
-        let time = words::clock(record.timestamp);
+        let time = lines::clock(record.timestamp);
         if let Event::Finished { .. } = record.event {
             let summary = self.tally.summary(record, view);
             return self.say(&time, &summary);
@@ -48,10 +53,10 @@ impl<W: Write> Reporter for Plain<W> {
             (&record.event, record.task_id.as_ref().and_then(|id| view.graph.number(id)))
         {
             let of = self.tally.max_iterations();
-            let heading = words::heading(record, of, *attempt, number, view);
+            let heading = lines::heading(record, of, *attempt, number, view);
             lines.extend(heading.into_iter().map(|text| Line { style: None, text }));
         }
-        lines.extend(words::lines(record, view, self.verbosity));
+        lines.extend(lines::lines(record, view, self.verbosity));
         self.say(&time, &lines);
     }
 }

@@ -11,11 +11,13 @@ use anyhow::Result;
 
 use super::{Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{self, Closed, Member},
-    attempt::Open,
-    duration,
-    event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
-    history::OpenChild,
+    adapters::process::{self, Closed, Member},
+    core::{
+        duration,
+        event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
+        history::OpenChild,
+    },
+    project::attempt::Open,
 };
 
 /// What an attempt waits for.
@@ -114,7 +116,7 @@ impl Runner {
             of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
         };
         let children = self.chronicle.history().children.iter().filter(ours);
-        let gone = children.filter(|open| !agent::is_alive(&open.child.process));
+        let gone = children.filter(|open| !process::is_alive(&open.child.process));
         for OpenChild { task_id, child, .. } in gone.cloned().collect::<Vec<_>>() {
             let outcome = ChildOutcome::Crashed;
             let ended = ChildEnded { child, outcome, duration_seconds: None };
@@ -170,9 +172,9 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::{
+    use crate::core::{
         event::{Child, Identity},
-        task::TaskId,
+        graph::task::TaskId,
     };
 
     #[test]

@@ -10,18 +10,19 @@ use chrono::Utc;
 
 use super::{Runner, merge};
 use crate::{
-    agent,
-    attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
-    crash, duration,
-    event::{Cause, Ended, Event},
-    graphfile::{Write, rfc3339},
-    obstacle::Met,
-    output,
-    promise::Worth,
-    task::{CommitRule, Status},
-    terminal,
-    transcript::Told,
-    verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
+    adapters::{agent_output, process, terminal},
+    core::{
+        agents::{promise::Worth, provider_error::Met, transcript::Told},
+        duration,
+        event::{Cause, Ended, Event},
+        graph::task::{CommitRule, Status},
+        verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
+    },
+    crash,
+    project::{
+        attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
+        graph_file::{Write, rfc3339},
+    },
 };
 
 /// What is known of an attempt whose agent is gone.
@@ -96,7 +97,7 @@ impl Runner {
             return;
         };
         let began = Instant::now();
-        while agent::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
+        while process::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
         record.unlock(&self.workspace.repo);
@@ -313,5 +314,5 @@ impl Runner {
 
 /// The last line of what an agent said. On a terminal, what paints it is no part of it.
 fn last_said(record: &Open, text: &str) -> Option<String> {
-    output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
+    agent_output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
 }

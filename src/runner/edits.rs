@@ -7,12 +7,16 @@ use anyhow::Result;
 
 use super::{HALF_SAVED, Runner};
 use crate::{
-    complaint,
-    event::{Cause, Event},
-    graphfile::{Foreign, GraphFile, Rejected, Write},
-    plan::Policy,
-    task::TaskId,
-    workspace,
+    core::{
+        event::{Cause, Event},
+        graph::task::TaskId,
+        select::Policy,
+    },
+    project::{
+        fatal,
+        graph_file::{Foreign, GraphFile, Rejected, Write},
+        workspace,
+    },
 };
 
 impl Runner {
@@ -50,7 +54,7 @@ impl Runner {
             Ok(None) => return Ok(()),
             Ok(Some(new)) => new,
             Err(error) => {
-                let error = complaint::summary(&error);
+                let error = fatal::summary(&error);
                 return self.emit(None, Event::SettingsRejected { error });
             }
         };

@@ -14,13 +14,18 @@ use anyhow::{Context, Result};
 
 use super::{HALF_SAVED, Runner};
 use crate::{
-    attempt::Open,
-    event::{Cause, Event, Harm},
-    graph::TaskGraph,
-    graphfile::{Rejected, Write, graph_of},
-    record::Record,
-    task::{Status, TaskId},
-    workspace,
+    core::{
+        event::{Cause, Event, Harm, record::Record},
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+        },
+    },
+    project::{
+        attempt::Open,
+        graph_file::{Rejected, Write, graph_of},
+        workspace,
+    },
 };
 
 /// What the file is kept as when it is put back, in the attempt's folder.

@@ -7,18 +7,18 @@ use serde_json::{Map, Value, json};
 
 use super::{Message, Runner};
 use crate::{
-    agent::Agent,
-    event::{Event, Hook, StopReason},
-    hooks::{Errand, Ran},
-    plan::Key,
-    record::Record,
-    report::{
-        Verbosity,
-        message::{Sender, facts},
-        words::{self, Line},
+    adapters::{process::Agent, signal},
+    core::{
+        event::{Event, Hook, StopReason, record::Record},
+        graph::task::TaskId,
+        select::Key,
     },
-    signal,
-    task::TaskId,
+    runner::hook_run::{Errand, Ran},
+    view::lines::Verbosity,
+    view::{
+        lines::{self, Line},
+        message::{Sender, facts},
+    },
 };
 
 /// Between two ticks of the reporters.
@@ -39,7 +39,7 @@ struct About {
 impl Runner {
     /// The hook before a run: why that does not begin, if so.
     pub(super) fn before_run(&mut self) -> Result<Option<StopReason>> {
-        let (facts, lines) = (self.facts_of_run(), vec![words::plain("a run is about to begin")]);
+        let (facts, lines) = (self.facts_of_run(), vec![lines::plain("a run is about to begin")]);
         let folder = self.workspace.place.hooks().to_owned();
         let about = About { folder, facts, lines, task: None };
         Ok(stop_of(self.hook(Hook::BeforeRun, about)?))
@@ -52,7 +52,7 @@ impl Runner {
             Event::Finished { why, exit_code, .. } => format!("{why} (exit code {exit_code})"),
             _ => String::new(),
         };
-        let lines = vec![words::plain(&lines)];
+        let lines = vec![lines::plain(&lines)];
         let about = About { folder, facts: facts(finished), lines, task: None };
         self.hook(Hook::AfterRun, about).map(drop)
     }
@@ -68,7 +68,7 @@ impl Runner {
         facts.insert("attempt".to_owned(), json!(attempt));
         facts.insert("iteration".to_owned(), json!(iteration));
         let folder = self.workspace.place.attempt(&id, attempt);
-        let lines = vec![words::plain(&format!("attempt {attempt} at {id} is about to begin"))];
+        let lines = vec![lines::plain(&format!("attempt {attempt} at {id} is about to begin"))];
         let about = About { folder, facts, lines, task: Some((id.clone(), iteration)) };
         let ran = self.hook(Hook::BeforeAttempt, about)?;
         if ran == Ran::Passed {
@@ -88,7 +88,7 @@ impl Runner {
     /// The hook after an attempt, of which this is the last line; `folder` is that of the attempt.
     pub(super) fn after_attempt(&mut self, ended: &Record, folder: &str) -> Result<()> {
         let task = ended.task_id.clone().zip(ended.iteration);
-        let lines = words::lines(ended, &self.view(&[]), Verbosity::Normal);
+        let lines = lines::lines(ended, &self.view(&[]), Verbosity::Normal);
         let about = About { folder: folder.to_owned(), facts: facts(ended), lines, task };
         self.hook(Hook::AfterAttempt, about).map(drop)
     }

@@ -21,14 +21,18 @@ use super::{
     verify::{Checks, Stage},
 };
 use crate::{
-    attempt::{CONFLICT, Open, leftovers},
+    adapters::git::{How, Integrated, Landing, Piece, Repo},
+    core::{
+        event::{Batch, Event, Held, StopReason},
+        graph::task::TaskId,
+        merge_queue::{Queue, Step},
+        verdict::{Check, Merge, Verdict},
+    },
     crash,
-    event::{Batch, Event, Held, StopReason},
-    queue::{Queue, Step},
-    repo::{How, Integrated, Landing, Piece, Repo},
-    task::TaskId,
-    verdict::{Check, Merge, Verdict},
-    worktrees::Pool,
+    project::{
+        attempt::{CONFLICT, Open, leftovers},
+        worktree_pool::Pool,
+    },
 };
 
 /// Between two attempts at moving a branch that somebody's changes hold back.

@@ -8,13 +8,17 @@ use chrono::Utc;
 
 use super::Runner;
 use crate::{
-    attempt::{self, Open, prompt_file},
-    event::{Cause, Plain},
-    exit::{Exit, Failure},
-    graphfile::{Write, rfc3339},
-    promise::{Promise, Worth},
-    task::{CommitRule, Status, Task},
-    verdict::{Report, Rule},
+    core::{
+        agents::promise::{Promise, Worth},
+        event::{Cause, Plain},
+        exit::{Exit, Failure},
+        graph::task::{CommitRule, Status, Task},
+        verdict::{Report, Rule},
+    },
+    project::{
+        attempt::{self, Open, prompt_file},
+        graph_file::{Write, rfc3339},
+    },
 };
 
 impl Runner {

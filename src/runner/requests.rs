@@ -11,11 +11,15 @@ use anyhow::Result;
 
 use super::{Message, Runner};
 use crate::{
-    clock::{self, Gap},
-    event::{Begun, Event, SCHEMA, Stop},
-    exit::{Exit, Failure},
-    signal,
-    verdict::Outcome,
+    adapters::{
+        clock::{self, Gap},
+        signal,
+    },
+    core::{
+        event::{Begun, Event, SCHEMA, Stop},
+        exit::{Exit, Failure},
+        verdict::Outcome,
+    },
 };
 
 /// How often the journal is looked at for requests: one look at its length.

@@ -11,22 +11,25 @@ use chrono::Utc;
 
 use super::{Message, Runner, verify::Stage, watch::Running};
 use crate::{
-    agent::{self, Agent, NESTED, NotStarted, PANE, Post, Spec},
-    attempt::{self, Open, Terms},
-    call::Call,
+    adapters::{
+        agent_output::Follow,
+        process::{self, Agent, NESTED, NotStarted, PANE, Post, Spec},
+        service_manager, tmux,
+    },
+    core::{
+        agents::{agent_command::Call, agent_preset, transcript::Format},
+        event::{Cause, Event},
+        exit::{Exit, Failure},
+        graph::{TaskGraph, task::Task},
+        select::{Key, Policy, Turn},
+        verdict::Outcome,
+    },
     crash,
-    event::{Cause, Event},
-    exit::{Exit, Failure},
-    graph::TaskGraph,
-    graphfile::{Write, rfc3339},
-    output::Follow,
-    plan::{Key, Policy, Turn},
-    preset, service,
-    task::Task,
-    tmux,
-    transcript::Format,
-    verdict::Outcome,
-    workspace::Workspace,
+    project::{
+        attempt::{self, Open, Terms},
+        graph_file::{Write, rfc3339},
+        workspace::Workspace,
+    },
 };
 
 impl Runner {
@@ -99,7 +102,7 @@ impl Runner {
             spec = in_pane(spec, folder, &record, &sign, idle);
         }
         let post = Post {
-            program: agent::own_program(),
+            program: process::own_program(),
             record: sign,
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
             lock: self.lock.folder(),
@@ -181,7 +184,7 @@ impl Runner {
             // The last ones are of an attempt that this run may itself be part of.
             env_remove: NESTED
                 .into_iter()
-                .chain(service::VARIABLES)
+                .chain(service_manager::VARIABLES)
                 .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_WORKTREE"])
                 .map(str::to_owned)
                 .collect(),
@@ -199,7 +202,7 @@ fn in_pane(spec: Spec, folder: &Path, record: &Open, sign: &Path, idle: Option<D
     const OFTEN: Duration = Duration::from_millis(100);
     let shown = |path: &Path| path.display().to_string();
     let mut argv = vec![
-        shown(&agent::own_program()),
+        shown(&process::own_program()),
         "__pane".to_owned(),
         shown(folder),
         format!("--title={} attempt {}", record.task_id, record.attempt),
@@ -267,14 +270,14 @@ pub fn check_agent(call: &Call, workspace: &Workspace, hint: &str) -> Result<()>
     let Some(program) = call.argv.first() else {
         return refuse(format!("no agent command; {hint}"));
     };
-    if let Err(reason) = agent::resolve(program, workspace.root()) {
+    if let Err(reason) = process::resolve(program, workspace.root()) {
         return refuse(format!("the agent cannot be started: {reason}; {hint}"));
     }
     let asks = call.argv.iter().any(|word| word == "--dangerously-skip-permissions");
-    let variables = preset::find(&call.name).map_or(&[][..], |preset| preset.as_root);
+    let variables = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.as_root);
     let is_set = |name: &str| env::var_os(name).is_some() || call.env.contains_key(name);
     match variables.iter().find(|(name, _)| !is_set(name)) {
-        Some((name, value)) if asks && agent::is_root() => refuse(format!(
+        Some((name, value)) if asks && process::is_root() => refuse(format!(
             "`{}` refuses `--dangerously-skip-permissions` as root; run as another user, or set \
              `{name}={value}` if this machine is a sandbox",
             call.name

@@ -9,13 +9,15 @@ use anyhow::Result;
 
 use super::{Runner, close::End};
 use crate::{
-    agent::Spec,
-    attempt::{self, Open},
-    crash, duration,
-    event::Event,
-    output,
-    task::Task,
-    verdict::{Check, Evidence, Outcome, Verdict},
+    adapters::{agent_output, process::Spec},
+    core::{
+        duration,
+        event::Event,
+        graph::task::Task,
+        verdict::{Check, Evidence, Outcome, Verdict},
+    },
+    crash,
+    project::attempt::{self, Open},
 };
 
 /// What of an attempt runs.
@@ -299,7 +301,7 @@ impl Runner {
             command: checks.current().to_owned(),
             outcome,
             duration_seconds: duration::seconds(took),
-            last_line: output::last_line(&self.workspace.root().join(&log)),
+            last_line: agent_output::last_line(&self.workspace.root().join(&log)),
             log,
         }
     }

@@ -9,13 +9,13 @@ use anyhow::{Result, ensure};
 
 use super::{Runner, children::Children, verify::Stage};
 use crate::{
-    agent::{self, Agent, Closed},
-    attempt::{self, Open},
-    duration,
-    event::Event,
-    output::Follow,
-    terminal,
-    verdict::Outcome,
+    adapters::{
+        agent_output::Follow,
+        process::{self, Agent, Closed},
+        terminal,
+    },
+    core::{duration, event::Event, verdict::Outcome},
+    project::attempt::{self, Open},
 };
 
 /// An attempt that goes on: its agent runs, or one of its verify commands.
@@ -107,7 +107,7 @@ impl Runner {
             return (ended, 0);
         }
         // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
-        let (swept, immortal) = agent::sweep(None);
+        let (swept, immortal) = process::sweep(None);
         ended.extend(swept.into_iter().map(|member| member.name));
         (ended, immortal)
     }

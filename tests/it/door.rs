@@ -9,7 +9,7 @@ use std::{
 };
 
 use chrono::Utc;
-use ralph::signature::sign;
+use ralph::core::hmac::sign;
 use rustix::process::Signal;
 
 use crate::support::{Live, SETTINGS, Workspace, agent, until, wait_for};

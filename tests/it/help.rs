@@ -53,7 +53,7 @@ fn help_fits_a_narrow_screen() {
 
 #[test]
 fn the_page_of_settings_is_what_they_are() {
-    let schema = ralph::config::Config::schema();
+    let schema = ralph::project::config::Config::schema();
     let mut page =
         "# Settings\n\nWhat `.ralph/config.yaml` may hold, as `ralph schema config` describes \
                     it. A variable `RALPH_` and\nthe name in capitals stands above the files, a \

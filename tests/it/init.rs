@@ -79,7 +79,7 @@ fn an_empty_repository_is_set_up_once() {
     trial.run(["init"]).stdout(SAID).stderr(found);
     assert_eq!(untracked(&trial), WRITTEN);
     trial.run(["check"]).stdout_has("2 tasks");
-    assert_eq!(trial.read("prompts/task.md"), ralph::prompt::DEFAULT_TEMPLATE);
+    assert_eq!(trial.read("prompts/task.md"), ralph::core::prompt::DEFAULT_TEMPLATE);
     for file in ["task-graph.yaml", ".ralph/config.yaml"] {
         let text = trial.read(file);
         let first = text.lines().next().unwrap();
@@ -388,8 +388,8 @@ fn what_was_set_up_is_worked_off_to_the_end() {
 #[test]
 fn templates_go_to_standard_output() {
     let trial = folder(&[]);
-    trial.run(["template"]).stdout(ralph::prompt::DEFAULT_TEMPLATE);
-    trial.run(["template", "task"]).stdout(ralph::prompt::DEFAULT_TEMPLATE);
+    trial.run(["template"]).stdout(ralph::core::prompt::DEFAULT_TEMPLATE);
+    trial.run(["template", "task"]).stdout(ralph::core::prompt::DEFAULT_TEMPLATE);
     for (name, part) in [
         ("graph", "\n  - id: first-version\n"),
         ("config", "\nagent: claude\n"),

@@ -277,7 +277,7 @@ fn lines_are_wrapped_where_they_are_read() {
         let text = bare(&person.exp_eof().unwrap());
         assert_eq!(code(&person), 0);
         for line in text.lines() {
-            let width = ralph::terminal::columns(line.trim_end());
+            let width = ralph::adapters::terminal::columns(line.trim_end());
             assert!(width <= columns as usize, "{width} columns of {columns}: {line:?}");
         }
         assert!(text.matches("word").count() >= 80, "{text}");

@@ -139,6 +139,9 @@ fn no_secret_gets_into_a_note() {
     let trial = trial.env("SOME_TOKEN", "aB3-not-for-all");
     trial.run(["run", "--once", "-q"]).stderr_has("one attempt, as asked");
     let left = trial.read(LEARNINGS);
-    assert!(left.contains(&format!("log in with {} (first.1", ralph::redact::MARK)), "{left}");
+    assert!(
+        left.contains(&format!("log in with {} (first.1", ralph::core::redact::MARK)),
+        "{left}"
+    );
     assert_eq!(trial.lines("noted").len(), 1);
 }

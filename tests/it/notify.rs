@@ -390,7 +390,10 @@ mod webhook {
         for (headers, body) in serve.join().unwrap() {
             let (time, signature) =
                 (header(&headers, "x-ralph-timestamp"), header(&headers, "x-ralph-signature"));
-            assert!(ralph::signature::holds(b"k", time, body.as_bytes(), signature), "{headers:?}");
+            assert!(
+                ralph::core::hmac::holds(b"k", time, body.as_bytes(), signature),
+                "{headers:?}"
+            );
             assert_eq!(header(&headers, "content-type"), "application/json");
             let json: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(json["event"], "finished");

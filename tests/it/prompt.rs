@@ -158,5 +158,5 @@ fn the_template_is_written_once() {
     trial
         .run(["prompt", "--write-template", "--force"])
         .stdout("created prompts/task.md (overwritten)\n");
-    assert_eq!(trial.read("prompts/task.md"), ralph::prompt::DEFAULT_TEMPLATE);
+    assert_eq!(trial.read("prompts/task.md"), ralph::core::prompt::DEFAULT_TEMPLATE);
 }

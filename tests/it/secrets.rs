@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ralph::redact::MARK;
+use ralph::core::redact::MARK;
 
 use crate::support::{SETTINGS, Workspace, until, wait_for};
 

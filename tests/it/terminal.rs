@@ -63,7 +63,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
         assert_eq!(code(&session), 0);
         let text = bare(&said);
         for line in text.split(['\n', '\r']) {
-            let width = ralph::terminal::columns(line);
+            let width = ralph::adapters::terminal::columns(line);
             assert!(width <= columns as usize, "{width} columns of {columns}: {line:?}");
         }
         let bar = "═".repeat(columns.min(72) as usize);
@@ -120,7 +120,7 @@ fn status_fits_the_terminal() {
     let text = bare(&session.exp_eof().unwrap());
     assert_eq!(code(&session), 0);
     for line in text.lines() {
-        assert!(ralph::terminal::columns(line) <= 60, "{line}");
+        assert!(ralph::adapters::terminal::columns(line) <= 60, "{line}");
     }
     assert!(text.contains('…') && text.contains("second"), "{text}");
 }

@@ -5,9 +5,11 @@ use std::{fs, path::Path};
 
 use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
-use ralph::{
-    obstacle::{Obstacle, Remains, classify},
-    transcript::{Format, Tokens, Told, Transcript},
+use ralph::core::{
+    agents::{
+        provider_error::{Obstacle, Remains, classify},
+        transcript::{Format, Tokens, Told, Transcript},
+    },
     verdict::Outcome,
 };
 use serde_json::Value;
@@ -235,7 +237,10 @@ fn what_it_did_said_and_used_is_added_up() {
     let copilot = told("copilot-success.jsonl");
     assert_eq!((copilot.usage.turns, copilot.usage.model.as_deref()), (Some(2), Some("m-4")));
     assert_eq!(told("aider-success.txt").usage.tokens.unwrap().input, 1500);
-    assert_eq!(read(Format::Text, &[b"words"]).usage, ralph::transcript::Usage::default());
+    assert_eq!(
+        read(Format::Text, &[b"words"]).usage,
+        ralph::core::agents::transcript::Usage::default()
+    );
 }
 
 #[test]

@@ -10,11 +10,13 @@ use std::{
 
 use super::Message;
 use crate::{
-    agent::{self, Post, Spec},
-    config::Way,
-    output,
-    report::message,
-    verdict::Outcome,
+    adapters::{
+        agent_output,
+        process::{self, Post, Spec},
+    },
+    core::verdict::Outcome,
+    project::config::Way,
+    view::message,
 };
 
 /// Between asking a command to end and killing it.
@@ -92,7 +94,7 @@ impl Messenger {
             stderr: said.clone(),
         };
         let post = Post {
-            program: agent::own_program(),
+            program: process::own_program(),
             record: told.clone(),
             exit: None,
             lock: &lock,
@@ -101,8 +103,8 @@ impl Messenger {
             redact: true,
         };
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
-        let Ok(outcome) = agent::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
-        let last = output::last_line(&said);
+        let Ok(outcome) = process::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
+        let last = agent_output::last_line(&said);
         for path in [told, said] {
             let _ = fs::remove_file(path);
         }
@@ -123,7 +125,10 @@ impl Messenger {
     ) -> Result<(), String> {
         use std::{thread, time::Instant};
 
-        use crate::{signature, webhook};
+        use crate::{
+            adapters::webhook,
+            core::hmac::{SIGNATURE, TIMESTAMP, sign},
+        };
 
         const TRIES: u32 = 3;
         const PAUSE: Duration = Duration::from_millis(500);
@@ -138,10 +143,10 @@ impl Messenger {
         loop {
             tried += 1;
             let time = chrono::Utc::now().timestamp().to_string();
-            let mut headers = vec![(signature::TIMESTAMP, time.clone())];
+            let mut headers = vec![(TIMESTAMP, time.clone())];
             if let Some(secret) = &secret {
-                let signed = signature::sign(secret.as_bytes(), &time, message.json.as_bytes());
-                headers.push((signature::SIGNATURE, signed));
+                let signed = sign(secret.as_bytes(), &time, message.json.as_bytes());
+                headers.push((SIGNATURE, signed));
             }
             match webhook::post(&address, &headers, &message.json, self.timeout) {
                 Ok(()) => return Ok(()),
@@ -177,7 +182,7 @@ impl Messenger {
 /// # Errors
 /// In words for a person.
 pub fn desktop_is_here(dir: &Path) -> Result<(), String> {
-    agent::resolve(PROGRAM, dir)?;
+    process::resolve(PROGRAM, dir)?;
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     if display || cfg!(target_os = "macos") {
         Ok(())

@@ -1,0 +1,18 @@
+//! Adapters: each owns one part of the outside world and the crate for it. None imports another.
+
+pub mod terminal;
+pub mod agent_output;
+pub mod clock;
+pub mod signal;
+pub mod service_manager;
+#[cfg(feature = "webhook")]
+pub mod http_trigger;
+pub mod excerpt;
+pub mod state;
+pub mod disk;
+pub mod journal;
+pub mod git;
+pub mod process;
+pub mod tmux;
+#[cfg(feature = "webhook")]
+pub mod webhook;

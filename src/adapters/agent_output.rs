@@ -1,0 +1,146 @@
+//! What an agent printed, as it lies in its files.
+//!
+//! What it means is the transcript's affair; here it is only read, bit by bit: an agent may print
+//! gigabytes.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use crate::core::agents::transcript::{Format, Told, Transcript};
+
+/// The last lines of a file that are not blank, as text, each cut to 500 characters.
+///
+/// # Errors
+/// As the disk gives them.
+pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
+    let text = tail(path, 64 * 1024)?;
+    let lines: Vec<&str> = text
+        .split(['\n', '\r'])
+        .map(str::trim_end)
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    Ok(last.iter().map(|line| line.chars().take(500).collect()).collect())
+}
+
+/// A growing file, read on from where the last look ended. It need not be there yet.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Tail {
+    /// Of the whole file at `path`.
+    pub fn new(path: PathBuf) -> Tail {
+        Tail { path, offset: 0 }
+    }
+
+    /// Hands over what came since, bit by bit, and says whether there was anything. A rest that
+    /// cannot be read is none.
+    pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
+        let begin = self.offset;
+        let Ok(mut file) = File::open(&self.path) else {
+            return false;
+        };
+        if file.seek(SeekFrom::Start(begin)).is_err() {
+            return false;
+        }
+        let mut block = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut block) {
+                Ok(length @ 1..) => {
+                    each(&block[..length]);
+                    self.offset += length as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return self.offset > begin,
+            }
+        }
+    }
+}
+
+/// What an agent tells while it runs.
+pub struct Follow {
+    tail: Tail,
+    /// None for words: of those only the last line is of use while there are more to come.
+    transcript: Option<Transcript>,
+}
+
+impl Follow {
+    /// Of the file at `path`, which need not be there yet.
+    pub fn new(path: PathBuf, format: Format) -> Follow {
+        let transcript = (format != Format::Text).then(|| Transcript::new(format));
+        Follow { tail: Tail::new(path), transcript }
+    }
+
+    /// Reads on. What has been told up to now, where it tells anything.
+    pub fn look(&mut self) -> Option<&Told> {
+        let transcript = self.transcript.as_mut()?;
+        self.tail.read(|bytes| transcript.push(bytes));
+        Some(transcript.told())
+    }
+
+    /// What is being done, in one line, as far as that was read. Raw text.
+    pub fn doing(&self) -> Option<String> {
+        match &self.transcript {
+            Some(transcript) => transcript.told().doing.clone(),
+            None => last_line(&self.tail.path),
+        }
+    }
+}
+
+/// What the output in a file told, all of it.
+pub fn told(path: &Path, format: Format) -> Told {
+    let mut transcript = Transcript::new(format);
+    Tail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
+    transcript.finish()
+}
+
+/// The end of a file as text, at most so many bytes; nothing of one that cannot be read.
+pub fn end(path: &Path, bytes: u64) -> String {
+    tail(path, bytes).unwrap_or_default()
+}
+
+fn tail(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut tail = Vec::new();
+    file.take(bytes).read_to_end(&mut tail)?;
+    Ok(String::from_utf8_lossy(&tail).into_owned())
+}
+
+/// The last line of a text that is not blank, cut to 500 characters.
+pub fn last_of(text: &str) -> Option<String> {
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .map(|line| line.chars().take(500).collect())
+}
+
+/// The last line of a file that is not blank, cut to 500 characters.
+pub fn last_line(path: &Path) -> Option<String> {
+    last_of(&end(path, 8 * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_found_in_a_flood() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "x".repeat(100_000) + "\nlast words\r\n\n  \n").unwrap();
+        assert_eq!(last_line(&path).as_deref(), Some("last words"));
+        assert_eq!(last_lines(&path, 2).unwrap()[1], "last words");
+        fs::write(&path, "x".repeat(100_000)).unwrap();
+        assert_eq!(last_line(&path).unwrap().len(), 500);
+    }
+}

@@ -1,0 +1,1078 @@
+//! What a git repository shows: where HEAD is, what was committed since, what is not committed.
+//!
+//! The only user of `git2`. Looks and does not touch: no branch, index or file of the user is
+//! written. What it adds is a line in `info/exclude`, refs under `refs/ralph/` (`repo/pin`) and,
+//! when told to, a commit of given paths (`repo/commit`). Knows no task and no attempt, and does
+//! not judge what it sees.
+//!
+//! Odd on purpose: everything is there twice. libgit2 answers in microseconds where the `git`
+//! program takes milliseconds, but it cannot read every repository (SHA-256, reftable, partial
+//! clones, split and sparse indexes), runs no clean filters, and is slower at the status of a large
+//! tree. So libgit2 is asked first, and when it cannot, the program is; what the program says on
+//! its error output is what the person gets to read. The tests hold both against each other.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    env,
+    ffi::OsStr,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOptions};
+
+use crate::core::verdict::{Commit, DiffStat};
+
+mod branch;
+mod commit;
+mod control;
+mod driver;
+mod ignore;
+mod integrate;
+mod kept;
+mod land;
+mod omit;
+mod pin;
+mod program;
+mod submodule;
+mod trial;
+mod worktree;
+
+pub use branch::BranchRoom;
+pub use commit::Draft;
+pub use driver::{Lines, merge_lines};
+pub use integrate::{How, Integrated, Piece};
+pub use land::Landing;
+pub use pin::{Left, Pin};
+pub use trial::Trial;
+pub use worktree::Worktree;
+
+/// [`Repo::since`] lists no more commits than this.
+pub const LISTED: usize = 200;
+
+/// From this many entries in the index on, `git status` is faster than libgit2, about twice.
+const LARGE: u32 = 5_000;
+
+/// Paths from the root with the two letters that `git status` has for them.
+type Codes = BTreeMap<Vec<u8>, String>;
+
+/// A repository with a work tree, kept open.
+pub struct Repo {
+    root: PathBuf,
+    common_dir: PathBuf,
+    /// That of this work tree; the common one unless the work tree was added.
+    git_dir: PathBuf,
+    /// None where libgit2 cannot open it.
+    library: Option<Repository>,
+}
+
+/// Where HEAD is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The full id; none on a branch without a commit.
+    pub commit: Option<String>,
+    /// The branch without `refs/heads/`; none when HEAD is detached.
+    pub branch: Option<String>,
+}
+
+/// What was committed since a base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Since {
+    /// Oldest first, those of merged branches included: `git rev-list --reverse base..HEAD`, the
+    /// newest [`LISTED`] of them.
+    pub commits: Vec<Commit>,
+    /// From the base to HEAD, a renamed file counted as one removed and one added. None when there
+    /// are no commits.
+    pub diff: Option<DiffStat>,
+    /// Whether HEAD is the base or descends from it. If not, the rest is empty.
+    pub descends: bool,
+}
+
+impl Repo {
+    /// Opens the repository that `dir` is in.
+    ///
+    /// # Errors
+    /// When there is none, when it is bare, and when git refuses it, with git's own words.
+    pub fn discover(dir: &Path) -> Result<Repo> {
+        let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
+            .map(|list| env::split_paths(&list).collect())
+            .unwrap_or_default();
+        let library = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings).ok();
+        let (root, common_dir, git_dir) = match &library {
+            Some(library) => {
+                let root = library.workdir().ok_or_else(|| bare(dir))?;
+                (root.to_owned(), library.commondir().to_owned(), library.path().to_owned())
+            }
+            None => program::places(dir)?,
+        };
+        Ok(Repo {
+            root: canonical(&root)?,
+            common_dir: canonical(&common_dir)?,
+            git_dir: canonical(&git_dir)?,
+            library,
+        })
+    }
+
+    /// Whether there is no repository around `dir`, not even one that cannot be opened.
+    pub fn is_missing(dir: &Path) -> bool {
+        let found = Repository::discover_path(dir, &[] as &[PathBuf]);
+        found.is_err_and(|error| error.code() == git2::ErrorCode::NotFound)
+    }
+
+    /// Makes a repository of `dir`, as `git init` does.
+    ///
+    /// # Errors
+    /// As git gives them.
+    pub fn init(dir: &Path) -> Result<()> {
+        Repository::init(dir).map(drop).with_context(|| format!("git init `{}`", dir.display()))
+    }
+
+    /// The top of the work tree, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The git directory that all work trees of the repository share, without symbolic links.
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// What somebody began here and neither finished nor aborted, such as `a merge`.
+    pub fn unfinished(&self) -> Option<&'static str> {
+        // As `git status` finds it; libgit2 has no opinion where it cannot open the repository.
+        let signs = [
+            ("MERGE_HEAD", "a merge"),
+            ("rebase-merge", "a rebase"),
+            ("rebase-apply", "a rebase"),
+            ("CHERRY_PICK_HEAD", "a cherry-pick"),
+            ("REVERT_HEAD", "a revert"),
+        ];
+        signs.into_iter().find(|(name, _)| self.git_dir.join(name).exists()).map(|(_, what)| what)
+    }
+
+    /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
+    /// loose references. Those of other work trees and of `ralph` itself are not among them.
+    pub fn locks(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for (folder, depth) in [
+            (self.git_dir.clone(), 0),
+            (self.common_dir.clone(), 0),
+            (self.common_dir.join("reftable"), 0),
+            (self.common_dir.join("refs"), usize::MAX),
+        ] {
+            lock_files(folder, depth, &mut found);
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Where HEAD is now. Reads two small files; neither index nor work tree.
+    pub fn head(&self) -> Result<Head> {
+        self.either(library_head, || program::head(&self.root)).context("cannot read HEAD")
+    }
+
+    /// What was committed since `base`, a full id; none means that there was no commit then.
+    ///
+    /// A base that is no longer in the repository is one that HEAD does not descend from. When
+    /// HEAD has not moved, nothing but HEAD is read.
+    pub fn since(&self, base: Option<&str>) -> Result<Since> {
+        if let Some(id) = base
+            && !matches!((id.len(), is_hex(id)), (40 | 64, true))
+        {
+            bail!("`{id}` is not a commit id");
+        }
+        let head = self.head()?.commit;
+        if head.as_deref() == base {
+            return Ok(Since { descends: true, ..Since::default() });
+        }
+        let Some(head) = head else {
+            return Ok(Since::default());
+        };
+        self.either(
+            |repo| library_since(repo, base, &head),
+            || program::since(&self.root, base, &head),
+        )
+        .context("cannot list the new commits")
+    }
+
+    /// A file, its path relative to the root, as a commit has it; none where it has none.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        self.either(
+            |repo| library_file(repo, commit, path),
+            || program::file(&self.root, commit, path),
+        )
+        .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+    }
+
+    /// The paths that are changed, staged or untracked and not ignored, each with a fingerprint
+    /// that differs when the file has been changed again. Untracked directories are listed file by
+    /// file. The index is not refreshed.
+    ///
+    /// A submodule or nested repository is one path; its fingerprint follows its HEAD, not the
+    /// files in it.
+    pub fn dirty(&self) -> Result<BTreeMap<String, String>> {
+        let codes = self.codes()?;
+        let changed = codes.iter().map(|(path, code)| (lossy(path), self.fingerprint(path, code)));
+        Ok(changed.collect())
+    }
+
+    /// The last `count` commits of HEAD, newest first.
+    pub fn recent(&self, count: usize) -> Result<Vec<Commit>> {
+        let Some(head) = self.head()?.commit else {
+            return Ok(Vec::new());
+        };
+        self.either(
+            |repo| library_log(repo, None, &head, count),
+            || program::log(&self.root, &[&head], count),
+        )
+        .context("cannot list the last commits")
+    }
+
+    fn codes(&self) -> Result<Codes> {
+        let program = || program::dirty(&self.root);
+        let answer = if self.library.as_ref().is_some_and(suits_library) {
+            self.either(library_dirty, program)
+        } else {
+            program()
+        };
+        answer.context("cannot read the status of the work tree")
+    }
+
+    /// Those of the changed paths that have these names, which are lossy where a path is no UTF-8.
+    fn changed(&self, names: &[String]) -> Result<Codes> {
+        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+        let mut codes = self.codes()?;
+        codes.retain(|path, _| names.contains(&*lossy(path)));
+        Ok(codes)
+    }
+
+    fn file(&self, path: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(path))
+    }
+
+    /// Asks libgit2, and the program when libgit2 cannot.
+    fn either<T>(
+        &self,
+        library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
+        program: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.library.as_ref().map(library) {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(_)) | None => program(),
+        }
+    }
+
+    fn fingerprint(&self, path: &[u8], code: &str) -> String {
+        let file = self.file(path);
+        let Ok(found) = fs::symlink_metadata(&file) else {
+            return format!("{code} gone");
+        };
+        if found.is_dir() {
+            let head = Repository::open(&file).ok().and_then(|nested| library_head(&nested).ok());
+            let commit = head.and_then(|head| head.commit).unwrap_or_default();
+            return format!("{code} {commit}");
+        }
+        format!(
+            "{code} {} {}.{:09} {:o}",
+            found.size(),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.mode()
+        )
+    }
+}
+
+fn lock_files(folder: PathBuf, depth: usize, found: &mut Vec<PathBuf>) {
+    let mut open = vec![(folder, depth)];
+    while let Some((folder, depth)) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type());
+            if kind.as_ref().is_ok_and(fs::FileType::is_dir) && depth > 0 {
+                open.push((path, depth - 1));
+            } else if kind.is_ok_and(|kind| kind.is_file())
+                && path.extension().is_some_and(|extension| extension == "lock")
+            {
+                found.push(path);
+            }
+        }
+    }
+}
+
+fn bare(dir: &Path) -> anyhow::Error {
+    anyhow!(
+        "`{}` is in a bare git repository, which has no files to work on; use a clone",
+        dir.display()
+    )
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn is_hex(id: &str) -> bool {
+    id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn branch_name(reference: &str) -> String {
+    reference.strip_prefix("refs/heads/").unwrap_or(reference).to_owned()
+}
+
+fn library_dirty(repo: &Repository) -> Result<Codes, git2::Error> {
+    let mut options = StatusOptions::new();
+    options.include_untracked(true).recurse_untracked_dirs(true).update_index(false);
+    let statuses = repo.statuses(Some(&mut options))?;
+    let changed =
+        statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
+    Ok(changed.collect())
+}
+
+/// The two letters of `git status`: in the index against HEAD, in the work tree against the index.
+fn letters(status: Status) -> String {
+    let one = |pairs: &[(Status, char)]| {
+        let found = pairs.iter().find(|(flag, _)| status.contains(*flag));
+        found.map_or('.', |(_, letter)| *letter)
+    };
+    if status.contains(Status::CONFLICTED) {
+        return "UU".to_owned();
+    }
+    if status == Status::WT_NEW {
+        return "??".to_owned();
+    }
+    let index = one(&[
+        (Status::INDEX_NEW, 'A'),
+        (Status::INDEX_DELETED, 'D'),
+        (Status::INDEX_TYPECHANGE, 'T'),
+        (Status::INDEX_MODIFIED, 'M'),
+    ]);
+    let work_tree = one(&[
+        (Status::WT_NEW, '?'),
+        (Status::WT_DELETED, 'D'),
+        (Status::WT_TYPECHANGE, 'T'),
+        (Status::WT_MODIFIED, 'M'),
+    ]);
+    [index, work_tree].into_iter().collect()
+}
+
+/// Not when the index is large, nor when a clean filter is configured (LFS and the like), without
+/// which a file that was only touched would look changed.
+fn suits_library(repo: &Repository) -> bool {
+    let filtered = repo
+        .config()
+        .and_then(|config| {
+            let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
+            Ok(filters.next().is_some())
+        })
+        .unwrap_or(true);
+    !filtered && entries(&repo.path().join("index")).unwrap_or(0) < LARGE
+}
+
+/// How many entries the index has: the third number of its header (gitformat-index(5)).
+fn entries(index: &Path) -> io::Result<u32> {
+    let mut header = [0; 12];
+    File::open(index)?.read_exact(&mut header)?;
+    let [.., a, b, c, d] = header;
+    Ok(u32::from_be_bytes([a, b, c, d]))
+}
+
+fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
+    let head = repo.find_reference("HEAD")?;
+    let Some(target) = head.symbolic_target_bytes() else {
+        let commit = head.target().map(|id| id.to_string());
+        return Ok(Head { commit, branch: None });
+    };
+    let branch = Some(branch_name(&lossy(target)));
+    let commit = match repo.refname_to_id("HEAD") {
+        Ok(id) => Some(id.to_string()),
+        Err(error) if error.code() == ErrorCode::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Head { commit, branch })
+}
+
+fn library_since(repo: &Repository, base: Option<&str>, head: &str) -> Result<Since, git2::Error> {
+    let tip = Oid::from_str(head)?;
+    let mut from = None;
+    if let Some(base) = base {
+        let base = Oid::from_str(base)?;
+        let commit = match repo.find_commit(base) {
+            Err(error) if error.code() == ErrorCode::NotFound => return Ok(Since::default()),
+            other => other?,
+        };
+        if !repo.graph_descendant_of(tip, base)? {
+            return Ok(Since::default());
+        }
+        from = Some(commit.tree()?);
+    }
+    let mut commits = library_log(repo, base, head, LISTED)?;
+    commits.reverse();
+    let to = repo.find_commit(tip)?.tree()?;
+    let stats = repo.diff_tree_to_tree(from.as_ref(), Some(&to), None)?.stats()?;
+    let diff = DiffStat {
+        files: stats.files_changed(),
+        insertions: stats.insertions(),
+        deletions: stats.deletions(),
+    };
+    Ok(Since { commits, diff: Some(diff), descends: true })
+}
+
+fn library_file(
+    repo: &Repository,
+    commit: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, git2::Error> {
+    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
+    match tree.get_path(Path::new(path)) {
+        Ok(entry) => Ok(Some(repo.find_blob(entry.id())?.content().to_owned())),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Newest first.
+fn library_log(
+    repo: &Repository,
+    base: Option<&str>,
+    head: &str,
+    count: usize,
+) -> Result<Vec<Commit>, git2::Error> {
+    let mut walk = repo.revwalk()?;
+    walk.push(Oid::from_str(head)?)?;
+    if let Some(base) = base {
+        walk.hide(Oid::from_str(base)?)?;
+    }
+    walk.take(count)
+        .map(|id| {
+            let commit = repo.find_commit(id?)?;
+            Ok(Commit {
+                id: commit.id().to_string(),
+                subject: lossy(commit.summary_bytes().unwrap_or_default()),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::{Command, Output},
+    };
+
+    use tempfile::TempDir;
+
+    use super::{program::FOREIGN, *};
+
+    /// A folder with a repository in `top`, and `git` without the configuration of this machine.
+    pub(super) struct Place {
+        folder: TempDir,
+        pub(super) top: PathBuf,
+    }
+
+    impl Place {
+        /// None, with a line, when the installed git does not know the options.
+        pub(super) fn with(options: &[&str]) -> Option<Place> {
+            let folder = tempfile::tempdir().unwrap();
+            let top = folder.path().canonicalize().unwrap().join("top");
+            fs::create_dir(&top).unwrap();
+            let place = Place { folder, top };
+            let arguments = [&["init", "-q", "-b", "main"], options].concat();
+            if place.try_git(&place.top, &arguments).status.success() {
+                return Some(place);
+            }
+            println!("skipped: git does not know {options:?}");
+            None
+        }
+
+        pub(super) fn new() -> Place {
+            Place::with(&[]).expect("a plain repository")
+        }
+
+        pub(super) fn try_git(&self, dir: &Path, arguments: &[&str]) -> Output {
+            let mut command = Command::new("git");
+            for name in FOREIGN {
+                command.env_remove(name);
+            }
+            command
+                .current_dir(dir)
+                .args(["-c", "protocol.file.allow=always"])
+                .args(arguments)
+                .env("HOME", self.folder.path())
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                .env("GIT_AUTHOR_NAME", "A")
+                .env("GIT_AUTHOR_EMAIL", "a@b.c")
+                .env("GIT_COMMITTER_NAME", "A")
+                .env("GIT_COMMITTER_EMAIL", "a@b.c")
+                .output()
+                .unwrap()
+        }
+
+        pub(super) fn git_in(&self, dir: &Path, arguments: &[&str]) -> String {
+            let output = self.try_git(dir, arguments);
+            let said = lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments:?}: {said}");
+            lossy(&output.stdout).trim().to_owned()
+        }
+
+        pub(super) fn git(&self, arguments: &[&str]) -> String {
+            self.git_in(&self.top, arguments)
+        }
+
+        pub(super) fn write(&self, path: &str, text: &str) {
+            let file = self.top.join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+
+        /// Writes, adds and commits a file, and says the id.
+        pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> String {
+            self.write(path, text);
+            self.git(&["add", "-A"]);
+            self.git(&["commit", "-q", "-m", message]);
+            self.git(&["rev-parse", "HEAD"])
+        }
+
+        fn both(&self) -> Both {
+            Both::at(&self.top)
+        }
+    }
+
+    /// A repository with one commit in it, and names for work trees beside it.
+    pub(super) struct Trees {
+        pub(super) place: Place,
+        pub(super) first: String,
+    }
+
+    impl Trees {
+        pub(super) fn with(options: &[&str]) -> Option<Trees> {
+            let place = Place::with(options)?;
+            let first = place.commit("a", "1\n", "First");
+            Some(Trees { place, first })
+        }
+
+        pub(super) fn new() -> Trees {
+            Trees::with(&[]).unwrap()
+        }
+
+        pub(super) fn path(&self, name: &str) -> PathBuf {
+            self.place.top.parent().unwrap().join("top.worktrees").join(name)
+        }
+
+        pub(super) fn main(&self) -> Repo {
+            Repo::discover(&self.place.top).unwrap()
+        }
+
+        pub(super) fn add(&self, name: &str) -> Repo {
+            let path = self.path(name);
+            self.main().add_worktree(&path, &self.first).unwrap();
+            Repo::discover(&path).unwrap()
+        }
+
+        pub(super) fn git(&self, repo: &Repo, arguments: &[&str]) -> String {
+            self.place.git_in(repo.root(), arguments)
+        }
+
+        pub(super) fn commit(&self, repo: &Repo, path: &str, text: &str) -> String {
+            fs::write(repo.root().join(path), text).unwrap();
+            self.git(repo, &["add", "-A"]);
+            self.git(repo, &["commit", "-q", "-m", path]);
+            self.git(repo, &["rev-parse", "HEAD"])
+        }
+    }
+
+    pub(super) fn without_library(repo: &Repo) -> Repo {
+        Repo { library: None, ..Repo::discover(repo.root()).unwrap() }
+    }
+
+    pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<String>, Option<String>) {
+        (Some(head.to_owned()), branch.map(str::to_owned))
+    }
+
+    pub(super) fn said<T>(result: Result<T>) -> String {
+        format!("{:#}", result.err().expect("an error"))
+    }
+
+    /// The same repository with libgit2 and without, whose answers must be the same.
+    struct Both {
+        library: Repo,
+        program: Repo,
+    }
+
+    impl Both {
+        fn at(dir: &Path) -> Both {
+            let library = Repo::discover(dir).unwrap();
+            let program = without_library(&library);
+            Both { library, program }
+        }
+
+        fn ask<T: PartialEq + std::fmt::Debug>(&self, ask: impl Fn(&Repo) -> Result<T>) -> T {
+            let answer = ask(&self.library).unwrap();
+            assert_eq!(answer, ask(&self.program).unwrap(), "libgit2 and git differ");
+            answer
+        }
+
+        fn head(&self) -> (Option<String>, Option<String>) {
+            let head = self.ask(Repo::head);
+            (head.commit, head.branch)
+        }
+
+        fn since(&self, base: Option<&str>) -> Since {
+            self.ask(|repo| repo.since(base))
+        }
+
+        fn dirty(&self) -> BTreeMap<String, String> {
+            self.ask(Repo::dirty)
+        }
+
+        /// The paths with their two letters.
+        fn codes(&self) -> Vec<(String, String)> {
+            let short = |(path, print): (String, String)| (path, print[..2].to_owned());
+            self.dirty().into_iter().map(short).collect()
+        }
+    }
+
+    fn subjects(commits: &[Commit]) -> Vec<&str> {
+        commits.iter().map(|commit| &*commit.subject).collect()
+    }
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
+        list.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn no_repository_and_a_bare_one_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |dir: &Path| Repo::discover(dir).err().unwrap().to_string();
+        let path = folder.path().display();
+        assert_eq!(
+            refused(folder.path()),
+            format!("`{path}` is not in a git repository; make one with `git init`")
+        );
+        assert!(refused(&folder.path().join("none")).contains("none"));
+        let place = Place::with(&["--bare"]).unwrap();
+        assert!(refused(&place.top).contains("bare git repository"));
+        for format in ["--object-format=sha256", "--ref-format=reftable"] {
+            if let Some(place) = Place::with(&["--bare", format]) {
+                assert!(refused(&place.top).contains("bare git repository"));
+            }
+        }
+    }
+
+    #[test]
+    fn git_says_itself_why_it_refuses() {
+        let place = Place::new();
+        place.commit("a", "1\n", "First");
+        if std::os::unix::fs::chown(&place.top, Some(4321), None).is_err()
+            || place.try_git(&place.top, &["status"]).status.success()
+        {
+            println!("skipped: needs root and a git that minds the owner");
+            return;
+        }
+        let refused = Repo::discover(&place.top).err().unwrap().to_string();
+        assert!(refused.contains("dubious ownership"), "{refused}");
+        assert!(refused.contains("safe.directory"), "{refused}");
+        fs::write(place.top.join(".git/config"), "[core\n").unwrap();
+        std::os::unix::fs::chown(&place.top, Some(0), None).unwrap();
+        let refused = Repo::discover(&place.top).err().unwrap().to_string();
+        assert!(refused.contains("bad config"), "{refused}");
+    }
+
+    #[test]
+    fn the_root_is_found_from_below_and_through_a_link() {
+        let place = Place::new();
+        place.commit("deep/er/a", "1\n", "First");
+        let link = place.folder.path().join("link");
+        symlink(&place.top, &link).unwrap();
+        for dir in [place.top.join("deep/er"), link.clone(), link.join("deep")] {
+            let both = Both::at(&dir);
+            assert_eq!(both.library.root(), place.top);
+            assert_eq!(both.library.common_dir(), place.top.join(".git"));
+            place.write("new", "x");
+            assert_eq!(both.codes(), pairs(&[("new", "??")]));
+        }
+    }
+
+    #[test]
+    fn head_is_followed_while_the_repository_stays_open() {
+        let place = Place::new();
+        let both = place.both();
+        assert_eq!(both.head(), (None, Some("main".to_owned())));
+        assert!(both.ask(|repo| repo.recent(5)).is_empty());
+        assert_eq!(both.since(None), Since { descends: true, ..Since::default() });
+        let first = place.commit("a", "1\n", "First");
+        assert_eq!(both.head(), (Some(first.clone()), Some("main".to_owned())));
+        let second = place.commit("a", "2\n", "Second");
+        assert_eq!(both.head(), (Some(second.clone()), Some("main".to_owned())));
+        place.git(&["pack-refs", "--all"]);
+        place.git(&["gc", "-q"]);
+        assert_eq!(both.head(), (Some(second.clone()), Some("main".to_owned())));
+        place.git(&["checkout", "-q", "-b", "feature/\u{fc}ber"]);
+        assert_eq!(both.head(), (Some(second), Some("feature/\u{fc}ber".to_owned())));
+        place.git(&["checkout", "-q", "--detach", &first]);
+        assert_eq!(both.head(), (Some(first.clone()), None));
+        place.git(&["checkout", "-q", "--orphan", "fresh"]);
+        assert_eq!(both.head(), (None, Some("fresh".to_owned())));
+        assert!(!both.since(Some(&first)).descends);
+        fs::write(place.top.join(".git/HEAD"), "").unwrap();
+        let error = format!("{:#}", both.library.head().unwrap_err());
+        assert!(error.starts_with("cannot read HEAD: `git symbolic-ref` failed:"), "{error}");
+    }
+
+    #[test]
+    fn new_commits_come_oldest_first_with_their_sum() {
+        let place = Place::new();
+        let both = place.both();
+        let first = place.commit("a", "1\n2\n", "First");
+        let unborn = both.since(None);
+        assert_eq!(subjects(&unborn.commits), ["First"]);
+        assert_eq!(unborn.diff.unwrap().to_string(), "1 file, +2 -0");
+        assert_eq!(both.since(Some(&first)), Since { descends: true, ..Since::default() });
+        place.commit("a", "1\n3\n4\n", "Second,\nwith a second line\n\nand a body");
+        let third = place.commit("b c/\u{e4}", "x\n", "Dritter \u{2713}");
+        let since = both.since(Some(&first));
+        assert!(since.descends);
+        assert_eq!(subjects(&since.commits), ["Second, with a second line", "Dritter \u{2713}"]);
+        assert_eq!(since.commits[1].id, third);
+        assert_eq!(since.diff.unwrap().to_string(), "2 files, +3 -1");
+        let recent = both.ask(|repo| repo.recent(2));
+        assert_eq!(recent, since.commits.into_iter().rev().collect::<Vec<_>>());
+        assert_eq!(both.ask(|repo| repo.recent(9)).len(), 3);
+        assert!(both.ask(|repo| repo.recent(0)).is_empty());
+        place.git(&["commit", "-q", "--allow-empty", "--allow-empty-message", "-m", ""]);
+        let empty = both.since(Some(&third));
+        assert_eq!(subjects(&empty.commits), [""]);
+        assert_eq!(empty.diff, Some(DiffStat::default()));
+        place.git(&["mv", "a", "z"]);
+        fs::write(place.top.join("bytes"), [0, 159, 0, 1]).unwrap();
+        let moved = place.commit("empty", "", "Move");
+        let diff = both.since(Some(&third)).diff.unwrap();
+        assert_eq!(diff.to_string(), "4 files, +3 -3");
+        assert!(both.since(Some(&moved)).commits.is_empty());
+    }
+
+    #[test]
+    fn merged_commits_count_too() {
+        let place = Place::new();
+        let both = place.both();
+        let base = place.commit("a", "1\n", "Base");
+        place.git(&["checkout", "-q", "-b", "side"]);
+        place.commit("side", "1\n", "Side");
+        place.git(&["checkout", "-q", "main"]);
+        place.commit("a", "2\n", "Main");
+        place.git(&["merge", "-q", "--no-ff", "-m", "Merge", "side"]);
+        let since = both.since(Some(&base));
+        let listed = place.git(&["rev-list", "--reverse", &format!("{base}..HEAD")]);
+        let ids: Vec<&str> = since.commits.iter().map(|commit| &*commit.id).collect();
+        assert_eq!(ids, listed.lines().collect::<Vec<_>>());
+        assert_eq!(since.commits.len(), 3);
+        assert_eq!(since.diff.unwrap().to_string(), "2 files, +2 -1");
+    }
+
+    #[test]
+    fn a_base_that_head_left_is_said_to_be_so() {
+        let place = Place::new();
+        let both = place.both();
+        let first = place.commit("a", "1\n", "First");
+        let second = place.commit("a", "2\n", "Second");
+        let left = Since::default();
+        place.git(&["commit", "-q", "--amend", "-m", "Other"]);
+        assert_eq!(both.since(Some(&second)), left);
+        assert!(both.since(Some(&first)).descends);
+        place.git(&["reset", "-q", "--hard", &first]);
+        assert_eq!(both.since(Some(&second)), left);
+        place.git(&["checkout", "-q", "-b", "other"]);
+        let other = place.commit("b", "1\n", "On other");
+        place.git(&["checkout", "-q", "main"]);
+        assert_eq!(both.since(Some(&other)), left);
+        assert_eq!(both.since(Some(&"ab".repeat(20))), left);
+        for wrong in ["HEAD", "--all", "", "abc"] {
+            assert!(both.library.since(Some(wrong)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_long_list_keeps_the_newest() {
+        let place = Place::new();
+        let base = place.commit("a", "1\n", "Base");
+        let mut stream = String::new();
+        for number in 0..LISTED + 5 {
+            let from = if number == 0 { "from refs/heads/main^0\n" } else { "" };
+            stream.extend([format!(
+                "commit refs/heads/main\ncommitter A <a@b.c> {} +0000\ndata 4\n{number:04}\n{from}",
+                2_000_000_000 + number
+            )]);
+        }
+        let file = place.folder.path().join("stream");
+        fs::write(&file, stream).unwrap();
+        let script = format!("git fast-import --quiet <'{}'", file.display());
+        place.git(&["-c", &format!("alias.import=!{script}"), "import"]);
+        let since = place.both().since(Some(&base));
+        assert_eq!(since.commits.len(), LISTED);
+        assert_eq!(since.commits[0].subject, "0005");
+        assert_eq!(since.commits[LISTED - 1].subject, "0204");
+    }
+
+    #[test]
+    fn every_kind_of_change_is_seen() {
+        let place = Place::new();
+        let both = place.both();
+        place.write("early", "1\n");
+        assert_eq!(both.codes(), pairs(&[("early", "??")]));
+        for name in ["changed", "staged", "deleted", "removed", "moved", "kept", "both"] {
+            place.write(name, &format!("{name}\n"));
+        }
+        place.write(".gitignore", "*.log\nbuild/\n");
+        place.write("mode", "x\n");
+        place.commit("typed", "x\n", "First");
+        assert!(both.dirty().is_empty());
+        place.write("changed", "2\n");
+        place.write("staged", "2\n");
+        place.write("both", "2\n");
+        place.git(&["add", "staged", "both"]);
+        place.write("both", "3\n");
+        fs::remove_file(place.top.join("deleted")).unwrap();
+        place.git(&["rm", "-q", "removed"]);
+        place.git(&["rm", "-q", "--cached", "kept"]);
+        place.git(&["mv", "moved", "moved to"]);
+        fs::remove_file(place.top.join("typed")).unwrap();
+        symlink("nowhere", place.top.join("typed")).unwrap();
+        let runnable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(place.top.join("mode"), runnable).unwrap();
+        place.write("new dir/\u{fc}mlaut \u{2713}", "x");
+        place.write("new dir/sub/quote\"d\n", "x");
+        place.write("x.log", "ignored");
+        place.write("build/out", "ignored");
+        place.write("added", "1\n");
+        place.git(&["add", "added"]);
+        let want = [
+            ("added", "A."),
+            ("both", "MM"),
+            ("changed", ".M"),
+            ("deleted", ".D"),
+            ("kept", "D?"),
+            ("mode", ".M"),
+            ("moved", "D."),
+            ("moved to", "A."),
+            ("new dir/sub/quote\"d\n", "??"),
+            ("new dir/\u{fc}mlaut \u{2713}", "??"),
+            ("removed", "D."),
+            ("staged", "M."),
+            ("typed", ".T"),
+        ];
+        assert_eq!(both.codes(), pairs(&want));
+        let dirty = both.dirty();
+        assert_eq!(dirty["deleted"], ".D gone");
+        assert_eq!(dirty, both.dirty(), "nothing moved");
+    }
+
+    #[test]
+    fn a_path_changed_again_has_another_fingerprint() {
+        let place = Place::new();
+        let both = place.both();
+        place.commit("a", "1\n", "First");
+        place.write("a", "two\n");
+        place.write("new", "x");
+        let before = both.dirty();
+        place.write("a", "three\n");
+        let after = both.dirty();
+        assert_ne!(before["a"], after["a"]);
+        assert_eq!(before["new"], after["new"]);
+        place.git(&["add", "a"]);
+        assert_ne!(after["a"], both.dirty()["a"]);
+        place.write("a", "1\n");
+        place.git(&["add", "a"]);
+        fs::remove_file(place.top.join("new")).unwrap();
+        assert!(both.dirty().is_empty(), "changed back is clean");
+    }
+
+    #[test]
+    fn a_conflict_is_one_dirty_path() {
+        let place = Place::new();
+        let both = place.both();
+        place.commit("a", "1\n", "Base");
+        place.git(&["checkout", "-q", "-b", "side"]);
+        place.commit("a", "side\n", "Side");
+        place.git(&["checkout", "-q", "main"]);
+        place.commit("a", "main\n", "Main");
+        assert!(!place.try_git(&place.top, &["merge", "side"]).status.success());
+        assert_eq!(both.codes(), pairs(&[("a", "UU")]));
+    }
+
+    #[test]
+    fn looking_does_not_write_the_index() {
+        let place = Place::new();
+        place.commit("a", "1\n", "First");
+        let index = place.top.join(".git/index");
+        let file = File::options().append(true).open(place.top.join("a")).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        let before = (fs::read(&index).unwrap(), fs::metadata(&index).unwrap().mtime_nsec());
+        let both = place.both();
+        assert!(both.dirty().is_empty(), "touched and not changed");
+        fs::write(place.top.join(".git/index.lock"), "").unwrap();
+        assert!(both.dirty().is_empty(), "a lock of somebody else is no obstacle");
+        let after = (fs::read(&index).unwrap(), fs::metadata(&index).unwrap().mtime_nsec());
+        assert!(before == after);
+    }
+
+    #[test]
+    fn a_linked_worktree_has_its_own_head_and_the_common_directory() {
+        let place = Place::new();
+        let first = place.commit("a", "1\n", "First");
+        let linked = place.top.with_file_name("linked tree");
+        place.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
+        let (main, side) = (place.both(), Both::at(&linked));
+        assert_eq!(side.library.root(), linked);
+        assert_eq!(side.library.common_dir(), place.top.join(".git"));
+        place.git_in(&linked, &["commit", "-q", "--allow-empty", "-m", "Aside"]);
+        fs::write(linked.join("only here"), "x").unwrap();
+        assert_eq!(side.head().1, Some("side".to_owned()));
+        assert_eq!(subjects(&side.since(Some(&first)).commits), ["Aside"]);
+        assert_eq!(side.codes(), pairs(&[("only here", "??")]));
+        assert_eq!(main.head(), (Some(first), Some("main".to_owned())));
+        assert!(main.dirty().is_empty());
+        side.library.exclude(&["only*"]).unwrap();
+        assert!(side.dirty().is_empty());
+    }
+
+    #[test]
+    fn submodules_and_nested_repositories_are_one_path_each() {
+        let (inner, place) = (Place::new(), Place::new());
+        inner.commit("i", "1\n", "Inner");
+        place.commit("a", "1\n", "First");
+        place.git(&["submodule", "--quiet", "add", inner.top.to_str().unwrap(), "sub"]);
+        place.git(&["commit", "-q", "-m", "Sub"]);
+        let both = place.both();
+        assert!(both.dirty().is_empty());
+        let below = Both::at(&place.top.join("sub"));
+        assert_eq!(below.library.root(), place.top.join("sub"));
+        assert_eq!(subjects(&below.ask(|repo| repo.recent(3))), ["Inner"]);
+        let step = ["commit", "-q", "--allow-empty", "-m", "Step"];
+        place.git_in(&place.top.join("sub"), &step);
+        let before = both.dirty();
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["sub"]);
+        place.git_in(&place.top.join("sub"), &step);
+        assert_ne!(before, both.dirty());
+        place.git(&["clone", "-q", inner.top.to_str().unwrap(), "nested"]);
+        let paths: Vec<String> = both.dirty().into_keys().collect();
+        assert_eq!(paths, ["nested/", "sub"]);
+    }
+
+    #[test]
+    fn a_sparse_checkout_is_not_dirty() {
+        let place = Place::new();
+        place.write("in/a", "1\n");
+        place.commit("out/b", "1\n", "First");
+        place.git(&["sparse-checkout", "set", "--sparse-index", "in"]);
+        let both = place.both();
+        assert!(both.dirty().is_empty());
+        place.write("in/a", "2\n");
+        assert_eq!(both.codes(), pairs(&[("in/a", ".M")]));
+    }
+
+    #[test]
+    fn a_clean_filter_is_run() {
+        let place = Place::new();
+        place.git(&["config", "filter.up.clean", "tr a-z A-Z"]);
+        place.write(".gitattributes", "*.txt filter=up\n");
+        place.commit("a.txt", "abc\n", "First");
+        place.write("a.txt", "abc\n");
+        assert!(place.both().dirty().is_empty());
+    }
+
+    #[test]
+    fn other_formats_are_read_by_the_program() {
+        for format in ["--object-format=sha256", "--ref-format=reftable"] {
+            let Some(place) = Place::with(&[format]) else {
+                continue;
+            };
+            let repo = Repo::discover(&place.top).unwrap();
+            println!("{format}: libgit2 opens it: {}", repo.library.is_some());
+            assert_eq!(repo.root(), place.top);
+            assert_eq!(repo.common_dir(), place.top.join(".git"));
+            assert_eq!(repo.head().unwrap().branch, Some("main".to_owned()));
+            let first = place.commit("a", "1\n", "First");
+            assert_eq!(repo.head().unwrap().commit.as_ref(), Some(&first));
+            assert_eq!(subjects(&repo.since(None).unwrap().commits), ["First"]);
+            place.commit("b \u{e4}", "1\n", "Second");
+            let since = repo.since(Some(&first)).unwrap();
+            assert_eq!(subjects(&since.commits), ["Second"]);
+            assert_eq!(since.diff.unwrap().to_string(), "1 file, +1 -0");
+            assert!(!repo.since(Some(&"0".repeat(first.len()))).unwrap().descends);
+            place.write("c d", "x");
+            assert_eq!(repo.dirty().unwrap().into_keys().collect::<Vec<_>>(), ["c d"]);
+            repo.exclude(&["c*"]).unwrap();
+            assert!(repo.is_ignored("c d").unwrap() && repo.dirty().unwrap().is_empty());
+            let linked = place.top.with_file_name("linked");
+            place.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
+            let side = Repo::discover(&linked).unwrap();
+            assert_eq!(side.common_dir(), place.top.join(".git"));
+            assert_eq!(side.head().unwrap().branch, Some("side".to_owned()));
+        }
+    }
+
+    #[test]
+    fn ignore_rules_are_read_where_git_reads_them() {
+        let place = Place::new();
+        let both = place.both();
+        place.write(".gitignore", "*.log\n!keep.log\nbuild/\n/top-only\n");
+        place.write("deep/.gitignore", "local\n");
+        place.write("build/x", "");
+        let is = |path: &str| both.ask(|repo| repo.is_ignored(path));
+        for path in ["a.log", "deep/b.log", "build", "build/x", "later/build/", "deep/local"] {
+            assert!(is(path), "{path}");
+        }
+        for path in ["keep.log", "deep/top-only", "local", "a", "with space", "-x"] {
+            assert!(!is(path), "{path}");
+        }
+        both.library.exclude(&["with space", "logs/"]).unwrap();
+        assert!(is("with space") && is("logs/") && is("logs/x"));
+    }
+
+    #[test]
+    fn excluding_adds_only_what_is_missing() {
+        let place = Place::new();
+        let repo = place.both().library;
+        let info = place.top.join(".git/info");
+        let file = info.join("exclude");
+        let text = || fs::read_to_string(&file).unwrap();
+        fs::write(&file, "# mine\n/a").unwrap();
+        repo.exclude(&["/a", "/b", "/b", "/c"]).unwrap();
+        assert_eq!(text(), "# mine\n/a\n/b\n/c\n");
+        repo.exclude(&["/c", "/a"]).unwrap();
+        assert_eq!(text(), "# mine\n/a\n/b\n/c\n");
+        fs::write(&file, b"\xff\r\n/a\r\n").unwrap();
+        repo.exclude(&["/a", "/b"]).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"\xff\r\n/a\r\n/b\n");
+        fs::remove_dir_all(&info).unwrap();
+        repo.exclude(&[]).unwrap();
+        assert!(!info.exists());
+        repo.exclude(&["/x"]).unwrap();
+        assert_eq!(text(), "/x\n");
+    }
+
+    /// As in a hook, where git says which repository is meant.
+    #[test]
+    fn another_repository_in_the_environment_is_not_looked_at() {
+        let other = Place::new();
+        other.commit("other", "1\n", "Other");
+        let run = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "repo::tests::every_kind_of_change_is_seen"])
+            .args(["repo::tests::merged_commits_count_too"])
+            .env("GIT_DIR", other.top.join(".git"))
+            .env("GIT_WORK_TREE", &other.top)
+            .env("GIT_INDEX_FILE", other.top.join(".git/index"))
+            .output()
+            .unwrap();
+        let said = lossy(&run.stdout);
+        assert!(run.status.success() && said.contains("2 passed"), "{said}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Branches: whether there is room for one, and how one goes.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use git2::{ErrorCode, Oid, Reference, Repository};
+
+use super::{Repo, branch_name, lossy, program};
+
+/// Whether there is room for a branch of some name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BranchRoom {
+    /// There is none of that name.
+    Free,
+    /// There is one, and nobody is at work on it.
+    Exists {
+        /// Where it is.
+        commit: String,
+    },
+    /// There is one, and a work tree is on it or will come back to it.
+    CheckedOut {
+        /// The top of that work tree.
+        path: PathBuf,
+        /// Where the branch is; none before its first commit.
+        commit: Option<String>,
+    },
+    /// Git keeps branches like files in folders, and there is a file where a folder would have to
+    /// be, or the other way round.
+    Barred {
+        /// The branch in the way.
+        by: String,
+    },
+}
+
+impl Repo {
+    /// Whether a branch of that name can be made.
+    ///
+    /// # Errors
+    /// When no branch can have that name, and in git's own words.
+    pub fn branch_room(&self, name: &str) -> Result<BranchRoom> {
+        let full = format!("refs/heads/{name}");
+        ensure!(Reference::is_valid_name(&full), "no branch can be called `{name}`");
+        let found = self.either(
+            |repo| library_branches(repo, name),
+            || program::branches_around(&self.root, name),
+        )?;
+        let commit = found.iter().find(|(other, _)| other == name).map(|(_, id)| id.clone());
+        if commit.is_none()
+            && let Some((by, _)) = found.into_iter().next()
+        {
+            return Ok(BranchRoom::Barred { by });
+        }
+        if let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.holds(name)) {
+            return Ok(BranchRoom::CheckedOut { path: tree.path, commit });
+        }
+        Ok(commit.map_or(BranchRoom::Free, |commit| BranchRoom::Exists { commit }))
+    }
+
+    /// Deletes a branch that is still at `old`, and nothing of the configuration. Says whether it
+    /// is gone: not if it has moved or a work tree has it.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn delete_branch(&self, name: &str, old: &str) -> Result<bool> {
+        if self.worktrees()?.iter().any(|tree| tree.holds(name)) {
+            return Ok(false);
+        }
+        let name = format!("refs/heads/{name}");
+        let program = || program::run(&self.root, &["update-ref", "-d", &name, old]).map(drop);
+        let library = |repo: &Repository| {
+            let mut found = repo.find_reference(&name)?;
+            // What has moved meanwhile is refused by libgit2 as by git.
+            if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
+        };
+        let delete = self.either(library, program);
+        match (delete, self.commit_of(&name)?) {
+            (_, None) => Ok(true),
+            (Err(_), Some(tip)) if tip != old => Ok(false),
+            (delete, Some(_)) => delete.map(|()| false),
+        }
+    }
+
+    /// Whether `new` is `old` or descends from it.
+    ///
+    /// # Errors
+    /// In git's own words, when one of them is not here.
+    pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
+        let ancestor = ["merge-base", "--is-ancestor", old, new];
+        self.either(
+            |repo| {
+                let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
+                repo.find_commit(old)?;
+                Ok(old == new || repo.graph_descendant_of(new, old)?)
+            },
+            || program::test(&self.root, &ancestor),
+        )
+    }
+}
+
+/// The branch of that name, those that are a folder of the name, and one of those it is a folder of.
+fn library_branches(repo: &Repository, name: &str) -> Result<Vec<(String, String)>, git2::Error> {
+    let mut found = Vec::new();
+    let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+    for branch in ends.map(|end| &name[..end]) {
+        match repo.refname_to_id(&format!("refs/heads/{branch}")) {
+            Err(error) if error.code() == ErrorCode::NotFound => {}
+            id => found.push((branch.to_owned(), id?.to_string())),
+        }
+    }
+    for reference in repo.references_glob(&format!("refs/heads/{name}/*"))?.take(1) {
+        let reference = reference?;
+        let id = reference.target().map(|id| id.to_string()).unwrap_or_default();
+        found.push((branch_name(&lossy(reference.name_bytes())), id));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::adapters::git::tests::{Trees, said, without_library};
+
+    #[test]
+    fn there_is_room_for_a_branch_or_it_is_said_why_not() {
+        let trees = Trees::new();
+        let main = trees.main();
+        let slot = trees.add("1");
+        let room = |name: &str| {
+            let room = main.branch_room(name).unwrap();
+            assert_eq!(room, without_library(&main).branch_room(name).unwrap(), "{name}");
+            room
+        };
+        let barred = |by: &str| BranchRoom::Barred { by: by.to_owned() };
+        let held = |repo: &Repo, commit: &str| BranchRoom::CheckedOut {
+            path: repo.root().to_owned(),
+            commit: Some(commit.to_owned()),
+        };
+        trees.place.git(&["branch", "ralph/x"]);
+        trees.place.git(&["branch", "ralph2"]);
+        let first = trees.first.clone();
+        assert_eq!(room("ralph/x"), BranchRoom::Exists { commit: first.clone() });
+        assert_eq!(room("ralph/y"), BranchRoom::Free);
+        assert_eq!(room("ralph/x/y/z"), barred("ralph/x"));
+        assert_eq!(room("ralph"), barred("ralph/x"));
+        assert_eq!(room("main"), held(&main, &first));
+        slot.switch("ralph/x", &first, Some(&first)).unwrap();
+        assert_eq!(room("ralph/x"), held(&slot, &first));
+        assert!(said(main.branch_room("ralph/a..b")).contains("no branch can be called"));
+        // A rebase that stopped: HEAD does not say that the branch is at work.
+        let other = trees.commit(&slot, "a", "x\n");
+        trees.place.commit("a", "main\n", "Second");
+        trees.place.try_git(slot.root(), &["rebase", "main"]);
+        assert_eq!(slot.head().unwrap().branch, None);
+        assert_eq!(room("ralph/x"), held(&slot, &other));
+        assert!(!main.delete_branch("ralph/x", &other).unwrap());
+        fs::remove_dir_all(slot.root()).unwrap();
+        assert_eq!(room("ralph/x"), BranchRoom::Exists { commit: other });
+    }
+
+    #[test]
+    fn a_branch_is_deleted_only_where_it_was() {
+        let trees = Trees::new();
+        let main = trees.main();
+        let second = trees.place.commit("a", "2\n", "Second");
+        trees.place.git(&["branch", "x"]);
+        trees.place.git(&["config", "branch.x.note", "kept"]);
+        assert!(!main.delete_branch("x", &trees.first).unwrap());
+        assert!(!main.delete_branch("main", &second).unwrap());
+        trees.place.git(&["pack-refs", "--all"]);
+        assert!(main.delete_branch("x", &second).unwrap());
+        assert!(main.delete_branch("x", &second).unwrap(), "it is gone");
+        assert_eq!(main.branch_room("x").unwrap(), BranchRoom::Free);
+        assert_eq!(trees.place.git(&["config", "branch.x.note"]), "kept");
+        fs::write(trees.place.top.join(".git/packed-refs.lock"), "").unwrap();
+        trees.place.git(&["branch", "y"]);
+        let program = without_library(&main);
+        assert!(said(program.delete_branch("y", &second)).contains("packed-refs.lock"));
+        assert!(main.delete_branch("y", &second).unwrap(), "it was never packed");
+    }
+
+    #[test]
+    fn descent_is_seen() {
+        let trees = Trees::new();
+        let main = trees.main();
+        let second = trees.place.commit("a", "2\n", "Second");
+        let unknown = "1".repeat(40);
+        for repo in [&main, &without_library(&main)] {
+            assert!(repo.is_ancestor(&trees.first, &second).unwrap());
+            assert!(repo.is_ancestor(&second, &second).unwrap());
+            assert!(!repo.is_ancestor(&second, &trees.first).unwrap());
+            assert!(repo.is_ancestor(&unknown, &second).is_err());
+            assert!(repo.is_ancestor(&unknown, &unknown).is_err());
+        }
+    }
+}

@@ -1,0 +1,739 @@
+//! Brings what a branch has onto another commit, in a work tree that is there for that alone.
+//!
+//! The `git` program merges, because libgit2 knows no merge drivers, filters and signatures. What a
+//! git that was killed left in the work tree is kept under a ref of that work tree, and the next
+//! one begins afresh: nothing of an earlier call is gone on with.
+
+use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
+
+use anyhow::{Context, Result};
+use git2::Repository;
+use serde::{Deserialize, Serialize};
+
+use super::{Left, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
+
+/// What was in the work tree and is in no commit; the last such. A ref that only this work tree
+/// has, and that goes with it.
+const KEPT: &str = "refs/worktree/kept";
+
+/// The diff of a conflict is cut at this length, in bytes.
+const LONG: usize = 64 << 10;
+
+/// Nothing that a person has set for their own merges holds here, but for what they want commits
+/// to be like.
+const OWN: &[&str] = &[
+    "-c",
+    "merge.autoStash=false",
+    "-c",
+    "merge.conflictStyle=diff3",
+    "-c",
+    "merge.log=false",
+    "-c",
+    "rebase.autoSquash=false",
+    "-c",
+    "rebase.autoStash=false",
+    "-c",
+    "rebase.missingCommitsCheck=ignore",
+    "-c",
+    "rebase.rebaseMerges=false",
+    "-c",
+    "rebase.updateRefs=false",
+    "-c",
+    "rerere.enabled=false",
+];
+
+/// In which form work is brought in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// The commits, one after the other, on top.
+    ///
+    /// A branch with merges of its own is merged instead: what was resolved in them is in the merge
+    /// alone, and would be lost, or asked for again, if the commits were replayed without it.
+    Rebase,
+    /// The commits as they are, and a merge.
+    ///
+    /// If the commit that the branch began with is no longer in the target, the commits are
+    /// replayed: a merge would bring back what was taken out of the target.
+    Merge,
+    /// One commit of it all.
+    Squash,
+}
+
+/// The work of one branch.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Its last commit, a full id.
+    pub head: &'a str,
+    /// The commit that it began with, a full id.
+    pub base: &'a str,
+    /// The message of a merge or of the one commit, trailers included.
+    pub message: &'a str,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Integrated {
+    /// It is in this commit.
+    Done(String),
+    /// It does not fit.
+    Conflict {
+        /// The paths that both have changed.
+        paths: Vec<String>,
+        /// What git says of them and the conflicted diff, at most 64 KiB.
+        diff: String,
+    },
+    /// Nothing of it is left to bring in: all is there already, or was left out.
+    Nothing,
+}
+
+impl Repo {
+    /// The commit that has the work on top of `onto` as it is, with nothing to do: the head of a
+    /// branch that began there, if it is to be rebased and changes none of the paths `own`. Starts
+    /// no process where libgit2 can read the repository.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn fits_as_it_is(
+        &self,
+        onto: &str,
+        piece: &Piece<'_>,
+        how: How,
+        own: &[&str],
+    ) -> Result<Option<String>> {
+        if how != How::Rebase || piece.head == onto || !self.is_ancestor(onto, piece.head)? {
+            return Ok(None);
+        }
+        let is_same = self.entries(onto, own)? == self.entries(piece.head, own)?;
+        let links = self.links(piece.head, [onto, piece.base])?;
+        Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.to_owned()))
+    }
+
+    /// Brings the work onto `onto`, in this work tree, whose HEAD is at the result then and on no
+    /// branch. No branch is moved, no hook is run. What the branch changed at the paths `own` is
+    /// left out: its commits are made anew without it, and one that changed nothing else is gone.
+    /// `attributes` is a file of attributes that hold here (gitattributes(5)).
+    ///
+    /// After a conflict the work tree is clean. It may be called again after it was killed at any
+    /// moment.
+    ///
+    /// # Errors
+    /// In git's own words; in the main work tree.
+    pub fn integrate(
+        &self,
+        onto: &str,
+        piece: &Piece<'_>,
+        how: How,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Integrated> {
+        self.make_ready().context("cannot make the work tree for merges ready")?;
+        if let Some(same) = self.fits_as_it_is(onto, piece, how, own)? {
+            self.stand_at(&same)?;
+            return Ok(Integrated::Done(same));
+        }
+        let links = self.links(piece.head, [onto, piece.base])?;
+        let head = self.without(&links, piece.head, own)?;
+        let piece = &Piece { head: &head, ..*piece };
+        let links = self.links(piece.head, [onto, piece.base])?;
+        let Some(first) = links.first() else {
+            self.stand_at(onto)?;
+            return Ok(Integrated::Nothing);
+        };
+        let has_merges = links.iter().any(|link| link.parents.len() > 1);
+        let is_based = self.is_ancestor(piece.base, onto)?;
+        let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
+        let git = Calls { repo: self, attributes, env: self.identity() };
+        match how {
+            How::Merge if is_based => self.merge(&git, onto, piece, own),
+            How::Rebase if is_based && has_merges => self.merge(&git, onto, piece, own),
+            How::Rebase | How::Merge if !has_merges => {
+                self.replay(&git, onto, first.parents.first().map(String::as_str), piece.head)
+            }
+            How::Rebase | How::Merge | How::Squash => self.squash(&git, onto, piece, own),
+        }
+    }
+
+    /// Makes the work tree clean, whatever was left in it.
+    fn make_ready(&self) -> Result<()> {
+        self.drop_locks()?;
+        self.forget_unfinished()?;
+        let changed: Vec<String> = self.dirty()?.into_keys().collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let head = self.head()?.commit;
+        let left = Left { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
+        let scratch = self.git_dir.join("ralph-index");
+        let kept = self.pin(KEPT, "Left in the work tree for merges\n\n", left, &scratch)?;
+        match kept.commit.or(head) {
+            // What cannot be kept stays as it is, and git refuses if it is in the way.
+            Some(commit) => self.settle_on(&commit).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn replay(
+        &self,
+        git: &Calls<'_>,
+        onto: &str,
+        from: Option<&str>,
+        head: &str,
+    ) -> Result<Integrated> {
+        let rebase = ["rebase", "--merge", "--empty=drop", "--reapply-cherry-picks"];
+        let rest = ["--no-fork-point", "--no-stat", "--onto", onto, from.unwrap_or("--root"), head];
+        let arguments = [&rebase[..], &rest].concat();
+        let output = git.tell(&arguments)?;
+        if !output.status.success() {
+            return git.conflict(&arguments, &output);
+        }
+        let result = self.head()?.commit.context("HEAD is at no commit after a rebase")?;
+        Ok(if result == onto { Integrated::Nothing } else { Integrated::Done(result) })
+    }
+
+    fn merge(
+        &self,
+        git: &Calls<'_>,
+        onto: &str,
+        piece: &Piece<'_>,
+        own: &[&str],
+    ) -> Result<Integrated> {
+        // A merge inside of the branch may have taken the older text of what the target changed.
+        let has = self.entries(piece.head, own)?;
+        for common in self.common(onto, piece.head)? {
+            if self.entries(&common, own)? != has {
+                return self.squash(git, onto, piece, own);
+            }
+        }
+        self.stand_at(onto)?;
+        let merge = ["merge", "--no-ff", "--no-edit", "--no-stat", "--no-verify-signatures"];
+        let arguments =
+            [&merge[..], &["--allow-unrelated-histories", "-m", piece.message, piece.head]]
+                .concat();
+        let output = git.tell(&arguments)?;
+        if !output.status.success() {
+            return git.conflict(&arguments, &output);
+        }
+        let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
+        if self.tree_of(Some(&result))? == self.tree_of(Some(onto))? {
+            self.stand_at(onto)?;
+            return Ok(Integrated::Nothing);
+        }
+        Ok(Integrated::Done(result))
+    }
+
+    fn squash(
+        &self,
+        git: &Calls<'_>,
+        onto: &str,
+        piece: &Piece<'_>,
+        own: &[&str],
+    ) -> Result<Integrated> {
+        // The branch may have merged what is newer than its base.
+        let common = self.common(onto, piece.head)?.into_iter().next();
+        let from = match common {
+            Some(common) if self.is_ancestor(piece.base, onto)? => common,
+            _ => piece.base.to_owned(),
+        };
+        let tree = self.with_entries(piece.head, own, &self.entries(&from, own)?)?;
+        if tree == self.tree_of(Some(&from))? {
+            self.stand_at(onto)?;
+            return Ok(Integrated::Nothing);
+        }
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &from];
+        if self.signs_commits()? {
+            arguments.push("-S");
+        }
+        arguments.push(&tree);
+        let one = program::feed(&self.root, &arguments, &git.env, piece.message.as_bytes())?;
+        self.replay(git, onto, Some(&from), lossy(&one).trim())
+    }
+
+    /// The newest commits that both have.
+    fn common(&self, one: &str, other: &str) -> Result<Vec<String>> {
+        let found = program::answer(&self.root, &["merge-base", "--all", one, other])?;
+        Ok(found.unwrap_or_default().lines().map(str::to_owned).collect())
+    }
+
+    /// Who commits, for the environment: nobody if git knows, else this program.
+    fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
+        let is_set = |library: &Repository| {
+            let config = library.config().and_then(|mut config| config.snapshot());
+            config.is_ok_and(|config| {
+                ["user.name", "user.email"]
+                    .iter()
+                    .all(|key| config.get_bytes(key).is_ok_and(|value| !value.is_empty()))
+            })
+        };
+        if self.library.as_ref().is_some_and(is_set) || self.committer().is_ok() {
+            return Vec::new();
+        }
+        IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
+    }
+}
+
+/// How git is called for one piece.
+struct Calls<'a> {
+    repo: &'a Repo,
+    /// A setting.
+    attributes: Option<String>,
+    env: Vec<(&'static str, &'static OsStr)>,
+}
+
+impl Calls<'_> {
+    fn tell(&self, arguments: &[&str]) -> Result<Output> {
+        let attributes: Vec<&str> =
+            self.attributes.iter().flat_map(|setting| ["-c", setting]).collect();
+        program::tell(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
+    }
+
+    /// What git stopped at; then the work tree is made clean again.
+    fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
+        let names = self.tell(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let mut paths: Vec<String> = names.map(lossy).collect();
+        paths.dedup();
+        let said = lossy(&output.stdout);
+        let mut diff = String::new();
+        for line in said.lines().filter(|line| line.starts_with("CONFLICT")) {
+            let _ = writeln!(diff, "{line}");
+        }
+        let show = ["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
+        diff.push_str(&lossy(&self.tell(&show)?.stdout));
+        let abort = self.tell(&[arguments[0], "--abort"])?;
+        // A rebase or merge that never began has nothing to abort.
+        let failed = program::failed(arguments, output);
+        self.repo.make_ready().with_context(|| lossy(&abort.stderr).trim().to_owned())?;
+        if paths.is_empty() {
+            return Err(failed);
+        }
+        Ok(Integrated::Conflict { paths, diff: cut(diff) })
+    }
+}
+
+fn cut(mut text: String) -> String {
+    const NOTE: &str = "(the rest is left out)\n";
+    if text.len() > LONG {
+        let lines = &text.as_bytes()[..LONG - NOTE.len()];
+        let end = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        text.truncate(end);
+        text.push_str(NOTE);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+    use crate::adapters::git::tests::{Trees, said, without_library};
+
+    const HOWS: [How; 3] = [How::Rebase, How::Merge, How::Squash];
+
+    /// A work tree `1` to work in, and one to merge in.
+    struct Place {
+        trees: Trees,
+        slot: Repo,
+        merger: Repo,
+    }
+
+    impl Place {
+        fn of(trees: Trees) -> Place {
+            let (slot, merger) = (trees.add("1"), trees.add("merge"));
+            Place { trees, slot, merger }
+        }
+
+        fn new() -> Place {
+            Place::of(Trees::new())
+        }
+
+        /// A commit on `main`.
+        fn main(&self, path: &str, text: &str) -> String {
+            self.trees.place.commit(path, text, path)
+        }
+
+        fn work(&self, path: &str, text: &str) -> String {
+            self.trees.commit(&self.slot, path, text)
+        }
+
+        fn git(&self, arguments: &[&str]) -> String {
+            self.trees.place.git(arguments)
+        }
+
+        fn bring(&self, onto: &str, head: &str, how: How, own: &[&str]) -> Integrated {
+            let piece =
+                Piece { head, base: &self.trees.first, message: "All of it\n\nRalph-Task: x" };
+            let done = self.merger.integrate(onto, &piece, how, own, None).unwrap();
+            assert!(self.merger.dirty().unwrap().is_empty());
+            assert_eq!(self.merger.unfinished(), None);
+            let at = self.merger.head().unwrap();
+            assert_eq!(at.branch, None);
+            match &done {
+                Integrated::Done(commit) => assert_eq!(at.commit.as_ref(), Some(commit)),
+                Integrated::Nothing => assert_eq!(at.commit.as_deref(), Some(onto)),
+                Integrated::Conflict { .. } => {}
+            }
+            done
+        }
+
+        fn done(&self, onto: &str, head: &str, how: How, own: &[&str]) -> String {
+            match self.bring(onto, head, how, own) {
+                Integrated::Done(commit) => commit,
+                other => panic!("{how:?}: {other:?}"),
+            }
+        }
+
+        /// The subjects of the first parents, newest first.
+        fn history(&self, commit: &str) -> String {
+            self.git(&["log", "--first-parent", "--format=%s", commit]).replace('\n', " < ")
+        }
+
+        fn parents(&self, commit: &str) -> String {
+            self.git(&["log", "-1", "--format=%P", commit])
+        }
+
+        fn show(&self, commit: &str, path: &str) -> String {
+            self.git(&["show", &format!("{commit}:{path}")])
+        }
+    }
+
+    #[test]
+    fn what_fits_as_it_is_stays_as_it_is() {
+        let place = Place::new();
+        let first = place.trees.first.clone();
+        place.work("b", "1\n");
+        let head = place.work("c", "1\n");
+        assert_eq!(place.done(&first, &head, How::Rebase, &["graph"]), head);
+        assert!(place.merger.root().join("c").exists());
+        for repo in [&place.slot, &without_library(&place.slot)] {
+            let fits = |onto: &str, head: &str, how, own: &[&str]| {
+                let piece = Piece { head, base: &first, message: "" };
+                repo.fits_as_it_is(onto, &piece, how, own).unwrap().is_some()
+            };
+            assert!(fits(&first, &head, How::Rebase, &[]));
+            assert!(!fits(&first, &head, How::Rebase, &["x", "c"]), "an own file is changed");
+            assert!(
+                !fits(&first, &head, How::Squash, &[]) && !fits(&first, &head, How::Merge, &[])
+            );
+            assert!(!fits(&head, &head, How::Rebase, &[]), "there is nothing to bring");
+        }
+        assert_eq!(place.bring(&head, &head, How::Rebase, &[]), Integrated::Nothing);
+        assert_eq!(place.bring(&head, &first, How::Merge, &[]), Integrated::Nothing);
+    }
+
+    #[test]
+    fn work_is_brought_in_in_three_forms() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = Trees::with(options) else { continue };
+            let place = Place::of(trees);
+            let path = place.slot.root().join("b");
+            fs::write(&path, "1\n").unwrap();
+            place.trees.git(&place.slot, &["add", "-A"]);
+            let author =
+                ["--author=Somebody Else <else@example.org>", "--date=2001-02-03T04:05:06Z"];
+            let message = "b\n\n# no comment\n  Kept: as it is";
+            let commit = [&["commit", "-q", "--cleanup=verbatim", "-m", message], &author[..]];
+            place.trees.git(&place.slot, &commit.concat());
+            let head = place.work("c", "1\n");
+            let onto = place.main("d", "1\n");
+            let hook = place.trees.place.top.join(".git/hooks");
+            fs::create_dir_all(&hook).unwrap();
+            for name in ["pre-rebase", "pre-commit", "commit-msg", "pre-merge-commit"] {
+                fs::write(hook.join(name), "#!/bin/sh\nexit 1\n").unwrap();
+                fs::set_permissions(hook.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            let rebased = place.done(&onto, &head, How::Rebase, &[]);
+            assert_eq!(place.history(&rebased), "c < b < d < First");
+            let told =
+                place.git(&["log", "-1", "--format=%an %ae %at%n%B", &format!("{rebased}^")]);
+            let author = "Somebody Else else@example.org 981173106";
+            assert_eq!(told, format!("{author}\n{message}"));
+            let merged = place.done(&onto, &head, How::Merge, &[]);
+            assert_eq!(place.history(&merged), "All of it < d < First");
+            assert_eq!(place.parents(&merged), format!("{onto} {head}"));
+            let squashed = place.done(&onto, &head, How::Squash, &[]);
+            assert_eq!(place.parents(&squashed), onto);
+            let trailers = "--format=%s %(trailers:key=Ralph-Task)";
+            for commit in [&merged, &squashed] {
+                assert_eq!(place.git(&["log", "-1", trailers, commit]), "All of it Ralph-Task: x");
+            }
+            let tree = |commit: &str| place.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
+            assert_eq!((tree(&rebased), tree(&merged)), (tree(&squashed), tree(&rebased)));
+            // What is there already is not brought in twice.
+            for how in HOWS {
+                assert_eq!(place.bring(&rebased, &head, how, &[]), Integrated::Nothing, "{how:?}");
+            }
+            assert_eq!(place.trees.git(&place.slot, &["rev-parse", "HEAD"]), head);
+            assert_eq!(place.git(&["rev-parse", "main"]), onto);
+        }
+    }
+
+    #[test]
+    fn a_conflict_is_told_and_leaves_nothing_behind() {
+        let place = Place::new();
+        place.main("gone", "1\n");
+        place.trees.git(&place.slot, &["merge", "-q", "main"]);
+        fs::remove_file(place.slot.root().join("gone")).unwrap();
+        let head = place.work("a", "branch\n");
+        place.main("gone", "2\n");
+        let onto = place.main("a", "target\n");
+        for how in HOWS {
+            let Integrated::Conflict { paths, diff } = place.bring(&onto, &head, how, &[]) else {
+                panic!("{how:?} has no conflict");
+            };
+            assert_eq!(paths, ["a", "gone"]);
+            for part in
+                ["CONFLICT (modify/delete): gone", "++<<<<<<<", " +target", "++1", "+ branch"]
+            {
+                assert!(diff.contains(part), "{part} in {diff}");
+            }
+            // The next one is not troubled.
+            let other = place.trees.add(&format!("{how:?}"));
+            let fits = place.trees.commit(&other, "fits", "1\n");
+            place.done(&onto, &fits, how, &[]);
+        }
+        let long = "\u{fc}ber\n".repeat(15_000);
+        let head = place.work("a", &long);
+        let Integrated::Conflict { diff, .. } = place.bring(&onto, &head, How::Squash, &[]) else {
+            panic!("no conflict");
+        };
+        assert!(diff.len() <= LONG && diff.len() > LONG - 100, "{}", diff.len());
+        assert!(diff.ends_with("ber\n(the rest is left out)\n"));
+    }
+
+    #[test]
+    fn own_files_are_left_out_of_every_commit() {
+        let own = ["graph", "deep/graph"];
+        for options in [&[][..], &["--object-format=sha256"]] {
+            let Some(trees) = Trees::with(options) else { continue };
+            let place = Place::of(trees);
+            place.main("graph", "1\n");
+            place.trees.git(&place.slot, &["merge", "-q", "main"]);
+            let base = place.trees.git(&place.slot, &["rev-parse", "HEAD"]);
+            place.work("graph", "branch\n");
+            fs::create_dir(place.slot.root().join("deep")).unwrap();
+            fs::write(place.slot.root().join("graph"), "branch again\n").unwrap();
+            fs::write(place.slot.root().join("deep/graph"), "new\n").unwrap();
+            place.work("code", "1\n");
+            fs::remove_file(place.slot.root().join("graph")).unwrap();
+            let head = place.work("deep/graph", "2\n");
+            // Where it began: the same commits without, which git need not touch again.
+            let piece = Piece { head: &head, base: &base, message: "All of it" };
+            let plain = place.merger.integrate(&base, &piece, How::Rebase, &own, None).unwrap();
+            let Integrated::Done(plain) = plain else { panic!("{plain:?}") };
+            assert_eq!(place.history(&plain), "code < graph < First");
+            assert_eq!(place.parents(&plain), base);
+            assert_eq!(place.git(&["log", "-1", "--format=%an", &plain]), "A");
+            let onto = place.main("graph", "target\n");
+            for how in HOWS {
+                let done = place.done(&onto, &head, how, &own);
+                assert_eq!(place.show(&done, "graph"), "target", "{how:?}");
+                assert_eq!(place.show(&done, "code"), "1");
+                let names =
+                    place.git(&["log", "--name-only", "--format=", &done, &format!("^{onto}")]);
+                assert_eq!(names, "code", "{how:?}");
+            }
+            place.trees.git(&place.slot, &["checkout", "-q", "--detach", &base]);
+            let head = place.work("graph", "nothing else\n");
+            for how in HOWS {
+                assert_eq!(place.bring(&onto, &head, how, &own), Integrated::Nothing);
+                assert_eq!(place.bring(&base, &head, how, &own), Integrated::Nothing);
+            }
+            assert_eq!(place.trees.git(&place.slot, &["status", "--porcelain"]), "");
+        }
+    }
+
+    #[test]
+    fn what_a_branch_merged_and_resolved_is_not_asked_for_again() {
+        let place = Place::new();
+        let own = ["graph"];
+        place.work("a", "branch\n");
+        place.work("graph", "branch\n");
+        place.main("graph", "newer\n");
+        let middle = place.main("a", "target\n");
+        place.trees.place.try_git(place.slot.root(), &["merge", "-q", "main"]);
+        fs::write(place.slot.root().join("graph"), "of the merge\n").unwrap();
+        let merged = place.work("a", "both\n");
+        // It has the target in it, but for its own file.
+        let done = place.done(&middle, &merged, How::Rebase, &[]);
+        assert_eq!(done, merged);
+        for how in HOWS {
+            let done = place.done(&middle, &merged, how, &own);
+            assert_eq!((&*place.show(&done, "graph"), &*place.show(&done, "a")), ("newer", "both"));
+        }
+        let onto = place.main("graph", "newest\n");
+        for how in HOWS {
+            let done = place.done(&onto, &merged, how, &own);
+            let has = (place.show(&done, "graph"), place.show(&done, "a"));
+            assert_eq!((&*has.0, &*has.1), ("newest", "both"), "{how:?}");
+        }
+        let done = place.done(&onto, &merged, How::Rebase, &own);
+        assert!(place.parents(&done).starts_with(&format!("{onto} ")), "it is merged");
+        // Two lines of the branch, one with the newer file, of which the merge took the older.
+        place.trees.git(&place.slot, &["checkout", "-q", "--detach", &place.trees.first]);
+        let side = place.work("side", "1\n");
+        place.trees.git(&place.slot, &["checkout", "-q", "--detach", &middle]);
+        place.work("other", "1\n");
+        place.trees.git(&place.slot, &["merge", "-q", "--no-commit", "--no-ff", &side]);
+        fs::remove_file(place.slot.root().join("graph")).unwrap();
+        let head = place.work("both", "1\n");
+        for how in HOWS {
+            let done = place.done(&onto, &head, how, &own);
+            assert_eq!(place.show(&done, "graph"), "newest", "{how:?}");
+            assert_eq!(place.show(&done, "side") + &place.show(&done, "other"), "11");
+        }
+    }
+
+    #[test]
+    fn what_the_target_dropped_does_not_come_back() {
+        let place = Place::new();
+        let base = place.main("dropped", "1\n");
+        place.trees.git(&place.slot, &["checkout", "-q", "--detach", "main"]);
+        let head = place.work("b", "1\n");
+        place.git(&["reset", "-q", "--hard", "HEAD~"]);
+        let onto = place.main("c", "1\n");
+        let piece = Piece { head: &head, base: &base, message: "All of it" };
+        for how in HOWS {
+            let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
+            let Integrated::Done(done) = done else { panic!("{done:?}") };
+            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
+            assert_eq!(place.parents(&done), onto);
+        }
+        // With a merge in it there is no telling the commits apart.
+        place.trees.git(&place.slot, &["merge", "-q", "--no-edit", &onto]);
+        let head = place.work("d", "1\n");
+        let onto = place.main("e", "1\n");
+        let piece = Piece { head: &head, ..piece };
+        for how in HOWS {
+            let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
+            let Integrated::Done(done) = done else { panic!("{done:?}") };
+            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc\nd\ne", "{how:?}");
+        }
+    }
+
+    #[test]
+    fn attributes_of_the_caller_hold() {
+        let place = Place::new();
+        let head = place.work("notes", "branch\n");
+        let onto = place.main("notes", "target\n");
+        let attributes = place.trees.path("attributes");
+        fs::write(&attributes, "notes merge=union\n").unwrap();
+        let piece = Piece { head: &head, base: &place.trees.first, message: "All of it" };
+        for how in HOWS {
+            let bring =
+                |attributes| place.merger.integrate(&onto, &piece, how, &[], attributes).unwrap();
+            assert!(matches!(bring(None), Integrated::Conflict { .. }));
+            let Integrated::Done(done) = bring(Some(&attributes)) else { panic!("{how:?}") };
+            assert_eq!(place.show(&done, "notes"), "target\nbranch");
+        }
+    }
+
+    #[test]
+    fn settings_for_the_merges_of_people_do_not_hold() {
+        let place = Place::new();
+        place.work("b", "1\n");
+        let head = place.work("b", "2\n");
+        let onto = place.main("c", "1\n");
+        place.git(&["branch", "pointer", &head]);
+        for (key, value) in [
+            ("rebase.updateRefs", "true"),
+            ("rebase.autoStash", "true"),
+            ("rebase.missingCommitsCheck", "error"),
+            ("rebase.backend", "apply"),
+            ("merge.ff", "only"),
+            ("merge.autoStash", "true"),
+            ("merge.verifySignatures", "true"),
+            ("submodule.recurse", "true"),
+            ("core.editor", "false"),
+            ("sequence.editor", "false"),
+        ] {
+            place.git(&["config", key, value]);
+        }
+        for how in HOWS {
+            place.done(&onto, &head, how, &[]);
+        }
+        assert_eq!(place.git(&["rev-parse", "pointer"]), head);
+        assert_eq!(place.git(&["stash", "list"]), "");
+    }
+
+    #[test]
+    fn what_a_killed_git_left_is_kept_and_in_nobodys_way() {
+        let place = Place::new();
+        let root = place.merger.root().to_owned();
+        let head = place.work("a", "branch\n");
+        let onto = place.main("a", "target\n");
+        let fits = place.trees.add("2");
+        let fits = place.trees.commit(&fits, "fits", "1\n");
+        let kept =
+            |path: &str| place.trees.git(&place.merger, &["show", &format!("{KEPT}:{path}")]);
+        let begin: &[&[&str]] = &[
+            &["rebase", "--onto", &onto, &place.trees.first, &head],
+            &["merge", &head],
+            &["cherry-pick", &head],
+        ];
+        for begin in begin {
+            place.trees.git(&place.merger, &["checkout", "-q", "--detach", &onto]);
+            place.trees.place.try_git(&root, begin);
+            assert!(place.merger.unfinished().is_some());
+            fs::write(place.merger.git_dir.join("index.lock"), "").unwrap();
+            place.done(&onto, &fits, How::Rebase, &[]);
+            assert!(kept("a").contains("<<<<<<<"), "{begin:?}");
+        }
+        // A checkout that wrote files and came no further, and what tests may leave.
+        place.trees.git(&place.merger, &["checkout", "-q", "--detach", &place.trees.first]);
+        fs::write(root.join("a"), "target\n").unwrap();
+        fs::write(root.join("fits"), "half\n").unwrap();
+        fs::write(root.join("report"), "of the tests\n").unwrap();
+        place.done(&onto, &fits, How::Squash, &[]);
+        assert_eq!((&*kept("fits"), &*kept("report")), ("half", "of the tests"));
+        assert!(!root.join("report").exists());
+        // Its notes of a rebase are not whole.
+        fs::create_dir(place.merger.git_dir.join("rebase-merge")).unwrap();
+        place.done(&onto, &fits, How::Merge, &[]);
+        // Somebody took it to a branch.
+        place.trees.git(&place.merger, &["checkout", "-q", "-b", "person", &fits]);
+        place.done(&onto, &fits, How::Rebase, &[]);
+        assert_eq!(place.git(&["rev-parse", "person"]), fits);
+        let piece = Piece { head: &fits, base: &place.trees.first, message: "" };
+        let refused = place.trees.main().integrate(&onto, &piece, How::Rebase, &[], None);
+        assert!(said(refused).contains("main work tree"));
+    }
+
+    #[test]
+    fn histories_without_a_common_commit_are_brought_in_too() {
+        let place = Place::new();
+        place.trees.git(&place.slot, &["checkout", "-q", "--orphan", "fresh"]);
+        place.trees.git(&place.slot, &["rm", "-q", "--cached", "a"]);
+        fs::remove_file(place.slot.root().join("a")).unwrap();
+        let head = place.work("b", "1\n");
+        let onto = place.main("c", "1\n");
+        for how in [How::Rebase, How::Merge] {
+            let done = place.done(&onto, &head, how, &["graph"]);
+            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
+        }
+        // What it is to be one commit of is the state that it came to.
+        let done = place.done(&onto, &head, How::Squash, &[]);
+        assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "b\nc");
+    }
+
+    #[test]
+    fn somebody_commits_even_where_git_knows_nobody() {
+        let place = Place::new();
+        place.git(&["config", "user.name", ""]);
+        assert_eq!(
+            place.merger.identity(),
+            IDENTITY.map(|(name, value)| (name, OsStr::new(value)))
+        );
+        place.git(&["config", "user.name", "P"]);
+        place.git(&["config", "user.email", "p@example.org"]);
+        assert_eq!(place.merger.identity(), []);
+        let head = place.work("b", "1\n");
+        let onto = place.main("c", "1\n");
+        let who = |how| {
+            let done = place.done(&onto, &head, how, &[]);
+            place.git(&["log", "-1", "--format=%an %cn", &done])
+        };
+        assert_eq!(HOWS.map(who), ["A P", "P P", "P P"]);
+    }
+}

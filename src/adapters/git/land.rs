@@ -1,0 +1,404 @@
+//! Moves a branch forward to work that was brought onto it, with the files of whoever has it.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Repo, Worktree, lossy, program, worktree::QUIET};
+
+/// What the reflogs say.
+const LANDED: &str = "ralph: landed";
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// The branch has the commit, now or already.
+    Landed,
+    /// The branch is no longer where it was, and has not got the commit.
+    Moved,
+    /// The branch is where it was, because of a person's work in a checkout.
+    InTheWay {
+        /// The top of that checkout.
+        checkout: PathBuf,
+        /// The files that would have been overwritten; none if there is another reason.
+        paths: Vec<String>,
+        /// The reason in one line.
+        why: String,
+    },
+    /// Somebody else's git holds a lock: it may be tried again at once.
+    Busy {
+        /// What git said.
+        why: String,
+    },
+}
+
+impl Repo {
+    /// Moves a branch from `old` to `new`, which descends from it. Where a checkout has the branch,
+    /// its files follow, all or none; where a person's changes would be overwritten, ignored files
+    /// included, nothing is moved. No hook is run. May be called again after it was killed.
+    ///
+    /// # Errors
+    /// In git's own words; when `new` does not descend from `old`.
+    pub fn land(&self, branch: &str, old: &str, new: &str) -> Result<Landing> {
+        ensure!(self.is_ancestor(old, new)?, "{new} does not descend from {old}");
+        if let Some(landing) = self.landed(branch, old, new)? {
+            return Ok(landing);
+        }
+        let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.holds(branch)) else {
+            let name = format!("refs/heads/{branch}");
+            let update = ["update-ref", "-m", LANDED, &name, new, old];
+            let output = program::tell(&self.root, &update, &[])?;
+            if output.status.success() {
+                return Ok(Landing::Landed);
+            }
+            let failed = program::failed(&update, &output);
+            return match (self.landed(branch, old, new)?, locked(&lossy(&output.stderr))) {
+                (Some(landing), _) => Ok(landing),
+                (None, Some(why)) => Ok(Landing::Busy { why }),
+                (None, None) => Err(failed),
+            };
+        };
+        let in_the_way = |why: &str| Landing::InTheWay {
+            checkout: tree.path.clone(),
+            paths: Vec::new(),
+            why: why.to_owned(),
+        };
+        if tree.missing {
+            return Ok(in_the_way("it is not there, but locked"));
+        }
+        if !tree.is_on(branch) {
+            return Ok(in_the_way("a rebase or a bisection of the branch is not finished"));
+        }
+        self.follow(&tree, branch, old, new)
+    }
+
+    /// What there is to say without moving anything; none if the branch is at `old`.
+    fn landed(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
+        let tip = self.branch(branch)?;
+        let Some(tip) = tip else { return Ok(Some(Landing::Moved)) };
+        if self.is_ancestor(new, &tip)? {
+            return Ok(Some(Landing::Landed));
+        }
+        Ok((tip != old).then_some(Landing::Moved))
+    }
+
+    /// Moves the branch in the checkout that has it.
+    fn follow(&self, tree: &Worktree, branch: &str, old: &str, new: &str) -> Result<Landing> {
+        let forwarded = forward(&tree.path, new)?;
+        if let Some(landing) = self.landed(branch, old, new)? {
+            return Ok(landing);
+        }
+        let Err((refused, failed)) = forwarded else {
+            // The checkout was taken to another branch in that moment.
+            return Ok(Landing::Moved);
+        };
+        if let Some(why) = locked(&refused) {
+            return Ok(Landing::Busy { why });
+        }
+        let checkout = tree.path.clone();
+        let paths = paths_in(&refused);
+        let opened = Repo::discover(&checkout)?;
+        if !paths.is_empty() {
+            if opened.has_already(new, &paths)? && forward(&checkout, new)?.is_ok() {
+                return Ok(self.landed(branch, old, new)?.unwrap_or(Landing::Moved));
+            }
+            let why = "files that are changed or new there would be overwritten".to_owned();
+            return Ok(Landing::InTheWay { checkout, paths, why });
+        }
+        let is_conflicted = |(path, code): (&Vec<u8>, &String)| (code == "UU").then(|| lossy(path));
+        let paths: Vec<String> = opened.codes()?.iter().filter_map(is_conflicted).collect();
+        match opened.unfinished() {
+            Some(what) => {
+                let why = format!("{what} is not finished");
+                Ok(Landing::InTheWay { checkout, paths, why })
+            }
+            None if !paths.is_empty() => {
+                let why = "conflicts are not resolved".to_owned();
+                Ok(Landing::InTheWay { checkout, paths, why })
+            }
+            None => Err(failed),
+        }
+    }
+
+    /// Whether all these files are already what the commit has there: a git that was killed on the
+    /// way wrote them. Then they are made known to the index, so that git sees it, too.
+    fn has_already(&self, new: &str, paths: &[String]) -> Result<bool> {
+        let bytes: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
+        let scratch = self.git_dir.join("ralph-index");
+        // What is no file cannot be added to an index, and is not what the commit has.
+        let Ok(tree) = self.tree(Some(new), &bytes, &scratch) else { return Ok(false) };
+        match &*self.differing(Some(new), &tree)? {
+            [] => {}
+            // Git writes one after the other; where it has written some, this one was the last.
+            [last] if paths.len() > 1 && self.is_begun(new, last)? => {
+                fs::remove_file(self.root.join(last))
+                    .with_context(|| format!("cannot remove the half-written `{last}`"))?;
+            }
+            _ => return Ok(false),
+        }
+        let add = ["update-index", "--add", "--remove", "-z", "--stdin"];
+        Ok(program::feed(&self.root, &add, &[], &bytes.join(&0)).is_ok())
+    }
+
+    /// Whether a file is the beginning of what the commit has there.
+    fn is_begun(&self, new: &str, path: &str) -> Result<bool> {
+        let file = self.root.join(path);
+        if !fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
+            return Ok(false);
+        }
+        let has = fs::read(&file).with_context(|| format!("cannot read `{path}`"))?;
+        Ok(self.file_at(new, path)?.is_some_and(|whole| whole.starts_with(&has)))
+    }
+}
+
+/// Takes a checkout to a commit that descends from its HEAD; else what git said.
+fn forward(checkout: &Path, new: &str) -> Result<Result<(), (String, anyhow::Error)>> {
+    // A person's changes are not put aside for it, either.
+    let own = ["-c", "merge.autoStash=false", "merge", "--ff-only", "--no-overwrite-ignore"];
+    let rest = ["--no-stat", "--quiet", "--no-verify-signatures", new];
+    let arguments = [QUIET, &own, &rest].concat();
+    let env = [("GIT_REFLOG_ACTION", OsStr::new(LANDED))];
+    let output = program::tell(checkout, &arguments, &env)?;
+    if output.status.success() {
+        return Ok(Ok(()));
+    }
+    Ok(Err((lossy(&output.stderr), program::failed(&["merge"], &output))))
+}
+
+/// The line in which git says that a lock file is there.
+fn locked(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.contains(".lock': File exists"));
+    line.map(|line| line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned())
+}
+
+/// The files that git lists, each on a line of its own behind a tab.
+fn paths_in(said: &str) -> Vec<String> {
+    said.lines().filter_map(|line| line.strip_prefix('\t')).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::git::tests::{Trees, said};
+
+    /// `new` is a commit on top of `main` that changes `a` and adds `b`.
+    struct Place {
+        trees: Trees,
+        main: Repo,
+        slot: Repo,
+        old: String,
+        new: String,
+    }
+
+    impl Place {
+        fn of(trees: Trees) -> Place {
+            trees.place.write(".gitignore", "*.env\n");
+            let old = trees.place.commit("same", "1\n", "Second");
+            let slot = trees.add("1");
+            trees.git(&slot, &["checkout", "-q", "--detach", &old]);
+            fs::write(slot.root().join("a"), "new\n").unwrap();
+            let new = trees.commit(&slot, "b", "new\n");
+            Place { main: trees.main(), trees, slot, old, new }
+        }
+
+        fn new() -> Place {
+            Place::of(Trees::new())
+        }
+
+        fn git(&self, arguments: &[&str]) -> String {
+            self.trees.place.git(arguments)
+        }
+
+        fn read(&self, path: &str) -> String {
+            fs::read_to_string(self.main.root().join(path)).unwrap()
+        }
+
+        fn tip(&self) -> String {
+            self.git(&["rev-parse", "main"])
+        }
+
+        fn land(&self) -> Landing {
+            self.slot.land("main", &self.old, &self.new).unwrap()
+        }
+
+        /// Nothing was moved; says the files and the reason.
+        fn in_the_way(&self) -> (Vec<String>, String) {
+            let status = self.git(&["status", "--porcelain=v2"]);
+            let Landing::InTheWay { checkout, paths, why } = self.land() else {
+                panic!("it landed");
+            };
+            assert_eq!(checkout, self.main.root());
+            assert_eq!(self.tip(), self.old);
+            assert_eq!(self.git(&["status", "--porcelain=v2"]), status);
+            (paths, why)
+        }
+    }
+
+    #[test]
+    fn a_checkout_follows_with_what_is_changed_elsewhere_in_it() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = Trees::with(options) else { continue };
+            let place = Place::of(trees);
+            place.trees.place.write("same", "mine\n");
+            place.trees.place.write("new", "mine\n");
+            assert_eq!(place.land(), Landing::Landed);
+            assert_eq!((place.tip(), place.read("b")), (place.new.clone(), "new\n".to_owned()));
+            assert_eq!(place.git(&["status", "--porcelain"]), "M same\n?? new");
+            assert_eq!(place.land(), Landing::Landed, "again");
+            place.trees.place.write("new", "mine\n");
+            let later = place.trees.place.commit("more", "1\n", "A person's, on top");
+            assert_eq!(place.land(), Landing::Landed);
+            assert_eq!(place.tip(), later);
+        }
+    }
+
+    #[test]
+    fn a_branch_that_nobody_has_is_moved_from_where_it_was() {
+        let place = Place::new();
+        place.git(&["checkout", "-q", "-b", "person"]);
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!((place.tip(), place.read("a")), (place.new.clone(), "1\n".to_owned()));
+        assert_eq!(place.git(&["status", "--porcelain"]), "");
+        let other = place.trees.place.commit("other", "1\n", "Other");
+        place.git(&["branch", "-f", "main", &other]);
+        assert_eq!(place.land(), Landing::Moved);
+        let refused = said(place.slot.land("main", &other, &place.new));
+        assert!(refused.contains("does not descend"), "{refused}");
+        place.git(&["branch", "-q", "-D", "main"]);
+        assert_eq!(place.land(), Landing::Moved);
+    }
+
+    #[test]
+    fn what_a_person_committed_meanwhile_is_seen() {
+        let place = Place::new();
+        let own = place.trees.place.commit("own", "1\n", "A person's");
+        assert_eq!(place.land(), Landing::Moved);
+        assert_eq!(place.tip(), own);
+    }
+
+    #[test]
+    fn a_persons_files_are_never_overwritten() {
+        let place = Place::new();
+        let files = |paths: &[&str]| {
+            let (found, why) = place.in_the_way();
+            assert_eq!(found, paths);
+            assert!(why.contains("would be overwritten"), "{why}");
+        };
+        place.git(&["config", "merge.autoStash", "true"]);
+        place.trees.place.write("a", "mine\n");
+        files(&["a"]);
+        place.trees.place.write("b", "mine\n");
+        files(&["a", "b"]);
+        place.git(&["add", "a"]);
+        place.git(&["checkout", "-q", "HEAD", "--", "a"]);
+        files(&["b"]);
+        fs::remove_file(place.main.root().join("b")).unwrap();
+        place.trees.place.write("b/in it", "mine\n");
+        assert_eq!(place.in_the_way().0, ["b"]);
+        fs::remove_dir_all(place.main.root().join("b")).unwrap();
+        // Ignored, and yet a person's: git would overwrite it if it was not told otherwise.
+        place.trees.git(&place.slot, &["checkout", "-q", "--detach", &place.old]);
+        fs::write(place.slot.root().join("x.env"), "theirs\n").unwrap();
+        place.trees.git(&place.slot, &["add", "-f", "x.env"]);
+        let secret = place.trees.commit(&place.slot, "c", "1\n");
+        place.trees.place.write("x.env", "mine\n");
+        let landing = place.slot.land("main", &place.old, &secret).unwrap();
+        assert!(matches!(&landing, Landing::InTheWay { paths, .. } if paths == &["x.env"]));
+        assert_eq!(place.read("x.env"), "mine\n");
+        assert_eq!(place.land(), Landing::Landed);
+    }
+
+    #[test]
+    fn what_a_person_has_begun_is_not_disturbed() {
+        let place = Place::new();
+        place.git(&["checkout", "-q", "-b", "other", "HEAD~"]);
+        place.trees.place.commit("same", "other\n", "Other");
+        place.git(&["checkout", "-q", "main"]);
+        place.trees.place.try_git(place.main.root(), &["merge", "-q", "other"]);
+        let (paths, why) = place.in_the_way();
+        assert_eq!((&*paths, &*why), (&["same".to_owned()][..], "a merge is not finished"));
+        place.git(&["merge", "--quit"]);
+        let (paths, why) = place.in_the_way();
+        assert_eq!((&*paths, &*why), (&["same".to_owned()][..], "conflicts are not resolved"));
+        place.git(&["checkout", "-q", "-f", "main"]);
+        place.trees.place.try_git(place.main.root(), &["rebase", "-q", "other"]);
+        let (_, why) = place.in_the_way();
+        assert!(why.contains("a rebase or a bisection"), "{why}");
+        place.git(&["rebase", "--abort"]);
+        place.git(&["bisect", "start"]);
+        place.git(&["bisect", "bad"]);
+        place.git(&["bisect", "good", "HEAD~"]);
+        place.git(&["checkout", "-q", "--detach"]);
+        let (_, why) = place.in_the_way();
+        assert!(why.contains("a rebase or a bisection"), "{why}");
+        place.git(&["bisect", "reset"]);
+        assert_eq!(place.land(), Landing::Landed);
+    }
+
+    #[test]
+    fn a_lock_of_somebody_else_is_waited_for() {
+        let place = Place::new();
+        for lock in ["index.lock", "refs/heads/main.lock"] {
+            let lock = place.main.root().join(".git").join(lock);
+            fs::write(&lock, "").unwrap();
+            let Landing::Busy { why } = place.land() else { panic!("{}", lock.display()) };
+            assert!(why.contains(&*lock.to_string_lossy()), "{why}");
+            assert_eq!(place.tip(), place.old);
+            fs::remove_file(&lock).unwrap();
+        }
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.git(&["status", "--porcelain"]), "");
+        place.git(&["checkout", "-q", "-b", "person", &place.old]);
+        place.git(&["branch", "-f", "main", &place.old]);
+        let lock = place.main.root().join(".git/refs/heads/main.lock");
+        fs::write(&lock, "").unwrap();
+        assert!(matches!(place.land(), Landing::Busy { .. }));
+    }
+
+    #[test]
+    fn a_git_that_was_killed_on_the_way_is_gone_on_with() {
+        let place = Place::new();
+        place.trees.place.write("a", "new\n");
+        place.trees.place.write("b", "new\n");
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.git(&["status", "--porcelain"]), "");
+        place.git(&["reset", "-q", "--hard", &place.old]);
+        // All was written but for the branch.
+        place.git(&["read-tree", "-u", "-m", &place.new]);
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.git(&["status", "--porcelain"]), "");
+        // In the middle of a file.
+        place.git(&["reset", "-q", "--hard", &place.old]);
+        place.trees.place.write("a", "new\n");
+        place.trees.place.write("b", "ne");
+        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(
+            (place.read("b"), place.git(&["status", "--porcelain"])),
+            ("new\n".to_owned(), String::new())
+        );
+        place.git(&["reset", "-q", "--hard", &place.old]);
+        place.trees.place.write("b", "ne");
+        assert_eq!(place.in_the_way().0, ["b"], "it may be a person's");
+        place.trees.place.write("a", "new\n");
+        place.trees.place.write("b", "a person's\n");
+        assert_eq!(place.in_the_way().0, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_checkout_that_is_gone_holds_nothing_unless_it_is_locked() {
+        let place = Place::new();
+        place.git(&["checkout", "-q", "-b", "person"]);
+        let second = place.trees.add("2");
+        place.trees.git(&second, &["checkout", "-q", "main"]);
+        place.main.lock_worktree(second.root(), "on a stick").unwrap();
+        fs::remove_dir_all(second.root()).unwrap();
+        let landing = place.land();
+        assert!(matches!(&landing, Landing::InTheWay { why, .. } if why.contains("locked")));
+        place.main.unlock_worktree(second.root()).unwrap();
+        assert_eq!(place.land(), Landing::Landed);
+    }
+}

@@ -1,0 +1,448 @@
+//! Keeps what would otherwise be lost, under a ref that `git gc` respects.
+//!
+//! Written by the `git` program with an index of its own: neither the user's index nor the work
+//! tree, HEAD or any branch is touched, and it works in every kind of repository.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs::{self, File},
+    path::Path,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use git2::{ErrorCode, Repository};
+
+use super::{Codes, Repo, lossy, program};
+
+/// Larger files are named instead of copied, in bytes.
+const BIG: u64 = 100 << 20;
+/// How far back the moves of HEAD are followed.
+const MOVES: &str = "--max-count=200";
+/// Whose commits these are: a person's identity may be missing, and is not needed.
+pub(super) const IDENTITY: [(&str, &str); 4] = [
+    ("GIT_AUTHOR_NAME", "ralph"),
+    ("GIT_AUTHOR_EMAIL", "ralph@localhost"),
+    ("GIT_COMMITTER_NAME", "ralph"),
+    ("GIT_COMMITTER_EMAIL", "ralph@localhost"),
+];
+
+/// What there is to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// The commit that everything began with.
+    pub base: Option<&'a str>,
+    /// The branch that was worked on then.
+    pub branch: Option<&'a str>,
+    /// When it began, in seconds since 1970: HEAD's moves since then are followed.
+    pub began: i64,
+    /// The changed paths, as [`Repo::dirty`] names them.
+    pub changed: &'a [String],
+}
+
+/// What was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// The commit; none if there was nothing to keep.
+    pub commit: Option<String>,
+    /// What was left out, and why.
+    pub left_out: Vec<String>,
+}
+
+impl Repo {
+    /// Keeps HEAD, what HEAD was moved away from, and the changed paths, as one commit under the
+    /// ref `name`. Its tree is that of HEAD with the changed paths as they are now; its parents are
+    /// HEAD first, then whatever would not be reachable from it. `scratch` is a file that may be
+    /// overwritten.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn pin(&self, name: &str, message: &str, left: Left<'_>, scratch: &Path) -> Result<Pin> {
+        let (changed, left_out) = self.to_keep(left.changed)?;
+        let head = self.head()?.commit;
+        let strays = self.strays(head.as_deref(), left)?;
+        let moved = head.as_deref() != left.base || !strays.is_empty();
+        if !moved && changed.is_empty() {
+            return Ok(Pin { commit: None, left_out });
+        }
+        let tree = self.tree(head.as_deref(), &changed, scratch)?;
+        if !moved && tree == self.tree_of(head.as_deref())? {
+            return Ok(Pin { commit: None, left_out });
+        }
+        let mut message = message.to_owned();
+        for what in &left_out {
+            message = format!("{message}Ralph-Left-Out: {what}\n");
+        }
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", &*tree];
+        for parent in head.iter().chain(&strays) {
+            arguments.extend(["-p", parent]);
+        }
+        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let commit = program::feed(&self.root, &arguments, &identity, message.as_bytes())?;
+        let commit = lossy(&commit).trim().to_owned();
+        program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
+        Ok(Pin { commit: Some(commit), left_out })
+    }
+
+    /// The newest of the pins whose refs lie under `folder`; none without one.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn newest_pin(&self, folder: &str) -> Result<Option<String>> {
+        // Where logs were removed, attempts are numbered anew beside the old pins; so time goes
+        // first.
+        let newest = ["--sort=-version:refname", "--sort=-committerdate", "--count=1"];
+        let list = ["for-each-ref", "--format=%(objectname)"];
+        let text = program::run(&self.root, &[&list, &newest[..], &[folder]].concat())
+            .with_context(|| format!("cannot list what is kept under `{folder}`"))?;
+        let text = lossy(&text);
+        Ok(text.lines().next().map(str::to_owned))
+    }
+
+    /// Those of the changed paths that are as the commit `pin` keeps them: left then, and not
+    /// touched since. `scratch` is a file that may be overwritten.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn still_as_pinned(
+        &self,
+        pin: &str,
+        changed: &[String],
+        scratch: &Path,
+    ) -> Result<Vec<String>> {
+        // Its first parent is what HEAD was; before the first commit it has none.
+        let head = program::commit(&self.root, &format!("{pin}^"))?;
+        let left: HashSet<String> = self.differing(head.as_deref(), pin)?.into_iter().collect();
+        let names: Vec<String> =
+            changed.iter().filter(|name| left.contains(*name)).cloned().collect();
+        let (paths, _) = self.to_keep(&names)?;
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.tree(Some(pin), &paths, scratch)?;
+        let touched = self.differing(Some(pin), &now)?;
+        let paths = paths.iter().map(|path| lossy(path));
+        Ok(paths.filter(|path| !touched.contains(path)).collect())
+    }
+
+    /// The commit that a ref means; none without such a ref.
+    ///
+    /// # Errors
+    /// In git's own words.
+    pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
+        let look = |repo: &Repository| match repo.find_reference(name) {
+            Ok(found) => found.peel_to_commit().map(|commit| Some(commit.id().to_string())),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.either(look, || program::commit(&self.root, name))
+            .with_context(|| format!("cannot look for `{name}`"))
+    }
+
+    /// Makes a branch at a commit, and does not switch to it.
+    ///
+    /// # Errors
+    /// In git's own words; a branch of that name is never moved.
+    pub fn make_branch(&self, name: &str, commit: &str) -> Result<()> {
+        program::run(&self.root, &["branch", "--no-track", "--", name, commit]).map(drop)
+    }
+
+    /// The changed paths that can be kept, and the others with the reason.
+    fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
+        if names.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+        let changed: Codes = self.changed(names)?;
+        for path in changed.into_keys() {
+            let mut leave = |why: &str| {
+                left_out.push(format!("{} ({why})", lossy(&path).escape_debug()));
+            };
+            let file = self.file(&path);
+            match fs::symlink_metadata(&file) {
+                Ok(_) if path.ends_with(b"/") => leave("a repository of its own"),
+                Ok(found) if found.is_file() && found.len() > BIG => {
+                    leave(&format!("{} MB", found.len() >> 20));
+                }
+                Ok(found) if found.is_file() => match File::open(&file) {
+                    Ok(_) => kept.push(path),
+                    Err(error) => leave(&error.to_string()),
+                },
+                Ok(found) if !found.is_dir() && !found.is_symlink() => leave("not a file"),
+                // A path that is gone is kept as gone.
+                Ok(_) | Err(_) => kept.push(path),
+            }
+        }
+        Ok((kept, left_out))
+    }
+
+    /// The tree of HEAD with these paths as they are now.
+    pub(super) fn tree(
+        &self,
+        head: Option<&str>,
+        changed: &[Vec<u8>],
+        scratch: &Path,
+    ) -> Result<String> {
+        if changed.is_empty() {
+            return self.tree_of(head);
+        }
+        let add = ["--add", "--remove", "--replace", "-z", "--stdin"];
+        self.changed_tree(head, &add, &changed.join(&0), scratch)
+    }
+
+    /// The tree of a commit as `git update-index` changes it, told what to do by `input`.
+    pub(super) fn changed_tree(
+        &self,
+        commit: Option<&str>,
+        update: &[&str],
+        input: &[u8],
+        scratch: &Path,
+    ) -> Result<String> {
+        let mut lock = scratch.as_os_str().to_owned();
+        lock.push(".lock");
+        // Of a run that was killed here.
+        let clear = || [Path::new(&lock), scratch].map(|file| drop(fs::remove_file(file)));
+        clear();
+        let env = [("GIT_INDEX_FILE", scratch.as_os_str())];
+        let own = ["-c", "core.splitIndex=false", "-c", "core.safecrlf=false"];
+        let git = |arguments: &[&str], input: &[u8]| {
+            program::feed(&self.root, &[&own[..], arguments].concat(), &env, input)
+        };
+        let tree = git(&["read-tree", commit.unwrap_or("--empty")], &[])
+            .and_then(|_| git(&[&["update-index"], update].concat(), input))
+            .and_then(|_| git(&["write-tree", "--missing-ok"], &[]));
+        clear();
+        Ok(lossy(&tree?).trim().to_owned())
+    }
+
+    pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
+        let tree = match head {
+            Some(head) => {
+                program::answer(&self.root, &["rev-parse", "--verify", &format!("{head}^{{tree}}")])
+            }
+            None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"]),
+        };
+        let tree = tree?.unwrap_or_default();
+        ensure!(!tree.is_empty(), "git names no tree");
+        Ok(tree)
+    }
+
+    /// The commits that were begun with or moved away from, and that HEAD does not reach.
+    fn strays(&self, head: Option<&str>, left: Left<'_>) -> Result<Vec<String>> {
+        let mut tips: Vec<String> = left.base.map(str::to_owned).into_iter().collect();
+        if let Some(branch) = left.branch {
+            tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
+        }
+        tips.extend(self.moves_since(left.began));
+        tips.retain(|tip| Some(&**tip) != head);
+        tips.sort();
+        tips.dedup();
+        if tips.is_empty() {
+            return Ok(tips);
+        }
+        let mut arguments = vec!["merge-base", "--independent"];
+        arguments.extend(head.into_iter().chain(tips.iter().map(String::as_str)));
+        let independent = lossy(&program::run(&self.root, &arguments)?);
+        let stray = independent.lines().filter(|tip| Some(*tip) != head);
+        Ok(stray.map(str::to_owned).collect())
+    }
+
+    /// Where HEAD has been since then, as far as git has noted it.
+    fn moves_since(&self, began: i64) -> Vec<String> {
+        let list = ["log", "--walk-reflogs", "--format=%H %gd", "--date=unix", MOVES, "HEAD", "--"];
+        // Without a reflog, or on a branch without a commit, there is nothing to follow.
+        let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
+        let moves = text.lines().filter_map(|line| {
+            let (commit, selector) = line.split_once(' ')?;
+            let at: i64 = selector.split_once("@{")?.1.trim_end_matches('}').parse().ok()?;
+            (at >= began).then(|| commit.to_owned())
+        });
+        moves.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        os::unix::{ffi::OsStrExt, fs::symlink},
+        path::PathBuf,
+    };
+
+    use super::*;
+    use crate::adapters::git::tests::Place;
+
+    const NAME: &str = "refs/ralph/a/1";
+
+    /// Pins everything that is changed; what was begun with is `base` on `main`, long ago.
+    fn pin(place: &Place, base: Option<&str>) -> Pin {
+        let repo = Repo::discover(&place.top).unwrap();
+        let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
+        let left = Left { base, branch: Some("main"), began: 0, changed: &changed };
+        repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
+    }
+
+    /// The index, HEAD, the branches and the work tree.
+    fn all_of(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut all = BTreeMap::new();
+        let mut folders = vec![place.top.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let kind = fs::symlink_metadata(&path).unwrap();
+                let skip = ["objects", "ralph"].map(|name| Some(OsStr::new(name)));
+                if kind.is_dir() && !skip.contains(&path.file_name()) {
+                    folders.push(path);
+                } else if kind.is_file() && kind.len() < BIG {
+                    all.insert(path.clone(), fs::read(&path).unwrap());
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_kind_of_leftover_is_kept_and_nothing_is_touched() {
+        let place = Place::new();
+        for name in ["changed", "gone", "folder", "staged", "same"] {
+            place.write(name, &format!("{name}\n"));
+        }
+        place.write(".gitignore", "*.log\n");
+        let base = place.commit("typed", "x\n", "First");
+        place.write("changed", "2\n");
+        place.write("staged", "2\n");
+        place.git(&["add", "staged"]);
+        fs::remove_file(place.top.join("gone")).unwrap();
+        fs::remove_file(place.top.join("folder")).unwrap();
+        place.write("folder/in it", "x");
+        fs::remove_file(place.top.join("typed")).unwrap();
+        symlink("nowhere", place.top.join("typed")).unwrap();
+        place.write("deep/er/quote\"d 'name'\n*", "x");
+        place.write("x.log", "ignored");
+        fs::write(place.top.join(OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+        place.git(&["init", "-q", "nested"]);
+        place.write("nested/own", "x");
+        place.git_in(&place.top.join("nested"), &["add", "own"]);
+        place.git_in(&place.top.join("nested"), &["commit", "-q", "-m", "Own"]);
+        File::create(place.top.join("big")).unwrap().set_len(BIG + 1).unwrap();
+        let before = all_of(&place);
+
+        let pinned = pin(&place, Some(&base));
+        assert_eq!(before, all_of(&place), "neither index nor HEAD nor files are touched");
+        assert_eq!(pinned.left_out, ["big (100 MB)", "nested/ (a repository of its own)"]);
+        let kept = place.try_git(&place.top, &["ls-tree", "-r", "-z", "--name-only", NAME]).stdout;
+        let kept: Vec<&[u8]> = kept.split(|byte| *byte == 0).filter(|it| !it.is_empty()).collect();
+        let want: [&[u8]; 8] = [
+            b".gitignore",
+            b"caf\xe9",
+            b"changed",
+            b"deep/er/quote\"d 'name'\n*",
+            b"folder/in it",
+            b"same",
+            b"staged",
+            b"typed",
+        ];
+        assert_eq!(kept, want);
+        assert_eq!(place.git(&["show", &format!("{NAME}:changed")]), "2");
+        assert!(place.git(&["log", "-1", "--format=%B", NAME]).ends_with("of its own)"));
+        assert_eq!(place.git(&["rev-parse", &format!("{NAME}^1")]), base);
+        assert!(pin(&place, Some(&base)).commit.is_some(), "again is no harm");
+    }
+
+    #[test]
+    fn with_nothing_new_nothing_is_kept() {
+        let place = Place::new();
+        assert_eq!(pin(&place, None), Pin::default());
+        let base = place.commit("a", "1\n", "First");
+        assert_eq!(pin(&place, Some(&base)), Pin::default());
+        assert!(
+            !place.try_git(&place.top, &["rev-parse", "-q", "--verify", NAME]).status.success()
+        );
+        place.commit("a", "2\n", "Second");
+        assert!(pin(&place, Some(&base)).commit.is_some(), "a commit is something");
+    }
+
+    #[test]
+    fn what_was_left_and_not_touched_since_is_found_again() {
+        let place = Place::new();
+        place.write("a person's", "1\n");
+        let repo = Repo::discover(&place.top).unwrap();
+        let scratch = place.top.join(".git/scratch");
+        let same = |pin: &str| {
+            let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
+            repo.still_as_pinned(pin, &changed, &scratch).unwrap()
+        };
+        let keep = |name: &str, base: Option<&str>, left: &[&str]| {
+            let changed: Vec<String> = left.iter().map(|&path| path.to_owned()).collect();
+            let left = Left { base, branch: Some("main"), began: 0, changed: &changed };
+            repo.pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
+        };
+        let unborn = keep("refs/ralph/a/9", None, &["a person's"]);
+        assert_eq!(same(&unborn), ["a person's"], "before the first commit");
+
+        let base = place.commit("gone", "1\n", "First");
+        place.write("same", "1\n");
+        place.write("touched", "1\n");
+        place.write("staged", "1\n");
+        fs::remove_file(place.top.join("gone")).unwrap();
+        let left = ["gone", "same", "staged", "touched"];
+        let pin = keep("refs/ralph/a/10", Some(&base), &left);
+        place.write("touched", "2\n");
+        place.write("new", "1\n");
+        place.git(&["add", "staged"]);
+        assert_eq!(same(&pin), ["gone", "same", "staged"]);
+        place.write("gone", "1\n");
+        place.git(&["add", "same"]);
+        place.git(&["commit", "-q", "-m", "Second", "--", "same"]);
+        assert_eq!(same(&pin), ["staged"]);
+        assert_eq!(repo.newest_pin("refs/ralph/a").unwrap(), Some(pin));
+        assert_eq!(repo.newest_pin("refs/ralph/b").unwrap(), None);
+    }
+
+    #[test]
+    fn before_the_first_commit_there_is_no_parent() {
+        let place = Place::new();
+        place.write("a b", "1\n");
+        assert!(pin(&place, None).commit.is_some());
+        assert_eq!(place.git(&["log", "--format=%s", NAME]), "What was left");
+        assert_eq!(place.git(&["show", &format!("{NAME}:a b")]), "1");
+    }
+
+    #[test]
+    fn what_history_lost_survives_the_collector() {
+        let place = Place::new();
+        place.commit("a", "0\n", "Root");
+        let base = place.commit("a", "1\n", "Base");
+        let lost = place.commit("lost", "1\n", "Lost by a reset");
+        place.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        place.git(&["commit", "-q", "--amend", "-m", "Another base"]);
+        place.git(&["checkout", "-q", "-b", "other"]);
+        place.git(&["branch", "-q", "-D", "main"]);
+        assert!(pin(&place, Some(&base)).commit.is_some());
+        place.git(&["reflog", "expire", "--expire=now", "--all"]);
+        place.git(&["gc", "-q", "--prune=now"]);
+        let kept = place.git(&["log", "--format=%H", NAME]);
+        for commit in [&base, &lost] {
+            assert!(kept.contains(commit.as_str()), "{commit} is gone");
+        }
+        let head = place.git(&["rev-parse", "HEAD"]);
+        assert_eq!(place.git(&["rev-parse", &format!("{NAME}^1")]), head);
+    }
+
+    #[test]
+    fn other_formats_are_no_obstacle() {
+        for format in ["--object-format=sha256", "--ref-format=reftable"] {
+            let Some(place) = Place::with(&[format]) else {
+                continue;
+            };
+            let base = place.commit("a", "1\n", "First");
+            place.write("b", "2\n");
+            assert!(pin(&place, Some(&base)).commit.is_some());
+            assert_eq!(place.git(&["show", &format!("{NAME}:b")]), "2");
+            let repo = Repo::discover(&place.top).unwrap();
+            assert_eq!(repo.has_text_at(&base, "a").unwrap(), Some(true));
+            assert!(repo.controls().contains_key(".git/config"));
+        }
+    }
+}

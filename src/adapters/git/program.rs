@@ -1,0 +1,343 @@
+//! The `git` program's answers, for what libgit2 cannot read.
+//!
+//! The same questions as in the parent module, each a function of a directory in the repository.
+//! Nothing here writes but what [`feed`] is told to. Where libgit2 has one call, git may take three
+//! processes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsStr,
+    io::{self, Write},
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{Codes, Head, LISTED, Since, branch_name, lossy};
+use crate::core::verdict::{Commit, DiffStat};
+
+/// Where a repository is may be told to programs that git starts, hooks above all; for calls that
+/// name a repository themselves that would be another one. As `git rev-parse --local-env-vars`
+/// lists them, without those that carry configuration.
+pub(super) const FOREIGN: &[&str] = &[
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// The top of the work tree that `dir` is in, the common git directory, and that of the work tree.
+pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
+    let is_bare = match run(dir, &["rev-parse", "--is-bare-repository"]) {
+        Err(error) if error.to_string().contains("not a git repository (or any") => {
+            bail!("`{}` is not in a git repository; make one with `git init`", dir.display())
+        }
+        other => other?,
+    };
+    if is_bare.starts_with(b"true") {
+        return Err(super::bare(dir));
+    }
+    let ask = |what: &str| {
+        let answer = run(dir, &["rev-parse", what])?;
+        let path = answer.strip_suffix(b"\n").unwrap_or(&answer);
+        anyhow::Ok(dir.join(OsStr::from_bytes(path)))
+    };
+    Ok((ask("--show-toplevel")?, ask("--git-common-dir")?, ask("--git-dir")?))
+}
+
+pub(super) fn head(root: &Path) -> Result<Head> {
+    let branch = answer(root, &["symbolic-ref", "-q", "HEAD"])?;
+    Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
+}
+
+pub(super) fn commit(root: &Path, name: &str) -> Result<Option<String>> {
+    let name = format!("{name}^{{commit}}");
+    answer(root, &["rev-parse", "-q", "--verify", &name])
+}
+
+pub(super) fn since(root: &Path, base: Option<&str>, head: &str) -> Result<Since> {
+    let from = if let Some(base) = base {
+        let ancestor = ["merge-base", "--is-ancestor", base, head];
+        if commit(root, base)?.is_none() || !test(root, &ancestor)? {
+            return Ok(Since::default());
+        }
+        base.to_owned()
+    } else {
+        empty_tree(root)?
+    };
+    let hidden = base.map(|base| format!("^{base}"));
+    let range: Vec<&str> = [head].into_iter().chain(hidden.as_deref()).collect();
+    let mut commits = log(root, &range, LISTED)?;
+    commits.reverse();
+    let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
+    let diff = [&diff[..], &["--no-textconv", &from, head]].concat();
+    let diff = diff_stat(&lossy(&run(root, &diff)?));
+    Ok(Since { commits, diff: Some(diff), descends: true })
+}
+
+pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commit>> {
+    let count = format!("--max-count={count}");
+    let arguments = ["rev-list", "--format=%s", "--encoding=UTF-8", &count];
+    let text = lossy(&run(root, &[&arguments[..], range, &["--"]].concat())?);
+    // Two lines for each: `commit ID`, then the subject.
+    let mut lines = text.split('\n');
+    let mut commits = Vec::new();
+    while let (Some(id), Some(subject)) = (lines.next(), lines.next()) {
+        commits.push(Commit {
+            id: id.trim_start_matches("commit ").to_owned(),
+            subject: subject.to_owned(),
+        });
+    }
+    Ok(commits)
+}
+
+pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    let name = format!("{commit}:{path}");
+    match answer(root, &["rev-parse", "-q", "--verify", &name])? {
+        Some(blob) => run(root, &["cat-file", "blob", &blob]).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// `blob`, `tree`, or `commit` for a submodule; none where the commit has nothing.
+pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
+    let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
+    Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
+}
+
+pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<Vec<String>> {
+    let base = match base {
+        Some(base) => base.to_owned(),
+        None => empty_tree(root)?,
+    };
+    let names = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
+    let text = run(root, &[&names[..], &[&base, head]].concat())?;
+    let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(lossy).collect())
+}
+
+fn empty_tree(root: &Path) -> Result<String> {
+    Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
+}
+
+pub(super) fn dirty(root: &Path) -> Result<Codes> {
+    let text =
+        run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;
+    let mut codes: BTreeMap<&[u8], String> = BTreeMap::new();
+    for entry in text.split(|byte| *byte == 0) {
+        // How many fields stand before the path, by kind of line (git-status(1), "Porcelain
+        // Format Version 2"). There are no renames to take care of.
+        let fields = match entry.first() {
+            Some(b'1') => 8,
+            Some(b'u') => 10,
+            Some(b'?') => 1,
+            _ => continue,
+        };
+        let parts: Vec<&[u8]> = entry.splitn(fields + 1, |byte| *byte == b' ').collect();
+        let path = parts.get(fields).copied().unwrap_or_default();
+        let code = match fields {
+            1 => "??".to_owned(),
+            10 => "UU".to_owned(),
+            _ => lossy(parts.get(1).copied().unwrap_or_default()),
+        };
+        codes
+            .entry(path)
+            // Taken out of the index and still there: two lines for one path.
+            .and_modify(|first| first.replace_range(1.., "?"))
+            .or_insert(code);
+    }
+    let owned = codes.into_iter().map(|(path, code)| (path.to_owned(), code));
+    Ok(owned.collect())
+}
+
+pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
+    test(root, &["check-ignore", "--no-index", "-q", "--", path])
+}
+
+/// The top of the main work tree; none if the repository is bare otherwise.
+pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
+    let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
+    let mut lines = text.split(|byte| *byte == 0).take_while(|line| !line.is_empty());
+    let path = lines.next().and_then(|line| line.strip_prefix(b"worktree "));
+    let is_bare = lines.any(|line| line == b"bare");
+    Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
+}
+
+/// The commit and the branch of each work tree.
+pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
+    let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
+    let mut heads: HashMap<PathBuf, Head> = HashMap::new();
+    let mut path = PathBuf::new();
+    for line in text.split(|byte| *byte == 0) {
+        let (what, value) = match line.iter().position(|byte| *byte == b' ') {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &[][..]),
+        };
+        match what {
+            b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
+            // Zeros before the first commit.
+            b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
+                heads.entry(path.clone()).or_default().commit = Some(lossy(value));
+            }
+            b"branch" => {
+                heads.entry(path.clone()).or_default().branch = Some(branch_name(&lossy(value)));
+            }
+            _ => {}
+        }
+    }
+    Ok(heads)
+}
+
+/// The branch of that name, those that are a folder of the name, and one of those it is a folder
+/// of, each with its commit.
+pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, String)>> {
+    let first = name.split('/').next().unwrap_or_default();
+    let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
+    let text = lossy(&run(root, &[&list[..], &[&format!("refs/heads/{first}")]].concat())?);
+    let around = |branch: &str| {
+        let is_above = |low: &str, high: &str| {
+            low.strip_prefix(high).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_above(name, branch) || is_above(branch, name)
+    };
+    let branches = text.lines().filter_map(|line| line.split_once(' '));
+    let branches = branches.map(|(id, full)| (branch_name(full), id.to_owned()));
+    Ok(branches.filter(|(branch, _)| around(branch)).collect())
+}
+
+/// Reads ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
+fn diff_stat(text: &str) -> DiffStat {
+    let mut stat = DiffStat::default();
+    for part in text.trim().split(", ") {
+        let (count, what) = part.split_once(' ').unwrap_or_default();
+        let count = count.parse().unwrap_or_default();
+        match what {
+            _ if what.starts_with("file") => stat.files = count,
+            _ if what.starts_with("insertion") => stat.insertions = count,
+            _ if what.starts_with("deletion") => stat.deletions = count,
+            _ => {}
+        }
+    }
+    stat
+}
+
+/// Runs `git` in `dir` so that it asks nobody, starts no hook and no monitor, takes no lock that is
+/// not needed and speaks English. In a process group of its own, because a Ctrl-C is for the runner
+/// to handle, which still has to look at the repository after it.
+fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
+    tell(dir, arguments, &[])
+}
+
+/// The same with more in its environment; the caller judges the answer.
+pub(super) fn tell(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
+    let mut command = command(dir, arguments);
+    command.envs(env.iter().copied()).output().map_err(|error| unstarted(&error))
+}
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    for name in FOREIGN {
+        command.env_remove(name);
+    }
+    command
+        .args(["--no-pager", "--no-optional-locks", "--no-replace-objects"])
+        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
+        .args(["-c", "protocol.ext.allow=never", "-C"])
+        .arg(dir)
+        .args(arguments)
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .envs([("GIT_EDITOR", "true"), ("GIT_SEQUENCE_EDITOR", "true")])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .process_group(0);
+    command
+}
+
+fn unstarted(error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
+        _ => anyhow!("cannot start `git`: {error}"),
+    }
+}
+
+pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
+    let named = |word: &&&str| !word.starts_with('-') && !word.contains('=');
+    let name = arguments.iter().find(named).copied().unwrap_or_default();
+    let said = lossy(&output.stderr);
+    match said.trim() {
+        "" => anyhow!("`git {name}` failed: {}", output.status),
+        said => anyhow!("`git {name}` failed: {said}"),
+    }
+}
+
+/// Runs `git` with more in its environment and `input` on its standard input.
+pub(super) fn feed(
+    dir: &Path,
+    arguments: &[&str],
+    env: &[(&str, &OsStr)],
+    input: &[u8],
+) -> Result<Vec<u8>> {
+    let mut command = command(dir, arguments);
+    command.envs(env.iter().copied());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| unstarted(&error))?;
+    let stdin = child.stdin.take();
+    // Beside reading, so that neither side waits for the other.
+    let output = thread::scope(|scope| {
+        // A git that fails early does not read it all, and says itself why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output()
+    })?;
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
+}
+
+pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = git(dir, arguments)?;
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
+}
+
+/// For the commands that answer "no" with exit code 1.
+pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
+    let output = git(dir, arguments)?;
+    match output.status.code() {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => Err(failed(arguments, &output)),
+    }
+}
+
+/// For the commands that answer with one line, or "none" with exit code 1.
+pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
+    let output = git(dir, arguments)?;
+    match output.status.code() {
+        Some(0) => Ok(Some(lossy(&output.stdout).trim_end_matches('\n').to_owned())),
+        Some(1) => Ok(None),
+        _ => Err(failed(arguments, &output)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_stat_may_lack_parts() {
+        let stat = |text: &str| diff_stat(text).to_string();
+        let whole = " 2 files changed, 3 insertions(+), 1 deletion(-)\n";
+        assert_eq!(stat(whole), "2 files, +3 -1");
+        assert_eq!(stat(" 1 file changed, 4 deletions(-)"), "1 file, +0 -4");
+        assert_eq!(stat(" 1 file changed, 0 insertions(+), 0 deletions(-)"), "1 file, +0 -0");
+        assert_eq!(stat(""), "0 files, +0 -0");
+    }
+}

@@ -1,0 +1,205 @@
+//! One request, as its bytes come in, in bounded room.
+
+use super::{Answer, PATH};
+use crate::core::hmac::{SIGNATURE, TIMESTAMP};
+
+/// The longest body.
+const BODY: usize = 64 * 1024;
+/// The longest line of a request and its headers.
+const HEAD: usize = 8 * 1024;
+/// The most headers.
+const HEADERS: usize = 64;
+
+const GARBLED: Answer = Answer::bad("this is no HTTP request");
+const LONG: Answer = Answer::bad("the headers are too long");
+const CHUNKED: Answer =
+    Answer::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
+const ELSEWHERE: Answer = Answer::new("404 Not Found", "there is only /wake");
+const METHOD: Answer = Answer {
+    header: "Allow: POST\r\n",
+    ..Answer::new("405 Method Not Allowed", "there is only POST")
+};
+const LARGE: Answer = Answer::new("413 Content Too Large", "the body has more than 64 KiB");
+
+/// What is known of a request so far.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Head {
+    /// Where the body begins, and how long it is.
+    body: usize,
+    length: usize,
+    timestamp: Option<String>,
+    signature: Option<String>,
+}
+
+/// What more bytes come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There is more to come.
+    More,
+    /// There is, and the sender waits to be told that it is wanted.
+    Continue,
+    /// Nothing more of it is wanted.
+    Refused(Answer),
+    /// That is all of it.
+    Whole,
+}
+
+impl Request {
+    /// Takes in more bytes.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Progress {
+        self.bytes.extend(bytes);
+        let mut waits = false;
+        if self.head.is_none() {
+            match read_head(&self.bytes) {
+                Ok(None) if self.bytes.len() > HEAD => return Progress::Refused(LONG),
+                Ok(None) => return Progress::More,
+                Ok(Some((head, expects))) => {
+                    waits = expects;
+                    self.head = Some(head);
+                }
+                Err(answer) => return Progress::Refused(answer),
+            }
+        }
+        match &self.head {
+            Some(head) if self.bytes.len() >= head.body + head.length => Progress::Whole,
+            _ if waits => Progress::Continue,
+            _ => Progress::More,
+        }
+    }
+
+    /// What it says of when it was signed, and the signature.
+    pub(super) fn signed(&self) -> Option<(&str, &str)> {
+        let head = self.head.as_ref()?;
+        Some((head.timestamp.as_deref()?, head.signature.as_deref()?))
+    }
+
+    /// The body, as it came.
+    pub(super) fn body(&self) -> &[u8] {
+        let part = self.head.as_ref().map_or(0..0, |head| head.body..head.body + head.length);
+        self.bytes.get(part).unwrap_or_default()
+    }
+}
+
+/// The head, if all of it is there, and whether its sender waits before it sends the body.
+fn read_head(bytes: &[u8]) -> Result<Option<(Head, bool)>, Answer> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let body = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(body)) => body,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(LONG),
+        Err(_) => return Err(GARBLED),
+    };
+    if body > HEAD {
+        return Err(LONG);
+    }
+    if request.path.and_then(|path| path.split('?').next()) != Some(PATH) {
+        return Err(ELSEWHERE);
+    }
+    if request.method != Some("POST") {
+        return Err(METHOD);
+    }
+    let all = |name: &str| {
+        let named = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
+        let found: Vec<&str> = request
+            .headers
+            .iter()
+            .filter(named)
+            .map(|header| std::str::from_utf8(header.value).unwrap_or_default().trim())
+            .collect();
+        found
+    };
+    let one = |name: &str| match all(name).as_slice() {
+        [value] => Some((*value).to_owned()),
+        _ => None,
+    };
+    let length = match all("content-length").as_slice() {
+        [] => 0,
+        [digits] if digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.is_empty() => {
+            digits.parse().unwrap_or(usize::MAX)
+        }
+        _ => return Err(CHUNKED),
+    };
+    if !all("transfer-encoding").is_empty() {
+        return Err(CHUNKED);
+    }
+    if length > BODY {
+        return Err(LARGE);
+    }
+    let expects = all("expect").iter().any(|value| value.eq_ignore_ascii_case("100-continue"));
+    let (timestamp, signature) = (one(TIMESTAMP), one(SIGNATURE));
+    Ok(Some((Head { body, length, timestamp, signature }, expects)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Request, Progress) {
+        let mut request = Request::default();
+        let progress = request.take(text.as_bytes());
+        (request, progress)
+    }
+
+    #[test]
+    fn a_request_comes_in_pieces_of_any_size() {
+        let text = "POST /wake?x=1 HTTP/1.1\r\nHost: a\r\nX-Ralph-Timestamp: 12\r\n\
+                    x-ralph-signature:  sha256=ab \r\nContent-Length: 5\r\n\r\nhello";
+        for cut in 1..text.len() {
+            let (mut request, progress) = read(&text[..cut]);
+            assert_eq!(progress, Progress::More, "cut at {cut}");
+            assert_eq!(request.take(&text.as_bytes()[cut..]), Progress::Whole, "cut at {cut}");
+            assert_eq!(request.signed(), Some(("12", "sha256=ab")));
+            assert_eq!(request.body(), b"hello");
+        }
+        let (request, progress) = read("POST /wake HTTP/1.0\r\n\r\n");
+        assert_eq!((progress, request.body(), request.signed()), (Progress::Whole, &b""[..], None));
+    }
+
+    #[test]
+    fn a_sender_that_waits_is_told_once() {
+        let head = "POST /wake HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
+        let (mut request, progress) = read(head);
+        assert_eq!(progress, Progress::Continue);
+        assert_eq!(request.take(b"a"), Progress::More);
+        assert_eq!(request.take(b"b"), Progress::Whole);
+        assert_eq!(read(&format!("{head}ab")).1, Progress::Whole);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_refused_before_its_body() {
+        let post = |headers: &str| format!("POST /wake HTTP/1.1\r\n{headers}\r\n");
+        for (text, answer) in [
+            ("\u{1}\u{2}\r\n".to_owned(), GARBLED),
+            ("GET / HTTP/1.1\r\n\r\n".to_owned(), ELSEWHERE),
+            ("POST /wake/x HTTP/1.1\r\n\r\n".to_owned(), ELSEWHERE),
+            ("GET /wake HTTP/1.1\r\n\r\n".to_owned(), METHOD),
+            (post("Content-Length: 65537\r\n"), LARGE),
+            (post("Content-Length: 99999999999999999999999\r\n"), LARGE),
+            (post("Content-Length: -1\r\n"), CHUNKED),
+            (post("Content-Length: \r\n"), CHUNKED),
+            (post("Content-Length: 1\r\nContent-Length: 2\r\n"), CHUNKED),
+            (post("Transfer-Encoding: chunked\r\n"), CHUNKED),
+            (post(&"A: b\r\n".repeat(HEADERS + 1)), LONG),
+            (format!("POST /wake HTTP/1.1\r\nA: {}", "x".repeat(HEAD)), LONG),
+            (post(&format!("A: {}\r\n", "x".repeat(HEAD))), LONG),
+        ] {
+            assert_eq!(read(&text).1, Progress::Refused(answer), "{text}");
+        }
+        assert!(String::from_utf8(METHOD.bytes()).unwrap().contains("\r\nAllow: POST\r\n"));
+        let largest = format!("Content-Length: 65536\r\n\r\n{}", "x".repeat(65536));
+        assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{largest}")).1, Progress::Whole);
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_is_none() {
+        let twice = "X-Ralph-Signature: a\r\nX-Ralph-Signature: b\r\nX-Ralph-Timestamp: 1\r\n\r\n";
+        assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{twice}")).0.signed(), None);
+    }
+}

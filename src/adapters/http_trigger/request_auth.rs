@@ -1,0 +1,191 @@
+//! Whether a request is to be believed: who signed it, when, and whether it was there before.
+//!
+//! What is signed, and how, is in `signature`. Pure but for the secret that it keeps.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::{Answer, request::Request};
+use crate::core::hmac::{holds, sign};
+
+/// So old a request may be, in seconds,
+const WINDOW: i64 = 300;
+/// and signed by a clock that is so far ahead.
+const AHEAD: i64 = 60;
+/// So many requests are believed
+const RATE: usize = 10;
+/// in this time.
+const SPAN: Duration = Duration::from_secs(60);
+/// So many signatures are remembered: those of more than an hour at that rate.
+const REMEMBERED: usize = 1000;
+
+const UNSIGNED: Answer =
+    Answer::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
+const NO_TIME: Answer = Answer::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
+const STALE: Answer = Answer::unauthorized(
+    "the timestamp is too old, in the future, or from before this was started",
+);
+const WRONG: Answer = Answer::unauthorized("the signature is wrong");
+const AGAIN: Answer = Answer::unauthorized("this request was here before");
+const MANY: Answer = Answer {
+    header: "Retry-After: 60\r\n",
+    ..Answer::new("429 Too Many Requests", "more than ten requests in a minute")
+};
+
+/// Who believes it or not.
+pub(super) struct Warden {
+    secret: Vec<u8>,
+    /// When it began, by the wall clock.
+    since: i64,
+    /// When the newest requests were believed, the oldest first.
+    believed: VecDeque<Instant>,
+    /// The signatures of those that were accepted, the oldest first.
+    seen: VecDeque<String>,
+}
+
+impl Warden {
+    pub(super) fn new(secret: &[u8], now: i64) -> Warden {
+        let secret = secret.to_vec();
+        Warden { secret, since: now, believed: VecDeque::new(), seen: VecDeque::new() }
+    }
+
+    /// Its signature, if it is to be believed; `now` by the wall clock, `instant` by one that nobody
+    /// sets.
+    pub(super) fn judge(
+        &mut self,
+        request: &Request,
+        now: i64,
+        instant: Instant,
+    ) -> Result<String, Answer> {
+        let (timestamp, signature) = request.signed().ok_or(UNSIGNED)?;
+        let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
+        let time: i64 = timestamp.parse().ok().filter(|_| digits).ok_or(NO_TIME)?;
+        // Older ones may have been seen by the one that was here before.
+        if time < now.saturating_sub(WINDOW).max(self.since) || time > now.saturating_add(AHEAD) {
+            return Err(STALE);
+        }
+        // In the same time, whatever is wrong with it.
+        if !holds(&self.secret, timestamp, request.body(), signature) {
+            return Err(WRONG);
+        }
+        // Not as it came: the same digits can be written in several ways.
+        let signature = sign(&self.secret, timestamp, request.body());
+        if self.seen.contains(&signature) {
+            return Err(AGAIN);
+        }
+        while self.believed.front().is_some_and(|at| instant.duration_since(*at) >= SPAN) {
+            self.believed.pop_front();
+        }
+        if self.believed.len() >= RATE {
+            return Err(MANY);
+        }
+        self.believed.push_back(instant);
+        Ok(signature)
+    }
+
+    /// It was accepted, and is not to be a second time.
+    pub(super) fn remember(&mut self, signature: String) {
+        if self.seen.len() == REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(signature);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn request(timestamp: &str, signature: &str, body: &str) -> Request {
+        let mut request = Request::default();
+        let length = body.len();
+        let text = format!(
+            "POST /wake HTTP/1.1\r\nX-Ralph-Timestamp: {timestamp}\r\nX-Ralph-Signature: \
+             {signature}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        request.take(text.as_bytes());
+        request
+    }
+
+    fn sign(secret: &[u8], text: &str) -> String {
+        let (timestamp, body) = text.split_once('.').unwrap();
+        crate::core::hmac::sign(secret, timestamp, body.as_bytes())
+    }
+
+    fn signed(at: i64, body: &str) -> Request {
+        request(&at.to_string(), &sign(b"secret", &format!("{at}.{body}")), body)
+    }
+
+    #[test]
+    fn only_what_is_signed_and_fresh_is_believed() {
+        let begun = Instant::now();
+        let mut warden = Warden::new(b"secret", NOW - 1000);
+        let right = sign(b"secret", &format!("{NOW}.x"));
+        let now = NOW.to_string();
+        for (request, answer) in [
+            (request(&now, &sign(b"Secret", &format!("{NOW}.x")), "x"), WRONG),
+            (request(&now, &right, "y"), WRONG),
+            (request(&now, &right, ""), WRONG),
+            (request(&(NOW + 1).to_string(), &right, "x"), WRONG),
+            (request(&now, &right[7..], "x"), WRONG),
+            (request(&now, &right[..right.len() - 1], "x"), WRONG),
+            (request(&now, &format!("{right}00"), "x"), WRONG),
+            (request(&now, "sha256=\u{e9}", "x"), WRONG),
+            (request(&now, "", "x"), WRONG),
+            (request("soon", &right, "x"), NO_TIME),
+            (request("+1800000000", &right, "x"), NO_TIME),
+            (request("99999999999999999999", &right, "x"), NO_TIME),
+            (request("", &right, "x"), NO_TIME),
+            (signed(NOW - WINDOW - 1, "x"), STALE),
+            (signed(NOW + AHEAD + 1, "x"), STALE),
+            (signed(i64::MAX, "x"), STALE),
+            (Request::default(), UNSIGNED),
+        ] {
+            assert_eq!(warden.judge(&request, NOW, begun), Err(answer), "{request:?}");
+        }
+        for at in [NOW - WINDOW, NOW, NOW + AHEAD] {
+            assert!(warden.judge(&signed(at, "x"), NOW, begun).is_ok());
+        }
+        let mut fresh = Warden::new(b"secret", NOW);
+        assert_eq!(fresh.judge(&signed(NOW - 1, "x"), NOW, begun), Err(STALE), "of the one before");
+    }
+
+    #[test]
+    fn what_was_accepted_is_not_accepted_again() {
+        let begun = Instant::now();
+        let mut warden = Warden::new(b"secret", NOW);
+        let first = warden.judge(&signed(NOW, "x"), NOW, begun).unwrap();
+        assert!(warden.judge(&signed(NOW, "x"), NOW, begun).is_ok(), "there was no room for it");
+        warden.remember(first);
+        assert_eq!(warden.judge(&signed(NOW, "x"), NOW, begun), Err(AGAIN));
+        let shouted = sign(b"secret", &format!("{NOW}.x")).to_uppercase().replace("SHA", "sha");
+        let shouted = request(&NOW.to_string(), &shouted, "x");
+        assert_eq!(warden.judge(&shouted, NOW, begun), Err(AGAIN), "in other digits");
+        assert!(warden.judge(&signed(NOW, "y"), NOW, begun).is_ok());
+        for number in 0..2 * REMEMBERED {
+            warden.remember(number.to_string());
+        }
+        assert_eq!(warden.seen.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn ten_in_a_minute_are_enough() {
+        let begun = Instant::now();
+        let mut warden = Warden::new(b"secret", NOW);
+        let mut judge = |number: u64, seconds| {
+            let request = signed(NOW, &number.to_string());
+            warden.judge(&request, NOW, begun + Duration::from_secs(seconds)).map(drop)
+        };
+        for number in 0..10 {
+            assert_eq!(judge(number, number), Ok(()));
+        }
+        assert_eq!(judge(10, 59), Err(MANY));
+        assert_eq!(judge(11, 60), Ok(()));
+        assert_eq!(judge(12, 60), Err(MANY));
+        assert_eq!(judge(13, 61), Ok(()));
+    }
+}

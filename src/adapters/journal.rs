@@ -1,0 +1,368 @@
+//! `logs/ralph.jsonl`: appended under a lock, read from any offset.
+//!
+//! Knows records, not what they mean. The file is opened anew for every line, so that rotation and
+//! `rm -rf logs` cost nothing but the lines that were in it. A plain `O_APPEND` is not enough: one
+//! kill in forty tears a line, and a torn line swallows the next one; hence the lock, the single
+//! write and the mended tail.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    core::event::record::{Record, Unread},
+    crash,
+};
+
+/// How far back the last whole record is looked for; records are a few hundred bytes.
+const TAIL: u64 = 256 * 1024;
+
+/// The journal of one repository.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    path: PathBuf,
+    durable: bool,
+    /// The length after our last line and its `seq`: while nobody else writes, the tail need not
+    /// be read again.
+    last: Option<(u64, u64)>,
+}
+
+/// A place in the journal up to which it has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The file it is in.
+    inode: u64,
+    /// The offset behind the last line that was read.
+    offset: u64,
+    /// The `seq` of that line; proves that it is still there.
+    seq: u64,
+}
+
+/// What reading found besides records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Lines that are no records.
+    pub damaged: u64,
+    /// Records of actions that only a newer version knows.
+    pub unknown: u64,
+}
+
+impl Journal {
+    /// The journal at `path`; nothing is created yet. `durable` syncs the lines that matter.
+    pub fn new(path: PathBuf, durable: bool) -> Journal {
+        Journal { path, durable, last: None }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends the record that `make` builds for the next `seq`; with `sync`, it survives a power
+    /// cut.
+    ///
+    /// # Errors
+    /// As the disk gives them; the file is then as it was.
+    pub fn append(&mut self, sync: bool, make: impl FnOnce(u64) -> Record) -> io::Result<Record> {
+        let mut file = match self.open_to_append() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+                self.open_to_append()?
+            }
+            opened => opened?,
+        };
+        file.lock()?;
+        let length = file.metadata()?.len();
+        let (seq, torn) = match self.last {
+            Some((ours, seq)) if ours == length => (seq + 1, false),
+            _ => last_seq(&file, length)?,
+        };
+        crash::point("journal.locked");
+        let record = make(seq);
+        let line = format!("{}{}", if torn { "\n" } else { "" }, record.to_line());
+        let written = file.write(line.as_bytes());
+        if !matches!(written, Ok(bytes) if bytes == line.len()) {
+            file.set_len(length)?;
+            return Err(written.err().unwrap_or_else(|| io::ErrorKind::StorageFull.into()));
+        }
+        crash::point("journal.written");
+        if sync && self.durable {
+            file.sync_data()?;
+        }
+        self.last = Some((length + line.len() as u64, seq));
+        Ok(record)
+    }
+
+    fn open_to_append(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).append(true).create(true).open(&self.path)
+    }
+
+    /// Whether there is anything behind `mark`, or another file, without reading it.
+    pub fn has_more(&self, mark: &Mark) -> bool {
+        fs::metadata(&self.path)
+            .is_ok_and(|found| found.ino() != mark.inode || found.len() != mark.offset)
+    }
+
+    /// Hands over every record behind `mark` in order, and moves it. A mark in a file that has
+    /// been rotated, cut or edited since starts over: `each` is then told so with `None` first.
+    ///
+    /// # Errors
+    /// As the disk gives them; a journal that does not exist is empty.
+    pub fn read(
+        &self,
+        mark: &mut Mark,
+        mut each: impl FnMut(Option<Record>),
+    ) -> io::Result<Skipped> {
+        let mut skipped = Skipped::default();
+        self.read_lines(mark, |line| match line {
+            None => each(None),
+            Some((_, Ok(record))) => each(Some(record)),
+            Some((_, Err(Unread::Unknown))) => skipped.unknown += 1,
+            Some((_, Err(Unread::Damaged))) => skipped.damaged += 1,
+        })?;
+        Ok(skipped)
+    }
+
+    /// The same with every line as it is, with its end, also one that is no record.
+    ///
+    /// # Errors
+    /// As [`Journal::read`].
+    pub fn read_lines(
+        &self,
+        mark: &mut Mark,
+        mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
+    ) -> io::Result<()> {
+        let mut file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let metadata = file.metadata()?;
+        if !mark.holds(&file, metadata.ino(), metadata.len())? {
+            if mark.offset > 0 {
+                each(None);
+            }
+            *mark = Mark { inode: metadata.ino(), ..Mark::default() };
+        }
+        if metadata.len() == mark.offset {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(mark.offset))?;
+        let mut lines = BufReader::with_capacity(64 * 1024, file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let bytes = lines.read_until(b'\n', &mut line)?;
+            if line.last() != Some(&b'\n') {
+                // The end, or a line that is being written or was torn: not ours to judge yet.
+                return Ok(());
+            }
+            mark.offset += bytes as u64;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let read = Record::from_line(&line);
+            if let Ok(record) = &read {
+                mark.seq = record.seq;
+            }
+            each(Some((&line, read)));
+        }
+    }
+}
+
+impl Mark {
+    /// Whether the line before the mark is still the one that was read.
+    fn holds(&self, file: &File, inode: u64, length: u64) -> io::Result<bool> {
+        if self.offset == 0 || self.inode != inode || length < self.offset {
+            return Ok(false);
+        }
+        let before = tail_before(file, self.offset)?;
+        Ok(before.last() == Some(&b'\n') && newest(&before).unwrap_or(0) == self.seq)
+    }
+
+    /// How many bytes have been read.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+/// The next `seq` of a file of this length, and whether its last line is torn.
+fn last_seq(file: &File, length: u64) -> io::Result<(u64, bool)> {
+    let tail = tail_before(file, length)?;
+    let torn = tail.last().is_some_and(|last| *last != b'\n');
+    Ok((newest(&tail).map_or(0, |seq| seq + 1), torn))
+}
+
+/// The bytes before `end`, a few at first: the last line is nearly always within them.
+fn tail_before(file: &File, end: u64) -> io::Result<Vec<u8>> {
+    for reach in [4 * 1024, TAIL] {
+        let from = end.saturating_sub(reach);
+        let mut tail = vec![0; usize::try_from(end - from).expect("a tail fits in memory")];
+        file.read_exact_at(&mut tail, from)?;
+        if from == 0 || newest(&tail).is_some() || reach == TAIL {
+            return Ok(tail);
+        }
+    }
+    unreachable!("the last reach returns")
+}
+
+/// The `seq` of the last line that is a record.
+fn newest(tail: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Seq {
+        seq: u64,
+    }
+    tail.split(|byte| *byte == b'\n')
+        .rev()
+        .find_map(|line| serde_json::from_slice::<Seq>(line).ok())
+        .map(|line| line.seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::event::Event;
+
+    fn at(dir: &Path) -> Journal {
+        Journal::new(dir.join("logs/ralph.jsonl"), false)
+    }
+
+    fn made(seq: u64) -> Record {
+        Record {
+            timestamp: chrono::DateTime::UNIX_EPOCH,
+            run_id: "r".to_owned(),
+            seq,
+            iteration: None,
+            task_id: None,
+            event: Event::Reset {},
+        }
+    }
+
+    fn write(journal: &mut Journal, count: usize) {
+        for _ in 0..count {
+            journal.append(true, made).unwrap();
+        }
+    }
+
+    fn read(journal: &Journal, mark: &mut Mark) -> (Vec<u64>, bool, Skipped) {
+        let (mut seqs, mut again) = (Vec::new(), false);
+        let skipped = journal
+            .read(mark, |record| match record {
+                Some(record) => seqs.push(record.seq),
+                None => again = true,
+            })
+            .unwrap();
+        (seqs, again, skipped)
+    }
+
+    #[test]
+    fn lines_are_counted_across_writers_and_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut one, mut two) = (at(dir.path()), at(dir.path()));
+        let mut mark = Mark::default();
+        write(&mut one, 2);
+        write(&mut two, 1);
+        write(&mut one, 1);
+        assert_eq!(read(&one, &mut mark).0, [0, 1, 2, 3]);
+        write(&mut two, 1);
+        assert!(one.has_more(&mark));
+        assert_eq!(read(&one, &mut mark), (vec![4], false, Skipped::default()));
+        assert!(!one.has_more(&mark));
+        assert_eq!(read(&one, &mut mark).0, [0; 0]);
+    }
+
+    #[test]
+    fn a_tail_torn_at_any_byte_costs_only_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&mut at(dir.path()), 3);
+        let whole = fs::read(at(dir.path()).path()).unwrap();
+        let lines: Vec<usize> =
+            (0..whole.len()).filter(|at| whole[*at] == b'\n').map(|at| at + 1).collect();
+        for cut in 0..=whole.len() {
+            fs::write(at(dir.path()).path(), &whole[..cut]).unwrap();
+            let kept = lines.iter().filter(|end| **end <= cut).count() as u64;
+            // A record that lost only its newline is whole again once the tail is mended.
+            let mended = kept + u64::from(lines.iter().any(|end| *end == cut + 1));
+            write(&mut at(dir.path()), 1);
+            let (seqs, _, skipped) = read(&at(dir.path()), &mut Mark::default());
+            let want: Vec<u64> = (0..=mended).collect();
+            assert_eq!(seqs, want, "cut at {cut}");
+            let torn = u64::from(!lines.contains(&cut) && cut > 0 && mended == kept);
+            assert_eq!(skipped.damaged, torn, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_rotated_journal_is_read_from_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = at(dir.path());
+        let mut mark = Mark::default();
+        write(&mut journal, 3);
+        read(&journal, &mut mark);
+        fs::rename(journal.path(), dir.path().join("old")).unwrap();
+        write(&mut journal, 1);
+        assert_eq!(read(&journal, &mut mark), (vec![0], true, Skipped::default()));
+        fs::remove_dir_all(dir.path().join("logs")).unwrap();
+        assert_eq!(read(&journal, &mut mark).0, [0; 0]);
+    }
+
+    #[test]
+    fn strangers_lines_are_skipped_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = at(dir.path());
+        write(&mut journal, 1);
+        let mut text = fs::read_to_string(journal.path()).unwrap();
+        text += "\n{\"ts\":1}\nnot json\n";
+        text += &text.lines().next().unwrap().replace("reset", "from_the_future");
+        text.push('\n');
+        fs::write(journal.path(), text).unwrap();
+        write(&mut journal, 1);
+        let (seqs, _, skipped) = read(&journal, &mut Mark::default());
+        assert_eq!(seqs, [0, 1]);
+        assert_eq!(skipped, Skipped { damaged: 2, unknown: 1 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn damage_costs_the_lines_it_is_in(
+            hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            write(&mut at(dir.path()), 6);
+            let path = at(dir.path()).path().to_owned();
+            let whole = fs::read(&path).unwrap();
+            let mut bytes = whole.clone();
+            for (place, byte) in hits {
+                bytes[place.index(whole.len())] = byte;
+            }
+            fs::write(&path, &bytes).unwrap();
+            // Untouched is a line whose bytes, and the line end before them, are what they were.
+            let mut start = 0;
+            let mut untouched = Vec::new();
+            for (seq, line) in whole.split_inclusive(|byte| *byte == b'\n').enumerate() {
+                let from = start - usize::from(start > 0);
+                start += line.len();
+                if bytes[from..start] == whole[from..start] {
+                    untouched.push(seq as u64);
+                }
+            }
+            let told = at(dir.path()).append(false, |seq| Record { run_id: "new".to_owned(), ..made(seq) });
+            prop_assert!(fs::read(&path).unwrap().ends_with(b"\n"));
+            let mut records = Vec::new();
+            at(dir.path()).read(&mut Mark::default(), |record| records.extend(record)).unwrap();
+            prop_assert_eq!(records.last(), Some(&told.unwrap()));
+            for seq in untouched {
+                prop_assert!(records.iter().any(|record| record.seq == seq), "{} is lost", seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! One process: started in a group of its own, waited for without polling, ended as a group.
+//!
+//! Odd on purpose: the waiter thread waits for the leader *without reaping it*, and it stays so
+//! until somebody who has seen to what is left of the group says that it may go. A process that is
+//! dead and not yet reaped still holds its number, so that the number of the group cannot belong to
+//! a stranger meanwhile; after the reap it can. duct has no such wait and signals no groups, so both
+//! are done beside it with rustix: the `duct::Handle` is not asked anything until the process is
+//! dead, which makes its own wait return at once and do nothing but reap.
+
+use std::{
+    collections::HashMap,
+    env,
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    path::{self, Path},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
+};
+
+use super::{Identity, Spec, find, tree::number};
+use crate::core::verdict::Outcome;
+
+/// A started process and its group.
+#[derive(Debug)]
+pub(super) struct Process {
+    identity: Identity,
+    group: Arc<Group>,
+    handle: duct::Handle,
+}
+
+impl Process {
+    /// Starts the process and a thread that calls `ended` when it is over, whatever the reason.
+    /// What is left of its group still runs then, and can be signalled until [`reap`](Self::reap).
+    ///
+    /// `ended` gets [`Outcome::Exited`] or [`Outcome::Signaled`]. Should the status be lost, which
+    /// takes a parent that set SIGCHLD to be ignored, the exit code is -1.
+    ///
+    /// # Errors
+    /// When a file cannot be opened, the program is not found or cannot be executed, or the system
+    /// has no process or thread to give. Nothing runs then, and `ended` is not called.
+    pub(super) fn spawn(
+        spec: &Spec,
+        stdout: impl Into<OwnedFd>,
+        stderr: impl Into<OwnedFd>,
+        ended: impl FnOnce(Outcome) + Send + 'static,
+    ) -> io::Result<Process> {
+        let handle = command(spec, stdout.into(), stderr.into())?.start()?;
+        let pid = *handle.pids().first().expect("a started command has a process");
+        // Before the waiter exists nobody can reap it, so that even a process which is already
+        // over has its entry in /proc.
+        let identity = Identity::of(pid);
+        let leader = number(pid).expect("the number of a child is positive");
+        let group = Arc::new(Group { leader, reaped: Mutex::new(false) });
+        let watched = Arc::clone(&group);
+        let waiter =
+            thread::Builder::new().name("agent".to_owned()).spawn(move || ended(watched.wait()));
+        let process = Process { identity, group, handle };
+        if let Err(error) = waiter {
+            process.kill();
+            process.reap();
+            return Err(error);
+        }
+        Ok(process)
+    }
+
+    /// Which process this is.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks the group to end. Does nothing once the process is reaped.
+    pub(super) fn terminate(&self) {
+        // A stopped process does not see TERM before it goes on.
+        self.group.signal(&[Signal::TERM, Signal::CONT]);
+    }
+
+    /// Ends the group. Does nothing once the process is reaped.
+    pub(super) fn kill(&self) {
+        self.group.signal(&[Signal::KILL]);
+    }
+
+    /// Waits for the process to be over and gives its number back to the system.
+    pub(super) fn reap(&self) {
+        let mut reaped = self.group.lock();
+        let _ = self.handle.wait();
+        *reaped = true;
+    }
+}
+
+/// The program is made absolute because duct hands over the whole environment, and std takes its
+/// fast path (`posix_spawn`) with a changed `PATH` only if it need not search it.
+fn command(spec: &Spec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Expression> {
+    let (program, arguments) = spec
+        .argv
+        .split_first()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
+    let dir = path::absolute(&spec.dir)?;
+    let mut environment = environment(spec);
+    environment.insert("PWD".into(), dir.clone().into());
+    let search = environment.get(OsStr::new("PATH"));
+    let program = find(program, &dir, search.map(OsString::as_os_str))
+        .map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
+    if !dir.is_dir() {
+        let why = format!("`{}` is not a directory to work in", dir.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, why));
+    }
+    let stdin = named(&spec.stdin, File::open(&spec.stdin))?;
+    Ok(duct::cmd(program, arguments)
+        .dir(dir)
+        .full_env(environment)
+        .stdin_file(stdin)
+        .stdout_file(stdout)
+        .stderr_file(stderr)
+        .before_spawn(|command| {
+            command.process_group(0);
+            Ok(())
+        })
+        .unchecked())
+}
+
+/// The environment that a process of this specification gets, apart from `PWD`.
+pub(super) fn environment(spec: &Spec) -> HashMap<OsString, OsString> {
+    let mut environment: HashMap<OsString, OsString> = env::vars_os().collect();
+    for name in &spec.env_remove {
+        environment.remove(OsStr::new(name));
+    }
+    for (name, value) in &spec.env {
+        environment.insert(name.into(), value.into());
+    }
+    environment
+}
+
+fn named<T>(file: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| {
+        io::Error::new(error.kind(), format!("open `{}`: {error}", file.display()))
+    })
+}
+
+#[derive(Debug)]
+struct Group {
+    leader: Pid,
+    /// Locked while a signal is sent and while the leader is reaped: after the reap the number may
+    /// be a stranger's.
+    reaped: Mutex<bool>,
+}
+
+impl Group {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signal(&self, signals: &[Signal]) {
+        let reaped = self.lock();
+        if !*reaped {
+            for signal in signals {
+                // It fails for members of another user only, who cannot be helped.
+                let _ = kill_process_group(self.leader, *signal);
+            }
+        }
+    }
+
+    /// Waits until the leader is dead, and leaves it as it is.
+    fn wait(&self) -> Outcome {
+        let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = loop {
+            match waitid(WaitId::Pid(self.leader), dead) {
+                Err(Errno::INTR) => {}
+                Ok(status) => break status,
+                Err(_) => {
+                    // The system has reaped it: the number is not ours any more.
+                    *self.lock() = true;
+                    break None;
+                }
+            }
+        };
+        let status = status.as_ref();
+        outcome(
+            status.and_then(WaitIdStatus::exit_status),
+            status.and_then(WaitIdStatus::terminating_signal),
+        )
+    }
+}
+
+/// How a process ended that exited with this code or was ended by this signal.
+pub(super) fn outcome(code: Option<i32>, signal: Option<i32>) -> Outcome {
+    match signal {
+        Some(signal) => Outcome::Signaled { signal },
+        None => Outcome::Exited { exit_code: code.unwrap_or(-1) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::mpsc::{self, Receiver},
+        time::{Duration, Instant},
+    };
+
+    use tempfile::TempDir;
+
+    use super::{
+        super::tree::{Stat, is_alive},
+        *,
+    };
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn open(path: &Path) -> File {
+        fs::OpenOptions::new().create(true).append(true).open(path).unwrap()
+    }
+
+    struct Bench {
+        folder: TempDir,
+        spec: Spec,
+    }
+
+    fn bench(script: &str) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::write(file("prompt"), "").unwrap();
+        let spec = Spec {
+            argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            dir: folder.path().to_owned(),
+            env: Vec::new(),
+            env_remove: Vec::new(),
+            stdin: file("prompt"),
+            stdout: file("out"),
+            stderr: file("err"),
+        };
+        Bench { folder, spec }
+    }
+
+    impl Bench {
+        fn start(&self) -> (Process, Receiver<Outcome>) {
+            let (sender, receiver) = mpsc::channel();
+            let (stdout, stderr) = (open(&self.spec.stdout), open(&self.spec.stderr));
+            let told = move |outcome| sender.send(outcome).unwrap();
+            (Process::spawn(&self.spec, stdout, stderr, told).unwrap(), receiver)
+        }
+
+        fn run(&self) -> Outcome {
+            self.start().1.recv_timeout(SOON).unwrap()
+        }
+
+        fn out(&self) -> String {
+            fs::read_to_string(&self.spec.stdout).unwrap()
+        }
+
+        /// Waits for the script to have written whole lines, and reads them.
+        fn lines(&self, count: usize) -> Vec<String> {
+            until("lines of output", || self.out().matches('\n').count() >= count);
+            self.out().lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn exited(exit_code: i32) -> Outcome {
+        Outcome::Exited { exit_code }
+    }
+
+    fn gone(pid: u32) -> bool {
+        Stat::of(pid).is_none_or(|stat| !stat.alive())
+    }
+
+    #[test]
+    fn exit_codes_and_signals_are_told_apart() {
+        for code in [0, 1, 42, 255] {
+            assert_eq!(bench(&format!("exit {code}")).run(), exited(code));
+        }
+        for signal in [9, 15, 11] {
+            let killed = bench(&format!("kill -{signal} $$")).run();
+            assert_eq!(killed, Outcome::Signaled { signal });
+        }
+        assert_eq!(bench("kill -9 $$ & wait; exit 128").run(), Outcome::Signaled { signal: 9 });
+    }
+
+    #[test]
+    fn a_child_that_ignores_term_falls_to_kill() {
+        let bench = bench("trap '' TERM; echo ready; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        bench.lines(1);
+        process.terminate();
+        assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
+        process.kill();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 9 }));
+        process.reap();
+        process.kill();
+        process.terminate();
+    }
+
+    #[test]
+    fn a_child_that_handles_term_says_its_own_code() {
+        let bench = bench("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        bench.lines(1);
+        process.terminate();
+        assert_eq!(ended.recv_timeout(SOON), Ok(exited(7)));
+    }
+
+    #[test]
+    fn a_stopped_child_ends_on_term() {
+        let bench = bench("echo ready; kill -STOP $$; exit 3");
+        let (process, ended) = bench.start();
+        let pid = process.identity().pid;
+        until("stopped", || Stat::of(pid).is_some_and(|stat| stat.state == b'T'));
+        assert!(is_alive(process.identity()));
+        process.terminate();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 15 }));
+    }
+
+    #[test]
+    fn what_stays_in_the_group_can_be_ended_until_the_leader_is_reaped() {
+        let bench = bench("(trap '' TERM HUP; echo up; exec sleep 600) & echo $!; exit 5");
+        let (process, ended) = bench.start();
+        assert_eq!(ended.recv_timeout(SOON), Ok(exited(5)));
+        let lines = bench.out();
+        let pid = lines.lines().find_map(|line| line.parse().ok()).unwrap();
+        assert!(!gone(pid) && Stat::of(process.identity().pid).is_some(), "dead and not reaped");
+        process.kill();
+        process.reap();
+        until("the background child is gone", || gone(pid));
+        assert_eq!(Stat::of(process.identity().pid), None);
+    }
+
+    #[test]
+    fn the_end_is_not_held_up_by_who_holds_the_output() {
+        let bench = bench("setsid sleep 60 & exit 0");
+        let start = Instant::now();
+        assert_eq!(bench.run(), exited(0));
+        assert!(start.elapsed() < Duration::from_secs(50), "it was waited for");
+    }
+
+    #[test]
+    fn a_large_prompt_needs_no_reader() {
+        let bench = bench("exit 0");
+        fs::write(&bench.spec.stdin, vec![b'x'; 8 << 20]).unwrap();
+        assert_eq!(bench.run(), exited(0));
+    }
+
+    #[test]
+    fn a_large_prompt_is_read_whole() {
+        let mut bench = bench("");
+        bench.spec.argv = vec!["cat".to_owned()];
+        let prompt: Vec<u8> = (0..8_u32 << 20).map(|at| (at % 251) as u8).collect();
+        fs::write(&bench.spec.stdin, &prompt).unwrap();
+        assert_eq!(bench.run(), exited(0));
+        assert!(fs::read(&bench.spec.stdout).unwrap() == prompt);
+    }
+
+    #[test]
+    fn both_streams_may_share_a_file_and_keep_what_it_held() {
+        let mut bench = bench("echo one; echo two >&2; echo three");
+        bench.spec.stderr.clone_from(&bench.spec.stdout);
+        fs::write(&bench.spec.stdout, "zero\n").unwrap();
+        assert_eq!(bench.run(), exited(0));
+        assert_eq!(bench.out(), "zero\none\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn the_child_sees_its_directory_and_environment() {
+        let mut bench = bench("/bin/pwd; echo \"$PWD|$ADDED|${HOME-none}|${PATH:+some}\"");
+        bench.spec.env = vec![("ADDED".to_owned(), "a b=c".to_owned())];
+        bench.spec.env_remove = vec!["HOME".to_owned(), "NOT_THERE".to_owned()];
+        assert_eq!(bench.run(), exited(0));
+        let real = bench.folder.path().canonicalize().unwrap();
+        let want = format!("{}\n{}|a b=c|none|some\n", real.display(), bench.spec.dir.display());
+        assert_eq!(bench.out(), want);
+    }
+
+    #[test]
+    fn the_child_leads_a_group_of_its_own() {
+        let bench = bench("echo up; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        let pid = process.identity().pid;
+        assert_eq!(Stat::of(pid).unwrap().group, pid);
+        process.kill();
+        ended.recv_timeout(SOON).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error() {
+        let start = |change: &dyn Fn(&mut Spec)| {
+            let mut bench = bench("exit 0");
+            change(&mut bench.spec);
+            let called = |_| panic!("nothing ran");
+            let null = || File::create("/dev/null").unwrap();
+            Process::spawn(&bench.spec, null(), null(), called).unwrap_err().to_string()
+        };
+        assert_eq!(
+            start(&|spec| spec.argv = vec!["no-such-agent".to_owned()]),
+            "`no-such-agent` is not on PATH"
+        );
+        assert_eq!(start(&|spec| spec.argv.clear()), "the command is empty");
+        assert!(start(&|spec| spec.stdin = "/no/prompt".into()).starts_with("open `/no/prompt`:"));
+        assert!(start(&|spec| spec.dir = "/no/dir".into()).contains("`/no/dir`"));
+    }
+
+    #[test]
+    fn an_identity_holds_for_one_process_only() {
+        let bench = bench("echo up; while :; do sleep 0.05; done");
+        let (process, ended) = bench.start();
+        let identity = process.identity().clone();
+        assert!(is_alive(&identity));
+        let json = serde_json::to_string(&identity).unwrap();
+        assert_eq!(serde_json::from_str::<Identity>(&json).unwrap(), identity);
+        let others = [
+            Identity { start_time: identity.start_time + 1, ..identity.clone() },
+            Identity { boot_id: "other".to_owned(), ..identity.clone() },
+            Identity { boot_id: String::new(), ..identity.clone() },
+            Identity { pid: 0, ..identity.clone() },
+            Identity { pid: 1, ..identity.clone() },
+            Identity { pid: u32::MAX, ..identity.clone() },
+        ];
+        for other in &others {
+            assert!(!is_alive(other), "{other:?}");
+        }
+        assert!(is_alive(&identity));
+        process.kill();
+        assert_eq!(ended.recv_timeout(SOON), Ok(Outcome::Signaled { signal: 9 }));
+        assert!(!is_alive(&identity), "reaped");
+    }
+}

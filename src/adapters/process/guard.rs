@@ -1,0 +1,360 @@
+//! `ralph __guard`: stands between runner and agent, and outlives neither.
+//!
+//! Child subreaper, detached from the terminal: every process the agent leaves behind, by whatever
+//! detour, becomes its child, and is gone before the guardian is. It cannot ask anybody anything:
+//! when the runner dies, it ends the tree at once.
+
+use std::{
+    fs,
+    io::{self, BufRead},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{getpid, setsid};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Identity, Member, PANE, Spec, group::Process, secrets, send, sign, stream::Streams, tree,
+};
+use crate::{core::verdict::Outcome, crash};
+
+/// What the guardian is to do; the first line on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Brief {
+    /// The agent.
+    pub spec: Spec,
+    /// The attempt's record.
+    pub record: PathBuf,
+    /// Where to write how the agent ended.
+    pub exit: Option<PathBuf>,
+    /// After how long without a sign of life the runner is told.
+    pub idle: Option<Duration>,
+    /// Whether secrets are taken out of its output. Their values are in the agent's environment.
+    pub redact: bool,
+    /// Where the agent is shown on a terminal of its own: the file that says what is on it.
+    pub screen: Option<PathBuf>,
+}
+
+/// A further line on its standard input.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Ask the agent's group to end.
+    Terminate,
+    /// End everything.
+    Kill,
+    /// Stop the whole tree.
+    Freeze,
+    /// Let it go on.
+    Thaw,
+    /// It is not idle: the runner has seen files change.
+    Awake,
+    /// What the agent left behind may live.
+    Spare,
+}
+
+/// A line on its standard error.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The agent runs.
+    Started {
+        /// As this process.
+        identity: Identity,
+    },
+    /// The agent could not be started, and the guardian ends.
+    NotStarted {
+        /// The reason.
+        error: String,
+    },
+    /// Nothing in the tree has printed or used the processor for as long as the brief says.
+    Idle {},
+    /// The agent ended by itself, and these of its processes have not; told again when they are
+    /// others. They are waited for until an order says otherwise.
+    Left {
+        /// Those.
+        members: Vec<Member>,
+    },
+    /// The agent and everything it started is gone, or was spared, and the guardian ends.
+    Closed {
+        /// How the agent ended.
+        outcome: Outcome,
+        /// What it had left running.
+        swept: Vec<String>,
+        /// How many of those would not die.
+        immortal: usize,
+    },
+}
+
+/// How an agent ended, as the guardian leaves it for whoever comes after.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Exit {
+    /// How.
+    pub outcome: Outcome,
+    /// Whether the runner was gone by then, so that the end was not the agent's own.
+    pub alone: bool,
+}
+
+enum Message {
+    Order(Order),
+    /// The runner is gone.
+    Alone,
+    Ended(Outcome),
+}
+
+/// The signs of life of a tree: output and processor time; of one that has a terminal, what is to
+/// be seen there and nothing else.
+struct Pulse {
+    /// Bytes of output so far.
+    printed: Arc<AtomicU64>,
+    screen: Option<PathBuf>,
+    seen: (u64, u64),
+    last: Instant,
+    told: bool,
+}
+
+impl Pulse {
+    fn new(screen: Option<PathBuf>) -> Pulse {
+        let printed = Arc::default();
+        Pulse { printed, screen, seen: (0, 0), last: Instant::now(), told: false }
+    }
+
+    fn beat(&mut self) {
+        (self.last, self.told) = (Instant::now(), false);
+    }
+
+    /// Looks, and says once whether there has been no sign for `limit`.
+    fn is_gone(&mut self, limit: Duration) -> bool {
+        /// Timers of an idle interpreter tick too: a few hundredths of a second in five are none.
+        const RESTLESS: u64 = 5;
+        let (shown, ticks) = match &self.screen {
+            None => {
+                let printed = self.printed.load(Ordering::Relaxed);
+                (printed, tree::ticks_of_tree(std::process::id()))
+            }
+            Some(screen) => {
+                let text = fs::read_to_string(screen).unwrap_or_default();
+                (text.trim().parse().unwrap_or(0), 0)
+            }
+        };
+        let (before, used) = self.seen;
+        if shown != before || ticks.abs_diff(used) > RESTLESS {
+            self.beat();
+        }
+        self.seen = (shown, ticks);
+        let gone = !self.told && self.last.elapsed() >= limit;
+        self.told |= gone;
+        gone
+    }
+}
+
+/// Between two looks at what the agent has left behind while it still runs.
+const TICK: Duration = Duration::from_secs(5);
+
+/// Between two looks at what an agent that is over has left running.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Guards one agent, from its brief on standard input to its end.
+///
+/// # Errors
+/// A brief that is none; the disk, on writing how it ended.
+pub fn run() -> io::Result<()> {
+    // A terminal's signals do not reach it then, nor its agent the terminal.
+    let _ = setsid();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    let mut brief = String::new();
+    io::stdin().lock().read_line(&mut brief)?;
+    let brief: Brief = serde_json::from_str(&brief)?;
+    crash::point("guard.briefed");
+    let (outbox, inbox) = mpsc::channel();
+    let pulse = Pulse::new(brief.screen.clone());
+    let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
+        Ok(started) => started,
+        Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
+    };
+    crash::point("guard.spawned");
+    tell(&Notice::Started { identity: agent.identity().clone() })?;
+    crash::point("guard.told");
+    thread::spawn(move || listen(&outbox));
+    let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
+    let pane = pane.map(|(name, value)| format!("{name}={value}"));
+    let mut guard =
+        Guard { agent, inbox, pulse, idle: brief.idle, pane, frozen: false, fate: None };
+    let outcome = guard.watch()?;
+    let alone = guard.fate == Some(Fate::Abandoned);
+    crash::point("guard.ended");
+    guard.outlast()?;
+    let spared = guard.fate == Some(Fate::Spared);
+    if !spared {
+        guard.agent.kill();
+    }
+    guard.agent.reap();
+    let (swept, immortal) =
+        if spared { (Vec::new(), 0) } else { tree::sweep(guard.pane.as_deref()) };
+    crash::point("guard.swept");
+    if spared {
+        streams.cut();
+    } else {
+        streams.drain();
+    }
+    if let Some(path) = &brief.exit {
+        leave(path, &Exit { outcome: outcome.clone(), alone })?;
+        crash::point("guard.left");
+    }
+    let swept = swept.into_iter().map(|member| member.name).collect();
+    tell(&Notice::Closed { outcome, swept, immortal })?;
+    crash::point("guard.closed");
+    Ok(())
+}
+
+/// What is to become of the tree, in the order in which one gives way to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// It was asked to end.
+    Asked,
+    /// What the agent left behind may live.
+    Spared,
+    /// It is being ended.
+    Condemned,
+    /// It is being ended, because the runner is gone.
+    Abandoned,
+}
+
+/// An agent under guard.
+struct Guard {
+    agent: Process,
+    inbox: Receiver<Message>,
+    pulse: Pulse,
+    /// After how long without a sign of life the runner is told.
+    idle: Option<Duration>,
+    /// What is in the environment of those that only hold up the agent's terminal.
+    pane: Option<String>,
+    frozen: bool,
+    /// None as long as it lives its own life.
+    fate: Option<Fate>,
+}
+
+impl Guard {
+    /// Waits until the agent itself is over.
+    fn watch(&mut self) -> io::Result<Outcome> {
+        let tick = self.idle.map_or(TICK, |idle| TICK.min(idle / 4));
+        loop {
+            match self.inbox.recv_timeout(tick) {
+                Ok(Message::Ended(outcome)) => return Ok(outcome),
+                Ok(message) => self.obey(&message),
+                Err(_) => {
+                    tree::reap_orphans(self.agent.identity().pid);
+                    if !self.frozen && self.idle.is_some_and(|limit| self.pulse.is_gone(limit)) {
+                        tell(&Notice::Idle {})?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until what an agent left behind that ended by itself is over too. For how long, and
+    /// whether at all, is the runner's to say: it knows what was reported.
+    fn outlast(&mut self) -> io::Result<()> {
+        if self.fate.is_some() || tree::is_childless() {
+            return Ok(());
+        }
+        let mut told = Vec::new();
+        while self.fate.is_none_or(|fate| fate == Fate::Asked) {
+            let mut left = tree::descendants(std::process::id());
+            if left.is_empty() {
+                return Ok(());
+            }
+            // That goes by itself when what it holds up has gone.
+            if let Some(pane) = &self.pane {
+                left.retain(|member| !tree::has_entry(member.pid, pane));
+            }
+            if !left.is_empty() && left != told {
+                tell(&Notice::Left { members: left.clone() })?;
+                told = left;
+            }
+            match self.inbox.recv_timeout(POLL) {
+                Ok(message) => self.obey(&message),
+                Err(_) => tree::reap_orphans(self.agent.identity().pid),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, message: &Message) {
+        let fate = match message {
+            Message::Order(Order::Terminate) => {
+                self.agent.terminate();
+                Fate::Asked
+            }
+            Message::Order(Order::Kill) => {
+                self.agent.kill();
+                Fate::Condemned
+            }
+            Message::Alone => {
+                self.agent.kill();
+                Fate::Abandoned
+            }
+            Message::Order(Order::Spare) => Fate::Spared,
+            Message::Order(Order::Freeze) => {
+                self.frozen = true;
+                return tree::freeze();
+            }
+            Message::Order(Order::Thaw) => {
+                self.frozen = false;
+                tree::thaw();
+                return self.pulse.beat();
+            }
+            Message::Order(Order::Awake) => return self.pulse.beat(),
+            Message::Ended(_) => return,
+        };
+        self.fate = self.fate.max(Some(fate));
+    }
+}
+
+fn start(
+    brief: &Brief,
+    outbox: Sender<Message>,
+    printed: &Arc<AtomicU64>,
+) -> io::Result<(Process, Streams)> {
+    let secrets = brief.redact.then(|| secrets(&brief.spec));
+    let (streams, stdout, stderr) = Streams::open(&brief.spec, secrets.as_ref(), printed)?;
+    let sign = sign(&brief.record)?;
+    let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
+        let _ = outbox.send(Message::Ended(outcome));
+    })?;
+    drop(sign);
+    Ok((agent, streams))
+}
+
+fn listen(outbox: &Sender<Message>) {
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        if let Ok(order) = serde_json::from_str(&line) {
+            let _ = outbox.send(Message::Order(order));
+        }
+    }
+    let _ = outbox.send(Message::Alone);
+}
+
+/// A runner that is gone cannot be told; that is no reason to fail.
+fn tell(notice: &Notice) -> io::Result<()> {
+    match send(&mut io::stderr().lock(), notice) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Written whole or not at all.
+fn leave(path: &Path, exit: &Exit) -> io::Result<()> {
+    let draft = path.with_extension("tmp");
+    fs::write(&draft, serde_json::to_vec(exit)?)?;
+    crash::point("guard.drafted");
+    fs::rename(&draft, path)
+}

@@ -1,0 +1,257 @@
+//! The streams of a process, without the secrets in them, kept in bounded space: the first part,
+//! the last part, and a mark for what was dropped between them.
+//!
+//! Always drained, however much comes: an agent must not block on its own output. The last part
+//! is kept in two files that take turns, so that neither memory nor disk grows with the flood.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, PipeWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::Spec;
+use crate::core::redact::Redactor;
+
+/// How much of the beginning, and at least how much of the end, is kept.
+const PART: u64 = 32 << 20;
+
+/// How long the end of a stream is waited for once its writers are gone.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The streams of one process, on their way into its files.
+#[derive(Debug)]
+pub(super) struct Streams {
+    streams: Vec<Shared>,
+    drained: Receiver<()>,
+}
+
+/// A stream that is read by one thread and may be closed by another; none once it is closed.
+type Shared = Arc<Mutex<Option<Stream>>>;
+
+impl Streams {
+    /// Opens the files of `spec` and drains into them what is written to the two pipes, its
+    /// standard output and standard error. Bytes are counted into `taken` as they come; what
+    /// `secrets` finds is not written.
+    ///
+    /// # Errors
+    /// As the system gives them.
+    pub(super) fn open(
+        spec: &Spec,
+        secrets: Option<&Redactor>,
+        taken: &Arc<AtomicU64>,
+    ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
+        let (done, drained) = mpsc::channel();
+        let mut streams = Vec::new();
+        let mut open = |path: &Path| -> io::Result<PipeWriter> {
+            let (reader, writer) = io::pipe()?;
+            let kept = Kept::create(path)?;
+            let stream = Stream { kept, secrets: secrets.cloned(), clean: Vec::new() };
+            let shared = Arc::new(Mutex::new(Some(stream)));
+            streams.push(Arc::clone(&shared));
+            let (done, taken) = (done.clone(), Arc::clone(taken));
+            thread::Builder::new().name("stream".to_owned()).spawn(move || {
+                take_all(&shared, reader, &taken);
+                let _ = done.send(());
+            })?;
+            Ok(writer)
+        };
+        let stdout = open(&spec.stdout)?;
+        let stderr =
+            if spec.stderr == spec.stdout { stdout.try_clone()? } else { open(&spec.stderr)? };
+        Ok((Streams { streams, drained }, stdout, stderr))
+    }
+
+    /// Waits until all is in the files, and closes them. The stream of a writer that cannot be
+    /// ended is cut off.
+    pub(super) fn drain(self) {
+        for _ in &self.streams {
+            let _ = self.drained.recv_timeout(DRAIN);
+        }
+        self.cut();
+    }
+
+    /// Closes the files. Writers may live on; what they print from now on is nobody's.
+    pub(super) fn cut(self) {
+        self.streams.iter().for_each(close);
+    }
+}
+
+/// Drains a stream to its end. What cannot be written is dropped.
+fn take_all(shared: &Shared, mut reader: impl Read, taken: &AtomicU64) {
+    let mut block = vec![0; 64 * 1024];
+    loop {
+        match reader.read(&mut block) {
+            Ok(0) => break,
+            Ok(length) => {
+                taken.fetch_add(length as u64, Ordering::Relaxed);
+                if let Some(stream) = lock(shared).as_mut() {
+                    let _ = stream.take(&block[..length]);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    close(shared);
+}
+
+fn close(shared: &Shared) {
+    if let Some(stream) = lock(shared).take() {
+        let _ = stream.close();
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Option<Stream>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What becomes of the bytes of a stream.
+#[derive(Debug)]
+struct Stream {
+    kept: Kept,
+    /// Holds back what may be the beginning of a secret until that is known, however long the
+    /// stream is silent.
+    secrets: Option<Redactor>,
+    /// Kept for its room.
+    clean: Vec<u8>,
+}
+
+impl Stream {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(secrets) = &mut self.secrets else {
+            return self.kept.take(bytes);
+        };
+        self.clean.clear();
+        secrets.push(bytes, &mut self.clean);
+        self.kept.take(&self.clean)
+    }
+
+    fn close(mut self) -> io::Result<()> {
+        self.clean.clear();
+        if let Some(secrets) = self.secrets {
+            secrets.finish(&mut self.clean);
+        }
+        self.kept.take(&self.clean)?;
+        self.kept.close()
+    }
+}
+
+/// Where a stream is kept.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    head: File,
+    written: u64,
+    part: u64,
+    tail: Option<Tail>,
+    dropped: u64,
+}
+
+/// The end so far: the older half is complete, the newer one grows.
+#[derive(Debug)]
+struct Tail {
+    newer: File,
+    size: u64,
+    older: u64,
+}
+
+impl Kept {
+    /// Appends to the file at `path`, created if missing.
+    fn create(path: &Path) -> io::Result<Kept> {
+        let head = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
+        })?;
+        Ok(Kept { path: path.to_owned(), head, written: 0, part: PART, tail: None, dropped: 0 })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = usize::try_from(self.part - self.written.min(self.part)).unwrap_or(usize::MAX);
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        self.head.write_all(head)?;
+        self.written += head.len() as u64;
+        if rest.is_empty() { Ok(()) } else { self.take_late(rest) }
+    }
+
+    fn take_late(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.tail.as_ref().is_none_or(|tail| tail.size >= self.part) {
+            let older = match self.tail.take() {
+                None => 0,
+                Some(tail) => {
+                    self.dropped += tail.older;
+                    fs::rename(self.half("newer"), self.half("older"))?;
+                    tail.size
+                }
+            };
+            let newer = File::create(self.half("newer"))?;
+            self.tail = Some(Tail { newer, size: 0, older });
+        }
+        let tail = self.tail.as_mut().expect("just made");
+        tail.newer.write_all(bytes)?;
+        tail.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn half(&self, which: &str) -> PathBuf {
+        self.path.with_extension(which)
+    }
+
+    /// Puts the parts together.
+    fn close(mut self) -> io::Result<()> {
+        let Some(tail) = self.tail.take() else {
+            return Ok(());
+        };
+        if self.dropped > 0 {
+            writeln!(self.head, "\n[… {} bytes dropped …]", self.dropped)?;
+        }
+        for half in ["older", "newer"] {
+            if half == "older" && tail.older == 0 {
+                continue;
+            }
+            let path = self.half(half);
+            io::copy(&mut File::open(&path)?, &mut self.head)?;
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(part: u64, blocks: &[&[u8]]) -> (String, usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stdout");
+        let mut kept = Kept { part, ..Kept::create(&path).unwrap() };
+        for block in blocks {
+            kept.take(block).unwrap();
+        }
+        kept.close().unwrap();
+        let files = fs::read_dir(dir.path()).unwrap().count();
+        (fs::read_to_string(&path).unwrap(), files)
+    }
+
+    #[test]
+    fn what_fits_is_kept_as_it_came() {
+        assert_eq!(keep(4, &[b"ab", b"cd"]), ("abcd".to_owned(), 1));
+        assert_eq!(keep(4, &[b"abcdef", b"gh"]), ("abcdefgh".to_owned(), 1));
+        assert_eq!(keep(4, &[]), (String::new(), 1));
+    }
+
+    #[test]
+    fn of_a_flood_both_ends_are_kept_and_the_gap_is_told() {
+        let blocks: Vec<Vec<u8>> = (0..10).map(|n| format!("{n}{n}{n}{n}").into_bytes()).collect();
+        let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        let (text, files) = keep(4, &blocks);
+        assert_eq!(text, "0000\n[… 28 bytes dropped …]\n88889999");
+        assert_eq!(files, 1);
+    }
+}

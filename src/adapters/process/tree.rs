@@ -1,0 +1,482 @@
+//! Processes as `/proc` shows them: who is whose child, who is an attempt's, who is still there.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    path::Path,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, wait, waitid, waitpid},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::core::event::Identity;
+
+impl Identity {
+    /// That of a process of ours that has not been reaped.
+    pub(super) fn of(pid: u32) -> Identity {
+        Identity {
+            boot_id: boot_id().to_owned(),
+            pid,
+            start_time: Stat::of(pid).map_or(0, |stat| stat.start_time),
+        }
+    }
+}
+
+/// Whether exactly this process still runs. A dead one that nobody has reaped does not.
+pub fn is_alive(identity: &Identity) -> bool {
+    found(identity).is_some_and(|stat| stat.alive())
+}
+
+/// A process that may have to be ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub pid: u32,
+    /// The number of its parent when it was looked at.
+    pub parent: u32,
+    /// Its name, as the kernel has it.
+    pub name: String,
+}
+
+/// The guardians that this process has started and that are still there. Whoever starts one holds
+/// on to the list meanwhile.
+pub(super) fn guardians() -> MutexGuard<'static, Vec<u32>> {
+    static GUARDIANS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every living descendant of a process, by the parents that `/proc` names.
+pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
+    descendants_without(ancestor, &[])
+}
+
+/// The same without some of them and what descends from those.
+fn descendants_without(ancestor: u32, spared: &[u32]) -> Vec<Member> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in processes() {
+        if let Some(stat) = Stat::of(pid).filter(Stat::alive) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut open = vec![ancestor];
+    while let Some(parent) = open.pop() {
+        let young = children.remove(&parent).unwrap_or_default();
+        for pid in young.into_iter().filter(|pid| !spared.contains(pid)) {
+            open.push(pid);
+            found.push(Member { pid, parent, name: name(pid) });
+        }
+    }
+    found
+}
+
+/// Whether a living process of this name works in the folder or below it.
+pub fn works_in(program: &str, folder: &Path) -> bool {
+    let there = |pid: u32| {
+        name(pid) == program
+            && Stat::of(pid).is_some_and(|stat| stat.alive())
+            && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+    };
+    processes().into_iter().any(there)
+}
+
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
+/// process leaves behind comes to it; guardians that are still there and what they guard are left
+/// alone. Returns who was killed, without those with the entry `pane` in their environment, and how
+/// many would not die in time.
+pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
+    /// A process in an uninterruptible wait does not die at once; one that never does is told.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// With a child that stays the system does not say when there is no other; so often nobody is
+    /// to be seen then.
+    const QUIET: usize = 10;
+    let own = std::process::id();
+    let began = Instant::now();
+    let mut killed: Vec<Member> = Vec::new();
+    let mut quiet = 0;
+    loop {
+        let guardians = guardians();
+        if !reap() || quiet == QUIET {
+            return (killed, 0);
+        }
+        let family = descendants_without(own, &guardians);
+        quiet = if family.is_empty() && !guardians.is_empty() { quiet + 1 } else { 0 };
+        for member in &family {
+            // Whose it is cannot be told of a dead one.
+            let is_agents = pane.is_none_or(|pane| !has_entry(member.pid, pane));
+            if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
+                && is_agents
+                && killed.iter().all(|known| known.pid != member.pid)
+            {
+                killed.push(member.clone());
+            }
+        }
+        if began.elapsed() > PATIENCE {
+            return (killed, family.len());
+        }
+        drop(guardians);
+        if family.is_empty() && quiet == 0 {
+            continue;
+        }
+        thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Stops every descendant of this process; one that is started meanwhile as well.
+pub(super) fn freeze() {
+    let mut stopped = HashSet::new();
+    loop {
+        let before = stopped.len();
+        for Member { pid, .. } in descendants(std::process::id()) {
+            if stopped.insert(pid) {
+                signal_if(pid, Signal::STOP, || is_living(pid));
+            }
+        }
+        if stopped.len() == before {
+            return;
+        }
+    }
+}
+
+/// Lets every descendant of this process go on.
+pub(super) fn thaw() {
+    for Member { pid, .. } in descendants(std::process::id()) {
+        signal_if(pid, Signal::CONT, || is_living(pid));
+    }
+}
+
+/// Whether no child of this process lives, in one call and without reaping a dead one: the system
+/// has no child to name that might yet be stopped.
+pub fn is_childless() -> bool {
+    let looked =
+        waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    looked.is_err_and(|error| error == Errno::CHILD)
+}
+
+/// Waits until this process, which must be a subreaper, has no child any more, and says whether
+/// that was so in time.
+pub fn outlast_children(limit: Duration) -> bool {
+    const LONGEST: Duration = Duration::from_millis(250);
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while reap() {
+        if began.elapsed() >= limit {
+            return false;
+        }
+        thread::sleep(pause);
+        pause = LONGEST.min(pause * 2);
+    }
+    true
+}
+
+/// Takes in every dead child; false once there is no child at all.
+fn reap() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Takes in dead orphans while the agent runs, so that a long attempt does not collect them; never
+/// the agent itself, whose status its waiter wants.
+pub(super) fn reap_orphans(agent: u32) {
+    let own = std::process::id();
+    for pid in processes().into_iter().filter(|pid| *pid != agent) {
+        if Stat::of(pid).is_some_and(|stat| stat.parent == own && !stat.alive()) {
+            let _ = waitpid(number(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// After the guardian is gone too: ends every process that is recognisably of an attempt, wherever
+/// it hangs now: by an entry of its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or by having the
+/// attempt's record open, which an agent's children inherit and `env -i` does not close. The same
+/// for a command that is no agent, which has no such entry.
+pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// A process that hands on to a new one again and again may be missed by a single look, and on
+    /// a busy machine by ten.
+    const QUIET: usize = 60;
+    let own = std::process::id();
+    let began = Instant::now();
+    let mut killed: Vec<Member> = Vec::new();
+    // Looked at and not ours; whoever is not ours does not become so, and a look that is short
+    // finds a process before it has handed on.
+    let mut strangers: HashSet<(u32, u64)> = HashSet::new();
+    let mut quiet = 0;
+    while quiet < QUIET && began.elapsed() < PATIENCE {
+        quiet += 1;
+        let mut pids = processes();
+        pids.sort_unstable_by(|one, other| other.cmp(one));
+        for pid in pids.into_iter().filter(|pid| *pid != own && *pid > 1) {
+            let Some(stat) = Stat::of(pid).filter(Stat::alive) else {
+                continue;
+            };
+            if strangers.contains(&(pid, stat.start_time)) {
+                continue;
+            }
+            let ours = || {
+                is_living(pid)
+                    && (entry.is_some_and(|entry| has_entry(pid, entry)) || has_open(pid, record))
+            };
+            let member = Member { pid, parent: stat.parent, name: name(pid) };
+            if signal_if(pid, Signal::KILL, ours) {
+                quiet = 0;
+                if killed.iter().all(|known| known.pid != pid) {
+                    killed.push(member);
+                }
+            } else {
+                strangers.insert((pid, stat.start_time));
+            }
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    killed
+}
+
+/// Whether a process of this number lives; 0 as a parent is the kernel's own.
+fn is_living(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.alive() && stat.parent != 0)
+}
+
+pub(super) fn has_entry(pid: u32, entry: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+        environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+    })
+}
+
+fn has_open(pid: u32, file: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    descriptors.flatten().any(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|target| {
+            // A record that was removed meanwhile is shown with a note behind its name.
+            target == file
+                || target.to_str().is_some_and(|t| t.strip_suffix(" (deleted)") == file.to_str())
+        })
+    })
+}
+
+/// Processor time of a process and all its descendants, in clock ticks.
+pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
+    descendants(ancestor)
+        .iter()
+        .filter_map(|member| Stat::of(member.pid))
+        .map(|stat| stat.ticks)
+        .sum()
+}
+
+/// The descriptor is taken before `ours` is asked, so that the process which is signalled is the
+/// one which was asked about.
+#[cfg(target_os = "linux")]
+fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    if !ours() {
+        return false;
+    }
+    number(pid)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .is_some_and(|process| ours() && pidfd_send_signal(&process, signal).is_ok())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
+    ours() && number(pid).is_some_and(|pid| rustix::process::kill_process(pid, signal).is_ok())
+}
+
+pub(super) fn number(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// Read once: a process does not outlive its boot.
+pub(super) fn boot_id() -> &'static str {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|id| id.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+fn booted_as(identity: &Identity) -> bool {
+    !identity.boot_id.is_empty() && identity.boot_id == boot_id()
+}
+
+fn found(identity: &Identity) -> Option<Stat> {
+    Stat::of(identity.pid)
+        .filter(|stat| booted_as(identity) && stat.start_time == identity.start_time)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) state: u8,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) start_time: u64,
+    /// Clock ticks of processor time, its own and that of children it has waited for.
+    pub(super) ticks: u64,
+}
+
+impl Stat {
+    pub(super) fn of(pid: u32) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Field 2 is the program's name in parentheses and may itself contain spaces, parentheses and
+    /// line ends; the fields after it cannot, so they are counted from the last parenthesis.
+    fn parse(text: &[u8]) -> Option<Stat> {
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Stat {
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            start_time: field(22)?.parse().ok()?,
+            ticks: (14..=17).filter_map(|at| field(at)?.parse::<u64>().ok()).sum(),
+        })
+    }
+
+    pub(super) fn alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn gone(pid: u32) -> bool {
+        Stat::of(pid).is_none_or(|stat| !stat.alive())
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        until("dead", || gone(pid));
+        let identity = Identity {
+            boot_id: boot_id().to_owned(),
+            pid,
+            start_time: Stat::of(pid).unwrap().start_time,
+        };
+        assert!(!is_alive(&identity));
+        child.wait().unwrap();
+    }
+
+    fn sleeper(change: impl FnOnce(&mut Command) -> &mut Command) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::null());
+        let child = change(&mut command).spawn().unwrap();
+        // Until it is what it is to become, it still has the environment of this process.
+        until("started", || name(child.id()) == "sleep");
+        child
+    }
+
+    #[test]
+    fn a_dead_child_is_not_one_that_lives() {
+        // In a process of its own: other tests of this one have children too.
+        if env::var_os("RALPH_TEST_CHILDLESS").is_none() {
+            let name = thread::current().name().unwrap().to_owned();
+            let mut again = Command::new(env::current_exe().unwrap());
+            again.args(["--exact", &name]).env("RALPH_TEST_CHILDLESS", "1");
+            assert!(again.output().unwrap().status.success());
+            return;
+        }
+        assert!(is_childless());
+        let mut child = sleeper(|command| command);
+        assert!(!is_childless());
+        child.kill().unwrap();
+        until("dead", || gone(child.id()));
+        assert!(is_childless() && Stat::of(child.id()).is_some(), "dead and not reaped");
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn only_what_bears_the_mark_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join("a.1.json");
+        fs::write(&record, "{}").unwrap();
+        let value = format!("run{}.a.1", std::process::id());
+        let mut marked = sleeper(|command| command.env("RALPH_ATTEMPT_ID", &value));
+        let mut holding =
+            sleeper(|command| command.env_clear().stdout(fs::File::open(&record).unwrap()));
+        let longer = format!("{value}2");
+        let mut stranger = sleeper(|command| command.env("RALPH_ATTEMPT_ID", &longer));
+        let killed = kill_marked(Some(&format!("RALPH_ATTEMPT_ID={value}")), &record);
+        let mut pids: Vec<u32> = killed.iter().map(|member| member.pid).collect();
+        pids.sort_unstable();
+        let mut want = [marked.id(), holding.id()];
+        want.sort_unstable();
+        assert_eq!(pids, want);
+        until("the marked are gone", || gone(marked.id()) && gone(holding.id()));
+        assert!(!gone(stranger.id()));
+        for child in [&mut marked, &mut holding, &mut stranger] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth() {
+        let script = "sleep 600 & sh -c 'sleep 600 & wait' & wait";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let sleepers =
+            |pid| descendants(pid).iter().filter(|member| member.name == "sleep").count();
+        until("all have started", || sleepers(child.id()) == 2);
+        for member in descendants(child.id()) {
+            assert!(signal_if(member.pid, Signal::KILL, || true));
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let tail = "S 1 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 9 9";
+        let want = Stat { state: b'S', parent: 1, group: 77, start_time: 4242, ticks: 0 };
+        for name in ["sh", "a b", ") R 1 (", "\n)", "\u{e4}"] {
+            let text = format!("77 ({name}) {tail}");
+            assert_eq!(Stat::parse(text.as_bytes()).as_ref(), Some(&want), "{name}");
+        }
+        for text in ["", "77 (sh", "77 (sh)", "77 (sh) S 1 x"] {
+            assert_eq!(Stat::parse(text.as_bytes()), None);
+        }
+    }
+}

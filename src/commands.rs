@@ -1,0 +1,268 @@
+//! The commands, one file each.
+
+pub mod attach;
+pub mod attempts;
+pub mod check;
+pub mod completions;
+pub mod config;
+pub mod costs;
+pub mod dag_status;
+pub mod demo;
+pub mod demo_agent;
+pub mod doctor;
+pub mod heartbeat;
+pub mod init;
+mod inside;
+mod journal_reader;
+mod listen;
+mod loop_graph;
+pub mod logs;
+pub mod ls;
+pub mod merge_driver;
+pub mod notify;
+mod pane;
+pub mod plain_loop;
+pub mod plan;
+pub mod prompt;
+pub mod replay;
+pub mod requests;
+pub mod run;
+pub mod schedule;
+pub mod schema;
+pub mod spawn;
+pub mod status;
+pub mod talk;
+pub mod task;
+pub mod template;
+mod underway;
+pub mod verify;
+pub mod worktree;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    cli::{Cli, Command, Flags, Named, Which},
+    core::{
+        diagnostic::nearest,
+        event::Begun,
+        exit::{Exit, Failure},
+        graph::{TaskGraph, filter::Filter, task::TaskId},
+        history::History,
+        loop_paths::Place,
+        select::Active,
+    },
+    project::{attempt::Open, workspace::Workspace},
+};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// As the command gives them.
+pub fn execute(cli: Cli) -> Result<Exit> {
+    let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
+    match cli.command {
+        Command::Init(Flags(options)) => init::run(&here, &options),
+        Command::Template(Flags(options)) => template::run(options.name.into()),
+        Command::Run(Flags(options)) => run::run(&here, *options),
+        Command::Loop(Flags(options)) => plain_loop::run(&here, *options),
+        Command::Ls(Flags(options)) => ls::run(&here, options.json),
+        Command::Prompt(Flags(options)) => prompt::run(&here, &options),
+        Command::Plan(Flags(options)) => plan::run(&here, options),
+        Command::DagStatus(Flags(options)) => dag_status::run(&here, options),
+        Command::TaskReset(Flags(options)) => {
+            task::reset(&here.of_task(options.called.name, &options.ids)?, &options.ids)
+        }
+        Command::TaskComplete(Flags(options)) => {
+            let id = options.id;
+            task::complete(&here.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
+        }
+        Command::TaskBlock(Flags(options)) => task::block(&here, &options.id, &options.reason),
+        Command::Ask(Flags(options)) => talk::ask(&options.text),
+        Command::Answer(Flags(options)) => {
+            let here = here.of_task(options.called.name, std::slice::from_ref(&options.id))?;
+            talk::answer(&here, &options.id, options.text.as_deref())
+        }
+        Command::Note(Flags(options)) => talk::note(&options),
+        Command::Verify(Flags(options)) => verify::run(&here, &options.id),
+        Command::Costs(Flags(options)) => costs::run(&here.named(&options.named), &options),
+        Command::Check(Flags(options)) => check::run(&here, &options),
+        Command::Config(Flags(options)) => config::run(&here, &options),
+        Command::Schema(Flags(options)) => schema::run(options.of),
+        Command::MergeDriver(Flags(options)) => merge_driver::run(&here, &options),
+        Command::Worktree(Flags(options)) => worktree::run(&here, &options),
+        Command::Doctor(Flags(options)) => doctor::run(&here, options),
+        Command::Notify(Flags(options)) => notify::run(&here, &options),
+        Command::Status(Flags(options)) => status::run(&here.named(&options.named), options.json),
+        Command::Pause(Flags(named)) => requests::pause(&here.named(&named)),
+        Command::Resume(Flags(options)) => {
+            requests::resume(&here.named(&options.named), options.now)
+        }
+        Command::Stop(Flags(options)) => requests::stop(&here.named(&options.named), options.now),
+        Command::Schedule(Flags(options)) => schedule::run(&here, &options),
+        Command::Heartbeat(Flags(options)) => {
+            heartbeat::run(&here.named(&options.named), options.max_age)
+        }
+        Command::Logs(Flags(options)) => logs::run(&here.named(&options.named), &options),
+        Command::Attach(Flags(options)) => attach::run(&here.named(&options.named), &options),
+        Command::Attempts(Flags(options)) => attempts::list(&here.named(&options.named), &options),
+        Command::Show(Flags(options)) => attempts::show(&here.named(&options.named), &options),
+        Command::Restore(Flags(options)) => {
+            attempts::restore(&here.named(&options.named), &options)
+        }
+        Command::Spawn(Flags(options)) => spawn::run(&here, &options.argv),
+        Command::Demo(Flags(options)) => demo::run(&options),
+        Command::Replay(Flags(options)) => replay::run(&here, &options),
+        Command::Completions(Flags(options)) => completions::completions(&options.shell),
+        Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
+        Command::DemoAgent => demo_agent::run(),
+        Command::Pane(Flags(options)) => pane::run(&options),
+        Command::InPane { folder } => pane::inside(&folder),
+        Command::Guard => {
+            crate::adapters::process::guard::run().context("guard the agent")?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+/// Where a command works.
+#[derive(Clone)]
+pub struct Here {
+    directory: Option<PathBuf>,
+    graph: Option<PathBuf>,
+    config: Option<PathBuf>,
+    /// The plain loop that is meant.
+    name: Option<TaskId>,
+}
+
+impl Here {
+    /// The same place, with the files that a run named where this command names none.
+    #[must_use]
+    pub fn or(&self, begun: &Begun) -> Here {
+        Here {
+            graph: self.graph.clone().or_else(|| begun.graph.clone()),
+            config: self.config.clone().or_else(|| begun.config.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// The same place, and the plain loop that is named, if one is.
+    #[must_use]
+    pub fn named(&self, named: &Named) -> Here {
+        Here { name: named.name.clone(), ..self.clone() }
+    }
+
+    /// The same place, and the plain loop that is named, or that these ids of tasks mean: inside of
+    /// it, and where the graph has no such task.
+    ///
+    /// # Errors
+    /// No repository; as the disk gives them.
+    pub fn of_task(&self, name: Option<TaskId>, ids: &[String]) -> Result<Here> {
+        let meant = match ids {
+            [id] if name.is_none() => self.loop_of(id)?,
+            _ => None,
+        };
+        Ok(Here { name: name.or(meant), ..self.clone() })
+    }
+
+    fn loop_of(&self, id: &str) -> Result<Option<TaskId>> {
+        let Ok(id) = TaskId::new(id) else {
+            return Ok(None);
+        };
+        if env::var("RALPH_LOOP").is_ok_and(|name| name == id.as_str()) {
+            return Ok(Some(id));
+        }
+        let workspace = self.heard()?;
+        if !workspace.loops().context("list the loops")?.contains(&id) {
+            return Ok(None);
+        }
+        let graph = self.workspace()?.graph();
+        let known = graph.is_ok_and(|file| file.graph().number(&id).is_some());
+        Ok((!known).then_some(id))
+    }
+
+    /// The folder, absolute.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let current = env::current_dir().context("the working directory is gone")?;
+        Ok(self.directory.as_ref().map_or_else(|| current.clone(), |dir| current.join(dir)))
+    }
+
+    /// A file as it was named, from where the command was typed.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn file(&self, path: &Path) -> Result<PathBuf> {
+        Ok(env::current_dir().context("the working directory is gone")?.join(path))
+    }
+
+    /// The same as [`workspace`](Here::workspace) for what an agent says, which must not be lost.
+    ///
+    /// # Errors
+    /// No repository.
+    pub fn heard(&self) -> Result<Workspace> {
+        let place = self.name.clone().map_or_else(Place::default, Place::of_loop);
+        Workspace::heard(&self.directory()?, place)
+    }
+
+    /// The repository around it, for the run over its graph or the plain loop that is meant.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`]; no loop of that name.
+    pub fn workspace(&self) -> Result<Workspace> {
+        let Some(name) = &self.name else {
+            return self.open(Place::default());
+        };
+        let workspace = self.open(Place::of_loop(name.clone()))?;
+        if workspace.state.dir().is_dir() {
+            return Ok(workspace);
+        }
+        let names = workspace.loops().context("list the loops")?;
+        let hint = match nearest(name.as_str(), names.iter().map(TaskId::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`ralph ls` lists the loops".to_owned(),
+        };
+        Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
+    }
+
+    /// The same for the loop at this place, whether there is one or not yet.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`].
+    pub fn open(&self, place: Place) -> Result<Workspace> {
+        let file = |path: &Option<PathBuf>| path.as_deref().map(|path| self.file(path)).transpose();
+        // A plain loop has a graph of its own.
+        let graph = if place.name().is_some() { None } else { file(&self.graph)? };
+        let config = file(&self.config)?;
+        Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
+    }
+}
+
+/// The filter that flags make.
+pub fn filter(which: Which) -> Filter {
+    let Which { tasks, stories, milestones, tags } = which;
+    Filter { tasks, stories, milestones, tags }
+}
+
+/// The attempts that a living run works on, as they are on record.
+fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<Open>> {
+    let is_live = workspace.is_live(history)?;
+    Ok(if is_live { workspace.state.peek() } else { Vec::new() })
+}
+
+/// What they are to the choice of the next task.
+fn active<'a>(open: &'a [Open], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
+    let active = |record: &'a Open| {
+        let number = graph.number(&record.task_id)?;
+        let agent = record.call.as_ref().map(|call| call.name.as_str());
+        let works = !history.underway.waits(&record.task_id);
+        Some(Active { number, agent, works })
+    };
+    open.iter().filter_map(active).collect()
+}

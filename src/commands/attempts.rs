@@ -1,0 +1,344 @@
+//! `ralph attempts`, `show` and `restore`: what was tried, how it went, and the work that is kept.
+
+use std::{fmt::Write as _, fs};
+
+use anyhow::Result;
+use chrono::{DateTime, Local, Utc};
+use serde_json::{Value, json};
+
+use super::Here;
+use crate::{
+    adapters::{
+        agent_output,
+        terminal::{self, visible},
+    },
+    cli::{Attempts, Restore, Show},
+    core::{
+        agents::transcript::Usage,
+        diagnostic::nearest,
+        duration,
+        event::{Ended, Event, record::Record},
+        exit::{Exit, Failure},
+        graph::task::TaskId,
+        history::attempt_log::{self, Entry, Ledger},
+        spend::dollars,
+        verdict::Autocommit,
+    },
+    project::{attempt::leftovers::pin_name, workspace::Workspace},
+    view::lines::counted,
+};
+
+/// How many lines of the end of an output are shown.
+const LINES: usize = 12;
+
+/// Lists the attempts.
+///
+/// # Errors
+/// A task that was never attempted; as the disk gives them.
+pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let ledger = workspace.ledger()?;
+    let id = match &options.id {
+        Some(id) => Some(find(&ledger, &typed(&workspace, id))?.task_id.clone()),
+        None => None,
+    };
+    if options.json {
+        let all: Vec<Value> = ledger.of(id.as_ref()).map(|entry| as_value(entry, false)).collect();
+        terminal::print(&terminal::json(&all))?;
+        return Ok(Exit::Success);
+    }
+    let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
+    let mut rows = vec![head];
+    rows.extend(ledger.of(id.as_ref()).map(row));
+    let text = if rows.len() == 1 { "no attempt yet\n".to_owned() } else { terminal::table(&rows) };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn row(entry: &Entry) -> [String; 6] {
+    let (name, when) = (entry.name(), when(entry.started_at));
+    let Some((_, ended)) = &entry.ended else {
+        let blank = String::new;
+        return [name, when, blank(), "no end".to_owned(), blank(), blank()];
+    };
+    let mut left = Vec::new();
+    let evidence = &ended.evidence;
+    if !evidence.commits.is_empty() {
+        left.push(counted(evidence.commits.len(), "commit"));
+    }
+    left.extend(evidence.diff.filter(|_| !left.is_empty()).map(|diff| diff.to_string()));
+    if !evidence.leftovers.is_empty() {
+        left.push(format!("{} uncommitted", evidence.leftovers.len()));
+    }
+    let took = duration::short(ended.duration());
+    let kept = ended.pinned.clone().unwrap_or_default();
+    [name, when, took, ended.verdict.to_string(), left.join(", "), kept]
+}
+
+/// Shows one attempt.
+///
+/// # Errors
+/// An unknown attempt; as the disk gives them.
+pub fn show(here: &Here, options: &Show) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let ledger = workspace.ledger()?;
+    let entry = find(&ledger, &typed(&workspace, &options.name))?;
+    let files = files(&workspace, entry);
+    let last = agent_output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
+    let last = last.unwrap_or_default();
+    if options.json {
+        let mut value = as_value(entry, true);
+        value["files"] = files.into_iter().map(|(name, size)| json!([name, size])).collect();
+        value["output"] = json!(last);
+        terminal::print(&terminal::json(&value))?;
+        return Ok(Exit::Success);
+    }
+    let mut page = Page::default();
+    page.line("Attempt", &format!("{} at {}", entry.attempt, entry.task_id));
+    page.line("Run", &entry.run_id);
+    page.line("Began", &when(entry.started_at));
+    page.line("Base", entry.base.as_deref().unwrap_or("no commit"));
+    match &entry.ended {
+        None => page.line("Ended", "not yet, or nobody was there to say"),
+        Some((at, ended)) => {
+            page.end(&format!("{} {}", workspace.place.flag(), entry.name()), *at, ended);
+        }
+    }
+    page.list("Meanwhile", entry.changes.iter().filter_map(change));
+    let folder = format!("{}/", entry.log);
+    let none = if files.is_empty() { " (gone)" } else { "" };
+    page.line("Files", &format!("{folder}{none}"));
+    page.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
+    page.list("The end of its output", last.into_iter());
+    terminal::print(&page.text)?;
+    Ok(Exit::Success)
+}
+
+/// Labelled lines.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, key: &str, value: &str) {
+        let _ = writeln!(self.text, "{key}: {}", visible(value));
+    }
+
+    fn items(&mut self, items: impl Iterator<Item = String>) {
+        for item in items {
+            let _ = writeln!(self.text, "  {}", visible(&item));
+        }
+    }
+
+    /// A heading with its items; nothing where there are none.
+    fn list(&mut self, heading: &str, items: impl Iterator<Item = String>) {
+        let mut items = items.peekable();
+        if items.peek().is_some() {
+            let _ = writeln!(self.text, "{heading}:");
+            self.items(items);
+        }
+    }
+
+    fn end(&mut self, name: &str, at: DateTime<Utc>, ended: &Ended) {
+        let evidence = &ended.evidence;
+        self.line("Ended", &format!("{}, after {}", when(at), duration::short(ended.duration())));
+        self.line("Verdict", &format!("{}: {}", ended.verdict, ended.why));
+        self.line("Process", &ended.outcome.to_string());
+        if let Some(agent) = &ended.agent {
+            self.line("Agent", &used(agent, &ended.usage));
+        }
+        let tools = ended.tools.iter().map(|(name, count)| format!("{name} {count}"));
+        self.list("Tools", tools);
+        if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
+            self.line("Rests until", &when(until));
+        }
+        let checks = evidence.verify.iter();
+        self.list("Verified", checks.map(|check| format!("{check}, {}", check.log)));
+        self.list("Left running", ended.swept.iter().cloned());
+        self.list("Locks removed", ended.unlocked.iter().cloned());
+        if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
+            self.line("Changed", &diff.to_string());
+        }
+        let commits = evidence.commits.iter();
+        self.list("Commits", commits.map(|it| format!("{} {}", it.short(), it.subject)));
+        match &evidence.autocommit {
+            Some(Autocommit::Committed(id)) => {
+                self.line("Committed by ralph", id.get(..7).unwrap_or(id));
+            }
+            Some(Autocommit::Refused(why)) => self.line("Not committed", why),
+            Some(Autocommit::Off) => self.line("Not committed", "`autocommit` is off"),
+            None => {}
+        }
+        self.list("Left uncommitted", evidence.leftovers.iter().cloned());
+        self.list("Missing", evidence.missing.iter().cloned());
+        self.list("Git's hooks or settings that changed", evidence.tampered.iter().cloned());
+        self.list(
+            "Changed although `verify` names it",
+            evidence.verify_inputs_changed.iter().cloned(),
+        );
+        if let Some(pinned) = &ended.pinned {
+            let restore = format!("`ralph restore{name}` makes a branch of it");
+            self.line("Kept", &format!("{pinned}; {restore}"));
+        }
+        self.list("Not kept", ended.unpinned.iter().cloned());
+    }
+}
+
+/// An agent and what it used, as far as it said.
+fn used(agent: &str, usage: &Usage) -> String {
+    let tokens = usage.tokens.map(|tokens| {
+        let sent = tokens.input + tokens.cache_write;
+        let (cached, written) = (tokens.cache_read, tokens.output);
+        format!("{sent} tokens sent, {cached} cached, {written} written")
+    });
+    let parts = [
+        Some(agent.to_owned()),
+        usage.model.clone(),
+        usage.turns.map(|turns| counted(turns as usize, "turn")),
+        tokens,
+        Some(usage.cost_usd.map_or("cost unknown".to_owned(), dollars)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn change(record: &Record) -> Option<String> {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
+    let at = when(record.timestamp);
+    match &record.event {
+        Event::StatusChanged { old, new, cause, .. } => {
+            let word = |status: &Option<crate::core::graph::task::Status>| {
+                status.map_or("nothing".to_owned(), |status| status.to_string())
+            };
+            let cause = serde_json::to_value(cause).ok()?;
+            let cause = cause.as_str()?.replace('_', " ");
+            Some(format!("{at} {id}: {} -> {} ({cause})", word(old), word(new)))
+        }
+        Event::Reported { .. } => Some(format!("{at} {id} was reported done")),
+        Event::Asked { question, .. } => Some(format!("{at} {id} asked: {question}")),
+        Event::Noted { note, .. } => Some(format!("{at} {id} noted: {note}")),
+        Event::GraphGuarded { what, tasks, undone, .. } => {
+            let names: Vec<&str> = tasks.iter().map(TaskId::as_str).collect();
+            let what = serde_json::to_value(what).ok()?;
+            let undone = if *undone { "undone" } else { "left" };
+            Some(format!("{at} graph {}: {} ({undone})", what.as_str()?, names.join(", ")))
+        }
+        _ => None,
+    }
+}
+
+/// Makes a branch of what is kept of an attempt.
+///
+/// # Errors
+/// Nothing kept; a branch of that name; in git's own words.
+pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let repo = &workspace.repo;
+    let name = typed(&workspace, &options.name);
+    // A ref outlives the journal, which may have been removed.
+    let (id, attempt) = match workspace.ledger()?.find(&name) {
+        Some(entry) => (entry.task_id.clone(), entry.attempt),
+        None => attempt_log::split(&name).ok_or_else(|| unknown(&name, None))?,
+    };
+    let refuse = |why: String| Err(Failure::new(Exit::Error, why).into());
+    let pin = pin_name(&workspace.place, &id, attempt);
+    let Some(commit) = repo.commit_of(&pin)? else {
+        return refuse(format!(
+            "nothing is kept of attempt {attempt} at `{id}`; `ralph attempts{} {id}` shows what is",
+            workspace.place.flag()
+        ));
+    };
+    let branch = match &options.branch {
+        Some(branch) => branch.clone(),
+        None if workspace.place.name().is_some() => format!("ralph/restore/loops/{id}.{attempt}"),
+        None => format!("ralph/restore/{id}.{attempt}"),
+    };
+    match repo.branch(&branch)? {
+        Some(found) if found == commit => {
+            terminal::print(&format!("branch {branch} has it already\n"))?;
+        }
+        Some(_) => {
+            return refuse(format!(
+                "there is a branch `{branch}` already, and it is left as it is; name another with \
+                 `--branch`"
+            ));
+        }
+        None => {
+            repo.make_branch(&branch, &commit)?;
+            terminal::print(&format!("branch {branch} has what attempt {attempt} at {id} left\n"))?;
+        }
+    }
+    terminal::print(&format!(
+        "look at it:      git log --stat HEAD..{branch}\n\
+         compare:         git diff HEAD...{branch}\n\
+         take one file:   git restore --source={branch} -- PATH\n\
+         take all of it:  git merge {branch}\n"
+    ))?;
+    Ok(Exit::Success)
+}
+
+/// The files of an attempt with their sizes in bytes, by name.
+fn files(workspace: &Workspace, entry: &Entry) -> Vec<(String, u64)> {
+    let folder = workspace.root().join(&entry.log);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<(String, u64)> = entries
+        .filter_map(|entry| {
+            let size = entry.metadata().ok()?.len();
+            Some((entry.file_name().to_string_lossy().into_owned(), size))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn as_value(entry: &Entry, whole: bool) -> Value {
+    let mut value = json!({
+        "task_id": entry.task_id,
+        "attempt": entry.attempt,
+        "run_id": entry.run_id,
+        "started_at": entry.started_at,
+        "base": entry.base,
+        "log": entry.log,
+        "ended_at": entry.ended.as_ref().map(|(at, _)| at),
+    });
+    if let Some((_, ended)) = &entry.ended
+        && let (Some(value), Ok(Value::Object(fields))) =
+            (value.as_object_mut(), serde_json::to_value(ended))
+    {
+        value.extend(fields);
+    }
+    if whole {
+        let lines = entry.changes.iter().map(Record::to_line);
+        let lines: Vec<Value> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+        value["changes"] = Value::Array(lines);
+    }
+    value
+}
+
+fn when(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// What was typed, in a plain loop with its name before a bare number.
+fn typed(workspace: &Workspace, name: &str) -> String {
+    match workspace.place.name() {
+        Some(own) if name.parse::<u32>().is_ok() => format!("{own}.{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn find<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Entry> {
+    ledger.find(name).ok_or_else(|| {
+        let names: Vec<String> = ledger.of(None).map(Entry::name).collect();
+        let ids = ledger.of(None).map(|entry| entry.task_id.as_str());
+        unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str))))
+    })
+}
+
+fn unknown(name: &str, near: Option<&str>) -> anyhow::Error {
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`ralph attempts` lists them".to_owned(),
+    };
+    Failure::new(Exit::Error, format!("no attempt `{}`; {hint}", name.escape_debug())).into()
+}

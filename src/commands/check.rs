@@ -1,0 +1,116 @@
+//! `ralph check`: is this a graph, and what is it like?
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+use serde_json::json;
+
+use super::Here;
+use crate::{
+    adapters::{
+        excerpt,
+        terminal::{self, Paint},
+    },
+    cli::Check,
+    core::{
+        diagnostic::{Diagnostic, Severity, position},
+        exit::Exit,
+        history::History,
+        select::Policy,
+    },
+    project::{
+        graph_file::{GraphFile, Rejected},
+        workspace::{Workspace, view},
+    },
+    view::lines::counted,
+};
+
+/// Checks a file, or the graph of the repository.
+///
+/// # Errors
+/// As the disk gives them; an invalid graph is said here and is exit code 65.
+pub fn run(here: &Here, options: &Check) -> Result<Exit> {
+    let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
+    let (file, history, policy) = if let Some(path) = &options.file {
+        let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
+        (read(&whole, &path.display().to_string()), History::default(), Policy::default())
+    } else {
+        let workspace = here.workspace()?;
+        let file = read(workspace.graph_path(), &workspace.graph_name());
+        (file, past(&workspace)?, workspace.policy())
+    };
+    match file {
+        Ok(file) => valid(&file, &history, &policy, options.json),
+        Err(rejected) => invalid(&rejected, options.json),
+    }
+}
+
+fn past(workspace: &Workspace) -> Result<History> {
+    Ok(workspace.chronicle()?.history().clone())
+}
+
+fn valid(file: &GraphFile, history: &History, policy: &Policy, as_json: bool) -> Result<Exit> {
+    let graph = file.graph();
+    let (tasks, edges, chain) = (graph.tasks().len(), graph.edge_count(), graph.longest_chain());
+    let ready = view(file, history, policy).ready(Utc::now()).len();
+    if as_json {
+        terminal::print(&terminal::json(&json!({
+            "valid": true,
+            "file": file.name(),
+            "tasks": tasks,
+            "edges": edges,
+            "longest_chain": chain,
+            "ready": ready,
+            "diagnostics": listed(file.name(), file.text(), file.warnings()),
+        })))?;
+        return Ok(Exit::Success);
+    }
+    draw(file.name(), file.text(), file.warnings());
+    let dependencies = if edges == 1 { "dependency" } else { "dependencies" };
+    terminal::print(&format!(
+        "{}: {}, {edges} {dependencies}, longest chain {chain}, {ready} ready now\n",
+        file.name(),
+        counted(tasks, "task"),
+    ))?;
+    Ok(Exit::Success)
+}
+
+fn invalid(rejected: &Rejected, as_json: bool) -> Result<Exit> {
+    let Rejected { name, text, faults } = rejected;
+    if as_json {
+        let faults = listed(name, text, faults);
+        let report = json!({ "valid": false, "file": name, "diagnostics": faults });
+        terminal::print(&terminal::json(&report))?;
+        return Ok(Exit::Invalid);
+    }
+    draw(name, text, faults);
+    let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
+    terminal::say(&format!("\n{name}: {}", counted(errors, "error")));
+    Ok(Exit::Invalid)
+}
+
+fn draw(name: &str, text: &str, faults: &[Diagnostic]) {
+    if !faults.is_empty() {
+        let color = Paint::for_stream(&std::io::stderr()).is_on();
+        terminal::say(&excerpt::render(name, text, faults, color));
+    }
+}
+
+fn listed(name: &str, text: &str, faults: &[Diagnostic]) -> Vec<serde_json::Value> {
+    faults
+        .iter()
+        .map(|fault| {
+            let (line, column) = position(text, fault.at.start);
+            json!({
+                "severity": fault.severity,
+                "message": fault.message,
+                "file": name,
+                "line": line,
+                "column": column,
+                "help": fault.help,
+                "replacement": fault.replacement,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! `ralph config`: every setting, its value, and where that comes from.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::Here;
+use crate::{
+    adapters::terminal,
+    cli,
+    core::{
+        diagnostic::nearest,
+        exit::{Exit, Failure},
+    },
+    project::{
+        config::Config,
+        config_layers::{self, Origin},
+    },
+};
+
+/// The longest value that has the origin on the same line.
+const WIDE: usize = 40;
+
+/// Shows them. What variables look like a misspelt setting is said on standard error.
+///
+/// # Errors
+/// No repository, invalid settings, an unknown name.
+pub fn run(here: &Here, options: &cli::Config) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    for (name, meant) in config_layers::misspelt() {
+        terminal::say(&format!("warning: `{name}` is no setting; did you mean `{meant}`?"));
+    }
+    let all = workspace.layers.all();
+    if let Some(key) = &options.key {
+        let found = all.iter().find(|(name, ..)| name == key);
+        let (_, value, origin) = found.ok_or_else(|| unknown(key))?;
+        let text =
+            if options.json { terminal::json(&shown(value, origin)) } else { flow(value) + "\n" };
+        terminal::print(&text)?;
+        return Ok(Exit::Success);
+    }
+    let text = if options.json {
+        let all = all.iter().map(|(key, value, origin)| (key.clone(), shown(value, origin)));
+        terminal::json(&Value::Object(all.collect()))
+    } else {
+        table(&all)
+    };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn table(all: &[(String, Value, Origin)]) -> String {
+    let texts: Vec<String> = all.iter().map(|(_, value, _)| flow(value)).collect();
+    let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+    let name = widest(&mut all.iter().map(|(key, ..)| key.len()));
+    let value = widest(&mut texts.iter().map(|text| text.chars().count()).filter(|n| *n <= WIDE));
+    let mut table = String::new();
+    for ((key, _, origin), text) in all.iter().zip(texts) {
+        let _ = if text.chars().count() > WIDE {
+            writeln!(table, "{key:name$}  {text}\n{:name$}  {:value$}  {origin}", "", "")
+        } else {
+            writeln!(table, "{key:name$}  {text:value$}  {origin}")
+        };
+    }
+    table
+}
+
+/// As it would be written in one line of the file.
+fn flow(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        other => other.to_string(),
+    };
+    terminal::visible(&text).into_owned()
+}
+
+fn shown(value: &Value, origin: &Origin) -> Value {
+    let (kind, name, line) = match origin {
+        Origin::Default => ("default", None, None),
+        Origin::File(name, line) => ("file", Some(name), Some(line)),
+        Origin::Variable(name) => ("variable", Some(name), None),
+        Origin::Flag => ("flag", None, None),
+    };
+    let mut shown = json!({ "value": value, "origin": kind });
+    if let Some(name) = name {
+        shown[if kind == "file" { "file" } else { "variable" }] = json!(name);
+    }
+    if let Some(line) = line {
+        shown["line"] = json!(line);
+    }
+    shown
+}
+
+fn unknown(key: &str) -> Failure {
+    let hint = match nearest(key, Config::keys().iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`ralph config` lists them".to_owned(),
+    };
+    Failure::new(Exit::Usage, format!("unknown setting `{}`; {hint}", key.escape_debug()))
+}

@@ -1,0 +1,90 @@
+//! `ralph demo`: the real loop on a real repository, with a small agent that needs no key.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::run::work;
+use crate::{
+    adapters::terminal,
+    cli::Demo,
+    core::{
+        agents::agent_command::Call,
+        exit::{Exit, Failure},
+        loop_paths::Place,
+    },
+    project::workspace::{GRAPH, Workspace},
+    runner::Options,
+    view::lines::Verbosity,
+};
+
+/// Makes a repository, works off its graph, shows what came of it and says where it lies.
+///
+/// # Errors
+/// As the disk or git give them.
+pub fn run(options: &Demo) -> Result<Exit> {
+    let dir = make_folder(options.to.as_deref())?;
+    fs::write(dir.join(GRAPH), include_str!("demo.yaml")).context("write the graph")?;
+    git(&dir, &["init", "--quiet", "--initial-branch=main"])?;
+    git(&dir, &["config", "user.name", "Demo Agent"])?;
+    git(&dir, &["config", "user.email", "demo-agent@example.invalid"])?;
+    git(&dir, &["config", "commit.gpgsign", "false"])?;
+    git(&dir, &["add", GRAPH])?;
+    git(&dir, &["commit", "--quiet", "-m", "Plan the field guide"])?;
+    terminal::say(&format!(
+        "A repository with a graph of eight tasks is in {}.\nEach attempt is a real process that \
+         reads its prompt, writes files, commits and reports.\n",
+        dir.display()
+    ));
+    let own = env::current_exe().context("find this program")?;
+    let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
+    let mut workspace = Workspace::unset(&dir, Place::default())?;
+    let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
+    let mut flags = short.as_object().cloned().unwrap_or_default();
+    flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
+    workspace.set_flags(flags)?;
+    let options = Options { agents: Some(vec![agent]), ..Options::default() };
+    let file = workspace.graph()?;
+    let exit = work(workspace, file, options, Verbosity::Normal)?;
+    let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
+    let command = Workspace::own_command();
+    let place = dir.display();
+    terminal::print(&format!(
+        "\nWhat git has now:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
+         git diff                      # only statuses changed in the graph\n  cat \
+         logs/ralph.jsonl | jq -c '[.action, .task_id, .verdict]'\n  cat \
+         logs/attempts/proofread/2/prompt.md   # what the second attempt was told\n"
+    ))?;
+    Ok(exit)
+}
+
+fn make_folder(to: Option<&Path>) -> Result<PathBuf> {
+    if let Some(dir) = to {
+        if dir.exists() {
+            let message = format!("`{}` exists already; name a folder to be made", dir.display());
+            return Err(Failure::new(Exit::Error, message).into());
+        }
+        fs::create_dir_all(dir).with_context(|| format!("make `{}`", dir.display()))?;
+        return dir.canonicalize().with_context(|| format!("find `{}`", dir.display()));
+    }
+    let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir().context("make a folder")?;
+    Ok(dir.keep())
+}
+
+/// Runs git and gives its output.
+pub(super) fn git(dir: &Path, words: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(dir)
+        .args(words)
+        .output()
+        .context("run `git`; it must be installed")?;
+    if !output.status.success() {
+        bail!("`git {}`: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,117 @@
+//! The machine: room, locks, and which `ralph` a person who types the name gets.
+
+use std::{env, fs};
+
+use super::{
+    Finding,
+    bench::{Answer, Bench, Question, VERSION},
+};
+use crate::{
+    adapters::{
+        disk::{self, Room},
+        process,
+    },
+    core::exit::Exit,
+    project::workspace::Workspace,
+};
+
+/// Below this many bytes a night's logs may not fit.
+const LITTLE: u64 = 1_000_000_000;
+/// Below this many bytes a run would not get far.
+const NONE: u64 = 100_000_000;
+/// The same in files.
+const LITTLE_FILES: u64 = 10_000;
+const NO_FILES: u64 = 1_000;
+
+/// The disks of the work tree and of git's folder have room.
+pub(super) fn room(workspace: &Workspace) -> Finding {
+    let places = [workspace.root(), workspace.repo.common_dir()];
+    let rooms: Result<Vec<Room>, _> = places.into_iter().map(disk::room).collect();
+    match rooms {
+        Ok(rooms) => judge(Room {
+            bytes: rooms.iter().map(|room| room.bytes).min().unwrap_or(0),
+            files: rooms.iter().filter_map(|room| room.files).min(),
+        }),
+        Err(error) => Finding::ok("disk", format!("cannot tell: {error}")),
+    }
+}
+
+fn judge(room: Room) -> Finding {
+    let files = room.files.unwrap_or(u64::MAX);
+    let found = match room.files {
+        Some(files) if files < LITTLE_FILES => format!("room for {files} more files"),
+        _ => format!("{} MB free", room.bytes / 1_000_000),
+    };
+    let cure = "make room; a run stops when the disk is full";
+    if room.bytes < NONE || files < NO_FILES {
+        Finding::fault("disk", Exit::Disk, found, cure)
+    } else if room.bytes < LITTLE || files < LITTLE_FILES {
+        Finding::warning("disk", found, cure)
+    } else {
+        Finding::ok("disk", found)
+    }
+}
+
+/// The disk knows locks, so that no two runs work at once.
+pub(super) fn locks(workspace: &Workspace) -> Finding {
+    const ABOUT: &str = "locks";
+    let cure = "keep the repository on a local disk";
+    match workspace.state.locks_hold() {
+        Ok(true) => Finding::ok(ABOUT, "a second one is kept out"),
+        Ok(false) => {
+            let found =
+                "locks do not hold on this file system, so that two runs could work at once";
+            Finding::warning(ABOUT, found, cure)
+        }
+        Err(error) => {
+            let error = anyhow::Error::new(error).context("take a lock");
+            Finding::of_error(ABOUT, &error, cure)
+        }
+    }
+}
+
+/// The `ralph` on PATH is this one.
+pub(super) fn earlier(workspace: &Workspace, bench: &Bench) -> Finding {
+    const ABOUT: &str = "ralph";
+    const VERSION_LINE: &str = concat!("ralph ", env!("CARGO_PKG_VERSION"));
+    let Ok(first) = process::resolve("ralph", workspace.root()) else {
+        return Finding::ok(
+            ABOUT,
+            format!("{VERSION_LINE}; not on PATH, agents are told its path"),
+        );
+    };
+    let own = env::current_exe().and_then(fs::canonicalize).ok();
+    if own.is_some() && fs::canonicalize(&first).ok() == own {
+        return Finding::ok(ABOUT, VERSION_LINE);
+    }
+    let shown = first.display().to_string();
+    let argv = vec![shown.clone(), "--version".to_owned()];
+    let what = match bench.ask(Question { argv, ..Question::default() }, VERSION) {
+        Ok(Answer::Yes(lines)) => match lines.last() {
+            Some(line) if line == VERSION_LINE => "another file of the same version".to_owned(),
+            Some(line) => format!("another program, which calls itself `{line}`"),
+            None => "another program".to_owned(),
+        },
+        _ => "another program, which does not say its version".to_owned(),
+    };
+    let cure = format!("put the folder of this one first on PATH, or remove `{shown}`");
+    Finding::warning(ABOUT, format!("`{shown}` on PATH is {what}; this is {VERSION_LINE}"), cure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Mark, *};
+
+    #[test]
+    fn little_room_is_a_warning_and_none_a_fault() {
+        let mark = |bytes, files| judge(Room { bytes, files }).mark;
+        assert_eq!(mark(2_000_000_000, None), Mark::Ok);
+        assert_eq!(mark(2_000_000_000, Some(10_000)), Mark::Ok);
+        assert_eq!(mark(999_999_999, None), Mark::Warning);
+        assert_eq!(mark(2_000_000_000, Some(9_999)), Mark::Warning);
+        assert_eq!(mark(99_999_999, None), Mark::Fault(Exit::Disk));
+        assert_eq!(mark(2_000_000_000, Some(3)), Mark::Fault(Exit::Disk));
+        let few = judge(Room { bytes: 2_000_000_000, files: Some(3) });
+        assert_eq!(few.found, "room for 3 more files");
+    }
+}

@@ -1,0 +1,146 @@
+//! The agent: whether it can be started, which one it is, whether it is logged in.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Error;
+
+use super::{
+    Finding, Mark,
+    bench::{Answer, Bench, Question, VERSION},
+};
+use crate::{
+    adapters::process,
+    core::{
+        agents::{
+            agent_command::Call,
+            agent_preset::{self, Login, Preset},
+        },
+        duration,
+    },
+    project::workspace::Workspace,
+    runner,
+};
+
+/// What there is to say of one agent; `hint` is what else can be done where it cannot be started.
+pub(super) fn all(workspace: &Workspace, bench: &Bench, call: &Call, hint: &str) -> Vec<Finding> {
+    let mut found = vec![found(workspace, call, hint)];
+    if found[0].mark == Mark::Ok {
+        found.extend([version(workspace, bench, call), login(call)]);
+    }
+    found
+}
+
+/// The agent can be started, as a run looks at it.
+fn found(workspace: &Workspace, call: &Call, hint: &str) -> Finding {
+    match runner::check_agent(call, workspace, hint) {
+        Ok(()) => Finding::ok("agent", call.argv.join(" ")),
+        Err(error) => Finding::of_error("agent", &error, ""),
+    }
+}
+
+/// The agent says its version, which shows that it is more than a file of that name.
+fn version(workspace: &Workspace, bench: &Bench, call: &Call) -> Finding {
+    const ABOUT: &str = "version";
+    let Some((first, rest)) = call.version_check.split_first() else {
+        return Finding::ok(ABOUT, "not asked for: `agent` has no `version_check`");
+    };
+    let asked = call.version_check.join(" ");
+    let cure = format!("run `{asked}` by hand");
+    // That of the very program which is called, and not of its namesake on PATH.
+    let program = Some(&call.argv[0]).filter(|program| base(program) == base(first));
+    let answer = process::resolve(program.unwrap_or(first), workspace.root()).map_err(Error::msg);
+    let answer = answer.and_then(|program| {
+        let argv = [&[program.display().to_string()], rest].concat();
+        let env = call.env.clone().into_iter().collect();
+        let removed = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.env_remove);
+        let env_remove = removed.iter().map(|name| (*name).to_owned()).collect();
+        bench.ask(Question { argv, dir: None, env, env_remove }, VERSION)
+    });
+    match answer {
+        Ok(Answer::Yes(lines)) => Finding::ok(ABOUT, lines.join(" / ")),
+        Ok(Answer::No(why)) => Finding::warning(ABOUT, format!("`{asked}` failed: {why}"), cure),
+        Ok(Answer::Late(limit)) => {
+            let limit = duration::short(limit);
+            Finding::warning(ABOUT, format!("`{asked}` did not end within {limit}"), cure)
+        }
+        Err(error) => Finding::warning(ABOUT, format!("`{asked}` failed: {error:#}"), cure),
+    }
+}
+
+/// A sign that the agent is logged in. Nothing is sent anywhere, and no value is looked at.
+fn login(call: &Call) -> Finding {
+    let set = |name: &str| {
+        call.env.contains_key(name) || env::var_os(name).is_some_and(|value| !value.is_empty())
+    };
+    match agent_preset::find(&call.name).and_then(|preset| preset.login) {
+        None => Finding::ok("login", "cannot tell for this agent"),
+        Some(login) => judge(&call.name, login, set, |file| place(file).is_file()),
+    }
+}
+
+/// What shows that somebody is logged in with this agent: the name of a variable or of a file.
+pub(in crate::commands) fn login_sign(preset: &Preset) -> Option<String> {
+    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    sign(&preset.login?, set, |file| place(file).is_file())
+}
+
+fn sign(
+    login: &Login,
+    set: impl Fn(&str) -> bool,
+    is_there: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let variable = login.variables.iter().find(|name| set(name));
+    let file = || login.files.iter().find(|file| is_there(file));
+    variable
+        .map(|name| format!("`{name}` is set"))
+        .or_else(|| file().map(|file| format!("`{file}` is there")))
+}
+
+fn judge(
+    agent: &str,
+    login: Login,
+    set: impl Fn(&str) -> bool,
+    is_there: impl Fn(&str) -> bool,
+) -> Finding {
+    if let Some(found) = sign(&login, set, is_there) {
+        return Finding::ok("login", found);
+    }
+    let found = format!(
+        "no sign that `{agent}` is logged in; a keychain or a helper program is not looked into"
+    );
+    Finding::warning("login", found, login.how)
+}
+
+/// `~/x` and `$NAME/x` as a path; one that is not there where the variable is not set.
+fn place(file: &str) -> PathBuf {
+    let (first, rest) = file.split_once('/').unwrap_or((file, ""));
+    let name = if first == "~" { "HOME" } else { first.trim_start_matches('$') };
+    env::var_os(name).map(|folder| Path::new(&folder).join(rest)).unwrap_or_default()
+}
+
+/// The name of a program without its folders.
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_or_a_file_is_a_login_and_no_value_is_shown() {
+        let login = agent_preset::find("codex").unwrap().login.unwrap();
+        let is = |set: &str, there: &str| {
+            let finding = judge("codex", login, |name| name == set, |file| file == there);
+            (finding.mark, finding.found)
+        };
+        assert_eq!(is("CODEX_API_KEY", ""), (Mark::Ok, "`CODEX_API_KEY` is set".to_owned()));
+        let there = (Mark::Ok, "`~/.codex/auth.json` is there".to_owned());
+        assert_eq!(is("", "~/.codex/auth.json"), there);
+        assert_eq!(is("HOME", "~/.bashrc").0, Mark::Warning);
+        assert_eq!(place("$NO_SUCH_VARIABLE/auth.json"), Path::new(""));
+    }
+}

@@ -1,0 +1,44 @@
+//! `ralph heartbeat`: for cron. Exit 0 or 1, with one line.
+
+use std::{io::ErrorKind, time::Duration};
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::Here;
+use crate::{
+    adapters::terminal,
+    core::{duration, exit::Exit},
+    report::heartbeat,
+};
+
+/// Dead is a loop that has not beaten for `max_age` and did not say that it ended.
+///
+/// # Errors
+/// No repository.
+pub fn run(here: &Here, max_age: Duration) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let name = workspace.place.heartbeat();
+    let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            (Exit::Error, format!("no heartbeat: `{name}` does not exist"))
+        }
+        Err(error) => (Exit::Error, format!("no heartbeat: `{name}`: {error}")),
+        Ok((at, facts)) => {
+            let age = (Utc::now() - at).to_std().unwrap_or_default();
+            let ago = duration::short(age);
+            let facts = facts.unwrap_or_default();
+            let on = facts.task_id.map_or(String::new(), |id| format!(", working on {id}"));
+            match facts.finished {
+                Some(why) => (Exit::Success, format!("ended {ago} ago: {why}")),
+                None if age > max_age => {
+                    let max = duration::short(max_age);
+                    (Exit::Error, format!("dead: last beat {ago} ago, more than {max}{on}"))
+                }
+                None => (Exit::Success, format!("alive: last beat {ago} ago{on}")),
+            }
+        }
+    };
+    terminal::print(&format!("{text}\n"))?;
+    Ok(exit)
+}

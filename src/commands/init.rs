@@ -1,0 +1,371 @@
+//! `ralph init`: a project set up in a minute, and nothing of it overwritten.
+
+mod files;
+mod look;
+mod wizard;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, bail};
+
+use super::{Here, merge_driver};
+use crate::{
+    adapters::{
+        git::Repo,
+        terminal::{self, Paint, Style},
+    },
+    cli::Init,
+    core::{
+        agents::agent_preset,
+        exit::{Exit, Failure},
+        loop_paths::Place,
+        prompt::template::{self, Template},
+        setup::{self, Content, Fate, Found, Wanted},
+    },
+    project::{
+        config_layers::{self, Layers, Origin},
+        schema,
+        workspace::{GRAPH, Workspace},
+    },
+    runner,
+    view::lines::counted,
+};
+use files::Step;
+use wizard::Wizard;
+
+/// The template of a task's prompt, relative to the repository.
+pub const TASK: &str = "prompts/task.md";
+/// The prompt of a loop without a graph, where the command was typed.
+const PROMPT: &str = "PROMPT.md";
+
+/// Looks, asks where somebody can answer, and writes what is not there yet.
+///
+/// # Errors
+/// No repository; something that is in the way; a person who says no.
+pub fn run(here: &Here, options: &Init) -> Result<Exit> {
+    if here.graph.is_some() || here.config.is_some() {
+        let message = format!(
+            "`ralph init` writes `{GRAPH}` and `{}`; leave out `--graph` and `--config`, and \
+             `RALPH_GRAPH` and `RALPH_CONFIG` too",
+            config_layers::PATH
+        );
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    let dir = here.directory()?;
+    if options.prompt {
+        return one(&dir, PROMPT, Template::Prompt, options.force);
+    }
+    let asks = !options.yes && !options.dry_run && terminal::can_ask();
+    let wizard = asks.then(Wizard::new).transpose()?;
+    if options.global {
+        return global(&dir, options, wizard.as_ref());
+    }
+    project(&dir, options, wizard.as_ref())
+}
+
+/// Writes one template to one file, if it is not there or may be overwritten.
+///
+/// # Errors
+/// It is there; something is in the way of it.
+pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
+    let step = Step::plan(root, name, &Content::Whole(template.text()), true)?;
+    let is_there = !matches!(step.fate, Fate::Create(_));
+    if is_there && !force {
+        let message = format!("{name} already exists (use --force to overwrite)");
+        return Err(Failure::new(Exit::Error, message).into());
+    }
+    files::write(&[step])?;
+    let overwritten = if is_there { " (overwritten)" } else { "" };
+    terminal::print(&format!("created {name}{overwritten}\n"))?;
+    Ok(Exit::Success)
+}
+
+/// The settings for all projects, and nothing else.
+fn global(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
+    let found = Found { agents: look::agents(dir), ..Found::default() };
+    tell(&found, None);
+    let mut wanted = Wanted::of(&found);
+    let replace = options.reset || options.force;
+    if let Some(wizard) = wizard
+        && global_step(&wanted, replace)?.fate.text().is_some()
+    {
+        wizard.settings(&found, &mut wanted)?;
+    }
+    let steps = [global_step(&wanted, replace)?];
+    if options.dry_run {
+        return preview(&steps);
+    }
+    files::write(&steps)?;
+    report(&steps, &[], "`ralph config` shows every setting and where it comes from")
+}
+
+fn global_step(wanted: &Wanted, replace: bool) -> Result<Step> {
+    let home = |path: &PathBuf| path.ancestors().nth(2).is_some_and(Path::is_dir);
+    let Some(path) = config_layers::global_path().filter(home) else {
+        bail!("there is no home folder; set `HOME` to one");
+    };
+    // The folder may be a link, as people have it who keep their settings elsewhere.
+    let folder = path.parent().unwrap_or(&path);
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let content = Content::Whole(setup::global(wanted));
+    let mut step = Step::plan(&folder, "config.yaml", &content, replace)?;
+    config_layers::GLOBAL.clone_into(&mut step.name);
+    Ok(step.keeping())
+}
+
+fn project(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
+    // Asked for below; nothing is done before the last question.
+    let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
+    let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
+    let root = repo.as_ref().map_or(dir, Repo::root);
+    let found = look::found(root);
+    let mut wanted = Wanted::of(&found);
+    wanted.paragraph = options.agents_md;
+    if speaks_for_all(root) {
+        wanted.agent = None;
+    }
+    tell(&found, Some((root, repo.as_ref())));
+    if let Some(wizard) = wizard {
+        ask(wizard, root, &found, &mut wanted, options, is_new)?;
+    }
+    let steps = steps(root, &found, &wanted, options)?;
+    check_idle(repo.as_ref(), &steps)?;
+    if options.dry_run {
+        return preview(&steps);
+    }
+    if let Some(wizard) = wizard {
+        let changes = steps.iter().filter(|step| step.fate.text().is_some()).count();
+        if changes > 0 && !wizard.is_wanted(&format!("Write {changes} files?"), true)? {
+            return Err(wizard.no());
+        }
+    }
+    if is_new {
+        Repo::init(root)?;
+    }
+    files::write(&steps)?;
+    let workspace = Workspace::unset(root, Place::default())?;
+    let unignored = workspace.unignored()?;
+    workspace.ignore_own_files()?;
+    if options.merge_driver {
+        merge_driver::install(&workspace)?;
+    }
+    let command = Workspace::own_command();
+    let next = format!(
+        "Next: put your own tasks into {GRAPH}, commit what was written, then\n  \
+         {command} check        is this a graph?\n  \
+         {command} doctor       would a run start, and what could go wrong?\n  \
+         {command} run --once   one attempt, to see how it goes"
+    );
+    report(&steps, &unignored, &next)
+}
+
+/// Whether the agent is set for all projects, so that a project need not name one.
+fn speaks_for_all(root: &Path) -> bool {
+    let Ok(mut layers) = Layers::of(root, None) else {
+        return false;
+    };
+    let is_global =
+        |origin: &Origin| matches!(origin, Origin::File(file, _) if file == config_layers::GLOBAL);
+    layers.read().is_ok()
+        && layers.all().iter().any(|(key, _, origin)| key == "agent" && is_global(origin))
+}
+
+fn ask(
+    wizard: &Wizard,
+    root: &Path,
+    found: &Found,
+    wanted: &mut Wanted,
+    options: &Init,
+    is_new: bool,
+) -> Result<()> {
+    let replaces = options.force || options.reset;
+    if is_new && !wizard.is_wanted("No git repository here. Make one?", true)? {
+        return Err(Repo::discover(root).err().unwrap_or_else(|| wizard.no()));
+    }
+    if replaces || !root.join(config_layers::PATH).exists() {
+        wizard.settings(found, wanted)?;
+        wizard.verify(found, wanted)?;
+    }
+    let changes = |content: Content, name: &str| -> Result<bool> {
+        Ok(Step::plan(root, name, &content, options.force)?.fate.text().is_some())
+    };
+    let justfile = found.justfile();
+    if changes(Content::Recipes, justfile)? {
+        wanted.recipes = wizard.is_wanted(&format!("Recipes for `just` in {justfile}?"), true)?;
+    }
+    let mut untold = false;
+    for name in told(root, found) {
+        untold |= changes(Content::Paragraph, &name)?;
+    }
+    if untold && !options.agents_md {
+        let question = format!("Advice for agents in {}?", told(root, found).join(" and "));
+        wanted.paragraph = wizard.is_wanted(&question, false)?;
+    }
+    let own = root.join(config_layers::PATH);
+    let is_free = |path: PathBuf| path != own && !path.exists();
+    if !options.project && config_layers::global_path().is_some_and(is_free) {
+        wanted.global = wizard.is_wanted("The same agent in all your projects?", false)?;
+    }
+    Ok(())
+}
+
+/// The files in which agents are told of `ralph`: those that are there, each once, and not one
+/// that only points to another.
+fn told(root: &Path, found: &Found) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut files: Vec<String> = Vec::new();
+    for name in ["AGENTS.md", "CLAUDE.md"] {
+        let path = root.join(name);
+        let points = || {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            text.lines().any(|line| line.trim() == "@AGENTS.md")
+        };
+        if found.names.iter().any(|there| there == name)
+            && (files.is_empty() || !points())
+            && path.canonicalize().is_ok_and(|real| seen.insert(real))
+        {
+            files.push(name.to_owned());
+        }
+    }
+    if files.is_empty() {
+        files.push("AGENTS.md".to_owned());
+    }
+    files
+}
+
+/// Everything that is to be there, and what becomes of it.
+fn steps(root: &Path, found: &Found, wanted: &Wanted, options: &Init) -> Result<Vec<Step>> {
+    let whole = |name: &str, text: String, replace: bool| {
+        Step::plan(root, name, &Content::Whole(text), replace)
+    };
+    let force = options.force;
+    let settings = setup::config(found, wanted);
+    let mut steps = vec![
+        whole(config_layers::PATH, settings, force || options.reset)?.keeping(),
+        whole(".ralph/.gitignore", template::IGNORE.to_owned(), force)?,
+        whole(schema::CONFIG_PATH, schema::config(), force)?.made(),
+        whole(schema::GRAPH_PATH, schema::graph().to_owned(), force)?.made(),
+        whole(GRAPH, setup::graph(found), force)?.keeping(),
+        whole(TASK, Template::Task.text(), force)?.keeping().made(),
+    ];
+    if wanted.recipes {
+        steps.push(Step::plan(root, found.justfile(), &Content::Recipes, force)?);
+    }
+    if wanted.paragraph {
+        for name in told(root, found) {
+            steps.push(Step::plan(root, &name, &Content::Paragraph, force)?);
+        }
+    }
+    if wanted.global {
+        steps.push(global_step(wanted, false)?);
+    }
+    Ok(steps)
+}
+
+/// No run reads what is about to be replaced.
+fn check_idle(repo: Option<&Repo>, steps: &[Step]) -> Result<()> {
+    let Some(repo) = repo else {
+        return Ok(());
+    };
+    let replaces = steps.iter().any(|step| matches!(step.fate, Fate::Replace(_)));
+    let workspace = Workspace::unset(repo.root(), Place::default())?;
+    if replaces && workspace.state.is_locked()? {
+        return Err(Failure::new(Exit::Running, runner::held(&workspace)).into());
+    }
+    Ok(())
+}
+
+/// Says what was found.
+fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
+    let mut lines = Vec::new();
+    if let Some((root, repo)) = place {
+        let branch = repo.and_then(|repo| repo.head().ok()?.branch);
+        lines.push(match (repo, branch) {
+            (None, _) => format!("folder: {}, not in a git repository", root.display()),
+            (_, None) => format!("project: {}", root.display()),
+            (_, Some(branch)) => format!("project: {}, branch {branch}", root.display()),
+        });
+    }
+    for agent in &found.agents {
+        let login = agent.login.as_deref().unwrap_or("no sign of a login");
+        lines.push(format!("agent: {} ({}), {login}", agent.name, agent.path));
+    }
+    if found.agents.is_empty() {
+        let names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
+        lines.push(format!("agent: none of {} is on PATH", names.join(", ")));
+    }
+    for check in &found.checks {
+        let missing = format!(", but `{}` is not on PATH", check.program);
+        let missing = if check.is_ready { "" } else { &missing };
+        lines.push(format!("tests: `{}`, from {}{missing}", check.command, check.source));
+    }
+    if place.is_some() && found.checks.is_empty() {
+        lines.push("tests: none declared".to_owned());
+    }
+    for one in &found.backlog {
+        lines.push(format!("backlog: {}, {}", one.path, one.advice));
+    }
+    let width = terminal::stderr_width().unwrap_or(usize::MAX);
+    for line in lines {
+        terminal::say(&terminal::wrap(&terminal::visible(&line), width).join("\n"));
+    }
+}
+
+/// Says what was done, and what comes next.
+fn report(steps: &[Step], ignored: &[&str], next: &str) -> Result<Exit> {
+    let mut text = steps.iter().fold(String::new(), |text, step| text + &line(step, true));
+    if !ignored.is_empty() {
+        let word = painted(Style::Good, "added to");
+        let lines = counted(ignored.len(), "line");
+        let _ = writeln!(text, "{word} the clone's own info/exclude: {lines}, for logs/");
+    }
+    let is_changed = !ignored.is_empty() || steps.iter().any(|step| step.fate.text().is_some());
+    if is_changed {
+        let _ = writeln!(text, "\n{next}");
+    } else {
+        text.push_str("nothing was changed: all of it is there (--force overwrites)\n");
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// What becomes of one file, or what has become of it.
+fn line(step: &Step, is_done: bool) -> String {
+    let (will, did, style, more) = match &step.fate {
+        Fate::Create(_) => ("create", "created", Style::Good, String::new()),
+        Fate::Replace(_) => {
+            let kept = step.backup.as_ref();
+            let kept = kept.map(|end| format!("; the old one is {}{end}", step.name));
+            ("replace", "replaced", Style::Warn, kept.unwrap_or_default())
+        }
+        Fate::Add(_, what) => ("add to", "added to", Style::Good, format!(": {what}")),
+        Fate::Keep(why) => ("keep", "kept", Style::Faint, format!(": it {why}")),
+        Fate::Same => ("keep", "kept", Style::Faint, String::new()),
+    };
+    format!("{} {}{more}\n", painted(style, if is_done { did } else { will }), step.name)
+}
+
+fn painted(style: Style, word: &str) -> String {
+    Paint::for_stream(&std::io::stdout()).text(style, format!("{word:<8}")).into_owned()
+}
+
+/// Shows what would be written.
+fn preview(steps: &[Step]) -> Result<Exit> {
+    let mut text = String::new();
+    for step in steps {
+        text += &line(step, false);
+        if let (Some(whole), false) = (step.fate.text(), step.is_made) {
+            for line in step.added(whole).lines() {
+                let line = format!("    {}", terminal::visible(line));
+                let _ = writeln!(text, "{}", line.trim_end());
+            }
+        }
+    }
+    text += "\nnothing was written: this is what `ralph init --yes` would do\n";
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,225 @@
+//! Putting files in their places: all of them, or none.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    adapters::state,
+    core::{
+        exit::{Exit, Failure},
+        setup::{Content, Fate},
+    },
+};
+
+/// One file of the set-up.
+pub(super) struct Step {
+    /// As it is shown: from the top of the project.
+    pub name: String,
+    path: PathBuf,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Its bytes as they are.
+    there: Option<Vec<u8>>,
+    /// Whether its text is left to programs, so that an old one is not worth keeping.
+    pub is_made: bool,
+    /// With what ending the old text is kept, when it is replaced.
+    pub backup: Option<String>,
+}
+
+impl Step {
+    /// Looks at the file `name` in `root`, which must not lead out of it.
+    ///
+    /// # Errors
+    /// What is in the way of it.
+    pub(super) fn plan(root: &Path, name: &str, content: &Content, replace: bool) -> Result<Step> {
+        let path = root.join(name);
+        let there = match fs::read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(_) if path.is_dir() => return Err(in_the_way(name, "a folder")),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => None,
+            Err(error) => return Err(error).with_context(|| format!("read `{name}`")),
+        };
+        let fate = Fate::of(there.as_deref(), content, replace);
+        let step = Step { name: name.to_owned(), path, fate, there, is_made: false, backup: None };
+        if step.fate.text().is_some() {
+            step.check(root)?;
+        }
+        Ok(step)
+    }
+
+    /// The same for a file whose old text is worth keeping, as `NAME.bak`.
+    pub(super) fn keeping(mut self) -> Step {
+        if matches!(self.fate, Fate::Replace(_)) {
+            let endings = (1..).map(|number: u32| match number {
+                1 => ".bak".to_owned(),
+                _ => format!(".bak.{number}"),
+            });
+            let free = |ending: &String| fs::symlink_metadata(self.beside(ending)).is_err();
+            self.backup = endings.into_iter().find(free);
+        }
+        self
+    }
+
+    /// The same for a file that programs make.
+    pub(super) fn made(mut self) -> Step {
+        self.is_made = true;
+        self
+    }
+
+    /// The file of the same name and this ending.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(ending);
+        self.path.with_file_name(name)
+    }
+
+    /// What of the text that is written is new.
+    pub(super) fn added<'a>(&self, whole: &'a str) -> &'a str {
+        let there = self.there.as_deref().and_then(|bytes| str::from_utf8(bytes).ok());
+        match (&self.fate, there) {
+            (Fate::Add(..), Some(there)) => whole.strip_prefix(there).unwrap_or(whole).trim_start(),
+            _ => whole,
+        }
+    }
+
+    /// The file can be written where it seems to be.
+    fn check(&self, root: &Path) -> Result<()> {
+        let outside = |path: &Path| {
+            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            !real.starts_with(root.canonicalize().unwrap_or_else(|_| root.to_owned()))
+        };
+        let link = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_symlink());
+        if link && (self.there.is_none() || outside(&self.path)) {
+            return Err(in_the_way(&self.name, "a link out of the project or to nothing"));
+        }
+        let folders = Path::new(&self.name).ancestors().skip(1);
+        for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
+            let path = root.join(folder);
+            let name = folder.display().to_string();
+            if fs::symlink_metadata(&path).is_ok() && !path.is_dir() {
+                return Err(in_the_way(&name, "no folder"));
+            }
+            if path.is_dir() && outside(&path) {
+                return Err(in_the_way(&name, "a link out of the project"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_the_way(name: &str, what: &str) -> anyhow::Error {
+    let message = format!("`{name}` is {what}; nothing was written. Move it away and try again");
+    Failure::new(Exit::Error, message).into()
+}
+
+/// Writes all of it. After an error everything is as it was.
+///
+/// # Errors
+/// As the disk gives them.
+pub(super) fn write(steps: &[Step]) -> Result<()> {
+    let mut undo = Undo::default();
+    let written = steps.iter().try_for_each(|step| undo.write(step));
+    if written.is_err() {
+        undo.run();
+    }
+    written
+}
+
+/// What was done, so that it can be taken back.
+#[derive(Default)]
+struct Undo {
+    /// Files with the bytes they had.
+    files: Vec<(PathBuf, Option<Vec<u8>>)>,
+    /// Folders that were made.
+    folders: Vec<PathBuf>,
+}
+
+impl Undo {
+    fn write(&mut self, step: &Step) -> Result<()> {
+        let Some(text) = step.fate.text() else {
+            return Ok(());
+        };
+        if let (Some(ending), Some(bytes)) = (&step.backup, &step.there) {
+            self.put(&step.beside(ending), bytes, None)
+                .with_context(|| format!("write `{}{ending}`", step.name))?;
+        }
+        self.put(&step.path, text.as_bytes(), step.there.clone())
+            .with_context(|| format!("write `{}`", step.name))
+    }
+
+    fn put(&mut self, path: &Path, bytes: &[u8], before: Option<Vec<u8>>) -> Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let missing: Vec<_> = folder.ancestors().take_while(|path| !path.exists()).collect();
+        for folder in missing.into_iter().rev() {
+            fs::create_dir(folder)?;
+            self.folders.push(folder.to_owned());
+        }
+        state::replace(path, bytes, true)?;
+        self.files.push((path.to_owned(), before));
+        Ok(())
+    }
+
+    /// As far as the disk lets it: the error that led here is what is told.
+    fn run(self) {
+        for (path, before) in self.files.into_iter().rev() {
+            let _ = match before {
+                Some(bytes) => state::replace(&path, &bytes, true),
+                None => fs::remove_file(path),
+            };
+        }
+        for folder in self.folders.into_iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_an_error_everything_is_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = |name: &str, replace| {
+            let content = Content::Whole("new".to_owned());
+            Step::plan(dir.path(), name, &content, replace).unwrap()
+        };
+        fs::write(dir.path().join("old"), "old").unwrap();
+        let steps = [plan("a/b/c", false), plan("old", true).keeping(), plan("late/file", false)];
+        // Somebody is faster.
+        fs::write(dir.path().join("late"), "in the way").unwrap();
+        assert!(write(&steps).is_err());
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["late", "old"]);
+        assert_eq!(fs::read_to_string(dir.path().join("old")).unwrap(), "old");
+        fs::remove_file(dir.path().join("late")).unwrap();
+        write(&steps).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("old.bak")).unwrap(), "old");
+        assert_eq!(fs::read_to_string(dir.path().join("a/b/c")).unwrap(), "new");
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_seen_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let content = Content::Whole("new".to_owned());
+        let refused =
+            |name: &str| Step::plan(dir.path(), name, &content, true).err().unwrap().to_string();
+        fs::write(dir.path().join("file"), "").unwrap();
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+        assert!(refused("file/x").starts_with("`file` is no folder; nothing was written"));
+        assert!(refused("folder").starts_with("`folder` is a folder"));
+        assert!(refused("link/x").starts_with("`link` is a link out of the project"));
+        assert!(refused("dangling").starts_with("`dangling` is a link"));
+    }
+}

@@ -1,0 +1,83 @@
+//! What is there: names and some texts at the top of the project, and programs on PATH.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use crate::{
+    adapters::process,
+    commands::doctor,
+    core::{
+        agents::agent_preset,
+        setup::{self, Agent, Found},
+    },
+};
+
+/// Texts that are longer than this are not looked at.
+const LONG: u64 = 1 << 20;
+/// In folders that are not the project's own work no graph is looked for.
+const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "dist", "build", "logs"];
+
+/// Looks at the project in `root`; what cannot be read is not there.
+pub(super) fn found(root: &Path) -> Found {
+    let names = names(root);
+    let read = |name: &String| {
+        let path = root.join(name);
+        let is_read = setup::READ.contains(&&*name.to_lowercase())
+            && fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= LONG);
+        let text = is_read.then(|| fs::read_to_string(path).ok()).flatten()?;
+        Some((name.clone(), text))
+    };
+    let texts: BTreeMap<String, String> = names.iter().filter_map(read).collect();
+    let in_tests: Vec<String> =
+        ["tests", "test"].iter().flat_map(|name| self::names(&root.join(name))).collect();
+    let on_path = |program: &str| process::resolve(program, root).is_ok();
+    Found {
+        checks: setup::checks(&names, &texts, &in_tests, on_path),
+        backlog: setup::backlog(&paths(root, &names)),
+        agents: agents(root),
+        names,
+    }
+}
+
+/// The agents that are known by name and can be started.
+pub(super) fn agents(root: &Path) -> Vec<Agent> {
+    let look = |preset: &agent_preset::Preset| {
+        let path = process::resolve(preset.argv[0], root).ok()?;
+        let login = doctor::login_sign(preset);
+        Some(Agent { name: preset.name, path: path.display().to_string(), login })
+    };
+    agent_preset::ALL.iter().filter_map(look).collect()
+}
+
+/// The names in a folder, sorted; those of folders end with a slash.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(if entry.path().is_dir() { name + "/" } else { name })
+        })
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The names at the top and what lies in its folders, two levels deep: where plans are.
+fn paths(root: &Path, names: &[String]) -> Vec<String> {
+    let mut paths = names.to_vec();
+    let folders = names.iter().filter(|name| name.ends_with('/'));
+    let is_own = |name: &&String| {
+        let bare = name.trim_end_matches('/');
+        *name == ".taskmaster/" || !(bare.starts_with('.') || FOREIGN.contains(&bare))
+    };
+    for folder in folders.filter(is_own) {
+        for name in self::names(&root.join(folder)) {
+            let path = format!("{folder}{name}");
+            if path.ends_with('/') && !FOREIGN.contains(&name.trim_end_matches('/')) {
+                let below = self::names(&root.join(&path));
+                paths.extend(below.into_iter().map(|name| format!("{path}{name}")));
+            }
+            paths.push(path);
+        }
+    }
+    paths
+}

@@ -1,0 +1,140 @@
+//! The questions, each with a default that Enter takes. The only user of dialoguer.
+//!
+//! Ctrl-C, Esc and a terminal that is gone all mean the same: no.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI32, Ordering},
+};
+
+use anyhow::Result;
+use dialoguer::{Confirm, Input, MultiSelect, Select, theme::ColorfulTheme};
+
+use crate::{
+    adapters::{signal, terminal},
+    core::{
+        agents::agent_preset,
+        exit::{Exit, Failure},
+        select,
+        setup::{Found, Wanted},
+    },
+};
+
+/// What Ctrl-C sends.
+const INTERRUPT: i32 = 2;
+
+/// Asks at the terminal.
+pub(super) struct Wizard {
+    theme: ColorfulTheme,
+    /// The signal that came, if one did.
+    signal: Arc<AtomicI32>,
+}
+
+impl Wizard {
+    /// From here on signals end a question and not the program: whoever types Ctrl-C while files
+    /// are written gets all of them.
+    ///
+    /// # Errors
+    /// Signals cannot be listened to.
+    pub(super) fn new() -> Result<Wizard> {
+        let signal = Arc::new(AtomicI32::new(INTERRUPT));
+        let heard = Arc::clone(&signal);
+        signal::listen(move |number| heard.store(number, Ordering::Relaxed))?;
+        Ok(Wizard { theme: ColorfulTheme::default(), signal })
+    }
+
+    /// Yes or no.
+    pub(super) fn is_wanted(&self, question: &str, default: bool) -> Result<bool> {
+        let asked = Confirm::with_theme(&self.theme).with_prompt(question).default(default);
+        self.answer(asked.interact_opt())
+    }
+
+    /// Which agent, and how long it may go on.
+    pub(super) fn settings(&self, found: &Found, wanted: &mut Wanted) -> Result<()> {
+        if let Some(agent) = &mut wanted.agent {
+            *agent = self.agent(found, agent)?;
+        }
+        let limit = wanted.max_iterations.unwrap_or(select::MAX_ITERATIONS);
+        let asked = Input::with_theme(&self.theme)
+            .with_prompt("At most how many attempts in a run?")
+            .default(limit)
+            .validate_with(|count: &u32| if *count == 0 { Err("at least 1") } else { Ok(()) });
+        let limit = self.answer(asked.interact_text().map(Some))?;
+        wanted.max_iterations = (limit != select::MAX_ITERATIONS).then_some(limit);
+        Ok(())
+    }
+
+    fn agent(&self, found: &Found, default: &str) -> Result<String> {
+        let here = |name: &str| found.agents.iter().find(|agent| agent.name == name);
+        let mut names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
+        names.sort_by_key(|name| here(name).is_none());
+        let about = |name: &&str| match here(name) {
+            Some(agent) => match &agent.login {
+                Some(login) => format!("{name} ({login})"),
+                None => format!("{name} (found)"),
+            },
+            None => format!("{name} (not on PATH)"),
+        };
+        let items: Vec<String> = names.iter().map(about).map(|text| fitted(&text)).collect();
+        let asked = Select::with_theme(&self.theme)
+            .with_prompt("Which agent?")
+            .items(&items)
+            .default(names.iter().position(|name| *name == default).unwrap_or(0));
+        Ok(names[self.answer(asked.interact_opt())?].to_owned())
+    }
+
+    /// Which commands verify a task.
+    pub(super) fn verify(&self, found: &Found, wanted: &mut Wanted) -> Result<()> {
+        let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
+        wanted.verify = match ready.as_slice() {
+            [] => {
+                let asked = Input::with_theme(&self.theme)
+                    .with_prompt("A command that tests this project, if any")
+                    .allow_empty(true);
+                let command: String = self.answer(asked.interact_text().map(Some))?;
+                Some(command.trim().to_owned())
+                    .filter(|text| !text.is_empty())
+                    .into_iter()
+                    .collect()
+            }
+            [check] => {
+                let question = format!("Run `{}` before a task is complete?", check.command);
+                let is_wanted = self.is_wanted(&fitted(&question), true)?;
+                is_wanted.then(|| check.command.clone()).into_iter().collect()
+            }
+            several => {
+                let is_chosen = |command| wanted.verify.contains(command);
+                let items = several.iter().map(|check| {
+                    let text = format!("{} ({})", check.command, check.source);
+                    (fitted(&text), is_chosen(&check.command))
+                });
+                let asked = MultiSelect::with_theme(&self.theme)
+                    .with_prompt("Run which before a task is complete?")
+                    .items_checked(items);
+                let chosen = self.answer(asked.interact_opt())?;
+                chosen.into_iter().map(|at| several[at].command.clone()).collect()
+            }
+        };
+        Ok(())
+    }
+
+    /// What was answered, if anything was.
+    fn answer<T>(&self, asked: dialoguer::Result<Option<T>>) -> Result<T> {
+        asked.ok().flatten().ok_or_else(|| {
+            terminal::show_cursor();
+            self.no()
+        })
+    }
+
+    /// The end of a set-up that is not wanted.
+    pub(super) fn no(&self) -> anyhow::Error {
+        let exit = Exit::Signal(self.signal.load(Ordering::Relaxed));
+        Failure::drawn(exit, "\nstopped; nothing was written".to_owned()).into()
+    }
+}
+
+/// A line that does not wrap, with room for the mark before it and for the answer behind.
+fn fitted(text: &str) -> String {
+    let width = terminal::stderr_width().unwrap_or(80).saturating_sub(12);
+    terminal::fit(&terminal::visible(text), width).into_owned()
+}

@@ -1,0 +1,162 @@
+//! Reads the journal for `ralph logs` and `ralph attach`: which records are wanted, what is new, and
+//! how a line looks.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+
+use crate::{
+    adapters::{
+        journal::{Journal, Mark},
+        terminal::{self, Paint},
+    },
+    core::{
+        diagnostic::nearest,
+        event::{
+            Cause, Event,
+            record::{Record, Unread},
+        },
+        exit::{Exit, Failure},
+        graph::task::TaskId,
+    },
+    project::workspace::Workspace,
+    view::lines,
+};
+
+/// Between two looks at what is new.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// What facts are wanted: all, those about a task, those about an attempt at it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecordFilter {
+    pub(super) task: Option<TaskId>,
+    pub(super) attempt: Option<u32>,
+    /// The attempt at the task that the journal is at.
+    current: u32,
+    /// Whether that is over.
+    is_over: bool,
+}
+
+impl RecordFilter {
+    /// By what was typed.
+    ///
+    /// # Errors
+    /// What cannot be an id.
+    pub(super) fn new(task: Option<&str>, attempt: Option<u32>) -> Result<RecordFilter> {
+        let read = |id: &str| {
+            TaskId::new(id).map_err(|rule| Failure::new(Exit::Usage, format!("the id {rule}")))
+        };
+        Ok(RecordFilter { task: task.map(read).transpose()?, attempt, ..RecordFilter::default() })
+    }
+
+    /// Whether the next fact is wanted.
+    pub(super) fn admits(&mut self, record: &Record) -> bool {
+        let Some(task) = &self.task else {
+            return true;
+        };
+        if record.task_id.as_ref() != Some(task) {
+            return false;
+        }
+        match record.event {
+            Event::Started { attempt, .. } => (self.current, self.is_over) = (attempt, false),
+            // By an attempt that is about to start.
+            Event::StatusChanged { cause: Cause::Claimed, .. } => {
+                (self.current, self.is_over) = (self.current + 1, false);
+            }
+            _ => {}
+        }
+        let follows = matches!(record.event, Event::Promised { .. } | Event::Parked { .. });
+        let is_its = !self.is_over || follows;
+        self.is_over |= record.event.ended().is_some();
+        self.attempt.is_none_or(|attempt| attempt == self.current && is_its)
+    }
+
+    /// Nothing is, in all of the journal.
+    pub(super) fn nothing(&self, workspace: &Workspace) -> Result<anyhow::Error> {
+        let Some(task) = &self.task else {
+            let message = "no attempt yet; `ralph run` makes some";
+            return Ok(Failure::new(Exit::Error, message).into());
+        };
+        let attempt = self.attempt.map_or(String::new(), |n| format!("attempt {n} at "));
+        let ledger = workspace.ledger()?;
+        let ids = ledger.of(None).map(|entry| entry.task_id.as_str());
+        let hint = match nearest(task.as_str(), ids) {
+            Some(near) if near != task.as_str() => format!("did you mean `{near}`?"),
+            _ => "`ralph attempts` lists what there was".to_owned(),
+        };
+        let message = format!("the journal has nothing about {attempt}`{task}`; {hint}");
+        Ok(Failure::new(Exit::Error, message).into())
+    }
+}
+
+/// The journal, read on from where the last look ended.
+pub(super) struct JournalReader {
+    journal: Journal,
+    mark: Mark,
+    newest: Option<DateTime<Utc>>,
+}
+
+impl JournalReader {
+    pub(super) fn new(workspace: &Workspace) -> JournalReader {
+        JournalReader { journal: workspace.journal(), mark: Mark::default(), newest: None }
+    }
+
+    /// Hands over what came since. In a journal that was rotated or edited, what is older than what
+    /// was handed over already is left out.
+    ///
+    /// # Errors
+    /// As the disk and `each` give them.
+    pub(super) fn next(
+        &mut self,
+        mut each: impl FnMut(&[u8], Result<Record, Unread>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.journal.has_more(&self.mark) {
+            return Ok(());
+        }
+        let (mut known_until, mut result) = (None, Ok(()));
+        let newest = &mut self.newest;
+        self.journal
+            .read_lines(&mut self.mark, |line| {
+                let Some((line, read)) = line else {
+                    known_until = *newest;
+                    return;
+                };
+                if let Ok(record) = &read {
+                    if known_until.is_some_and(|known| record.timestamp <= known) {
+                        return;
+                    }
+                    *newest = (*newest).max(Some(record.timestamp));
+                }
+                if result.is_ok() {
+                    result = each(line, read);
+                }
+            })
+            .with_context(|| format!("read `{}`", self.journal.path().display()))?;
+        result
+    }
+}
+
+/// A fact with its time of day, wrapped where it is shown on a terminal.
+pub(super) fn draw(
+    told: &lines::Line,
+    at: DateTime<Utc>,
+    paint: Paint,
+    width: Option<usize>,
+) -> String {
+    const TIME: usize = "00:00:00  ".len();
+    let time = lines::clock(at);
+    let lines = match width {
+        Some(width) => terminal::wrap(&told.text, width.saturating_sub(TIME).max(TIME)),
+        None => vec![told.text.clone()],
+    };
+    let mut text = String::new();
+    for (at, line) in lines.into_iter().enumerate() {
+        let painted =
+            told.style.map_or_else(|| line.clone().into(), |s| paint.text(s, line.clone()));
+        let time = if at == 0 { time.as_str() } else { "" };
+        text += format!("{time:<8}  {painted}").trim_end();
+        text.push('\n');
+    }
+    text
+}

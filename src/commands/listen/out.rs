@@ -1,0 +1,99 @@
+//! Where what agents print comes out: held back until it is known which lines are the last, and then
+//! as it comes.
+
+use std::{collections::VecDeque, io};
+
+use anyhow::Result;
+
+use crate::{
+    adapters::terminal::{self, Paint, Style, plain, visible, visible_lines},
+    core::agents::transcript::Heard,
+};
+
+/// Where something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// What is printed: held back until it is known which lines are the last, and then as it comes.
+pub(super) struct Out {
+    pub(super) paint: Paint,
+    pub(super) width: Option<usize>,
+    held: Option<VecDeque<(Stream, Vec<u8>)>>,
+    most: usize,
+    /// Whether the last line has no end yet.
+    is_open: bool,
+}
+
+impl Out {
+    pub(super) fn new(lines: Option<usize>) -> Out {
+        Out {
+            paint: Paint::for_stream(&io::stdout()),
+            width: terminal::stdout_width(),
+            held: lines.map(|_| VecDeque::new()),
+            most: lines.unwrap_or(usize::MAX),
+            is_open: false,
+        }
+    }
+
+    pub(super) fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.is_open = bytes.last() != Some(&b'\n');
+        let Some(held) = &mut self.held else {
+            return Ok(stream.put(bytes)?);
+        };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match held.back_mut() {
+                Some((before, begun)) if *before == stream && begun.last() != Some(&b'\n') => {
+                    begun.extend_from_slice(line);
+                }
+                _ => held.push_back((stream, line.to_vec())),
+            }
+            if held.len() > self.most {
+                held.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the last line, if it has no end.
+    pub(super) fn begin_line(&mut self) -> Result<()> {
+        if self.is_open { self.put(Stream::Out, b"\n") } else { Ok(()) }
+    }
+
+    pub(super) fn go_live(&mut self) -> Result<()> {
+        for (stream, line) in self.held.take().unwrap_or_default() {
+            stream.put(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Says a piece of what an agent tells.
+    pub(super) fn hear(&mut self, heard: &Heard) -> Result<()> {
+        if !matches!(heard, Heard::GoesOn(_)) {
+            self.begin_line()?;
+        }
+        let painted = |style, text: String| self.paint.text(style, text).into_owned();
+        let text = match heard {
+            Heard::Says(text) => visible_lines(text.trim_start()),
+            Heard::GoesOn(text) => visible_lines(text),
+            Heard::Uses(doing) => painted(Style::Faint, format!("  > {}", visible(doing))),
+            Heard::Fails(why) => painted(Style::Bad, format!("failed: {}", visible(why))),
+            Heard::Prints(line) => visible(&plain(line)).into_owned(),
+        };
+        self.put(Stream::Out, text.as_bytes())
+    }
+}
+
+impl Stream {
+    fn put(self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Out => terminal::put(bytes),
+            Stream::Err => terminal::put_error(bytes),
+        }
+    }
+}

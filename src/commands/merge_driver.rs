@@ -1,0 +1,251 @@
+//! `ralph merge-driver`: what git calls to merge the graph file, and what makes git do so.
+//!
+//! Git reads only the exit code: 0 is clean, anything else below 128 a conflict. So whatever goes
+//! wrong here is a conflict, and never a file that looks merged.
+
+use std::{fs, io, path::Path};
+
+use anyhow::{Context, Result, bail};
+
+use super::Here;
+use crate::{
+    adapters::{
+        excerpt,
+        git::{self, Repo},
+        process, state,
+        terminal::{self, Paint},
+    },
+    cli::MergeDriver,
+    core::{
+        diagnostic::Diagnostic,
+        exit::{Exit, Failure},
+        graph::{
+            edit::Document,
+            load,
+            merge::{self, Texts},
+        },
+    },
+    project::workspace::Workspace,
+    view::lines::counted,
+};
+
+/// The name of the driver in git's configuration.
+const NAME: &str = "ralph-graph";
+/// The lines around ours in the attributes.
+const FIRST: &str = "# Set by `ralph merge-driver --install`; `--uninstall` removes these lines.";
+const LAST: &str = "# Until here.";
+
+/// Merges three files, or tells git to have it done.
+///
+/// # Errors
+/// As git and the disk give them. A conflict is none: it is said here, with exit code 1.
+pub fn run(here: &Here, options: &MergeDriver) -> Result<Exit> {
+    if options.install {
+        return install(&here.workspace()?);
+    }
+    if options.uninstall {
+        return uninstall(&here.workspace()?.repo);
+    }
+    let (Some(base), Some(ours), Some(theirs)) = (&options.base, &options.ours, &options.theirs)
+    else {
+        bail!(Failure::new(Exit::Usage, "name three files: the base, ours and theirs"));
+    };
+    let read =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
+    let texts = [read(base)?, read(ours)?, read(theirs)?];
+    let name = options.path.as_ref().unwrap_or(ours).display().to_string();
+    let (text, exit) = merged(&name, &texts)?;
+    fs::write(ours, text).with_context(|| format!("cannot write `{}`", ours.display()))?;
+    Ok(exit)
+}
+
+/// What comes out, and whether a person has to look at it, who is told so.
+fn merged(name: &str, all: &[Vec<u8>; 3]) -> Result<(Vec<u8>, Exit)> {
+    let say = |text: &str| terminal::say(&terminal::visible(&format!("{name}: {text}")));
+    let [base, ours, theirs] = all;
+    let texts = match (text(base), text(ours), text(theirs)) {
+        (Some(base), Some(ours), Some(theirs)) => Some(Texts { base, ours, theirs }),
+        _ => None,
+    };
+    let by_task = texts.map(merge::merge);
+    if let Some(Ok(merged)) = by_task {
+        for conflict in &merged.conflicts {
+            say(&conflict.to_string());
+        }
+        if merged.conflicts.is_empty() {
+            return Ok(judged(name, merged.text));
+        }
+        let count = counted(merged.conflicts.len(), "conflict");
+        say(&format!("{count} for you to resolve, between `<<<<<<<` and `>>>>>>>`"));
+        return Ok((merged.text.into_bytes(), Exit::Error));
+    }
+    let lines = git::merge_lines(base, ours, theirs)?;
+    if let (true, Some(texts), Some(text)) = (lines.is_clean, texts, text(&lines.text))
+        && merge::holds(texts, text)
+    {
+        return Ok(judged(name, text.to_owned()));
+    }
+    let reason = match by_task {
+        Some(Err(unmergeable)) => unmergeable.reason,
+        _ => "it is not UTF-8".to_owned(),
+    };
+    say(&format!("merged by lines, because {reason}: look it through"));
+    Ok((lines.text, Exit::Error))
+}
+
+/// What was merged without conflict, if it is a graph too.
+fn judged(name: &str, text: String) -> (Vec<u8>, Exit) {
+    let Err(faults) = graph(&text) else {
+        return (text.into_bytes(), Exit::Success);
+    };
+    let color = Paint::for_stream(&io::stderr()).is_on();
+    terminal::say(&excerpt::render(name, &text, &faults, color));
+    let note = format!("{name}: the two sides do not make a valid graph together: mend it");
+    terminal::say(&terminal::visible(&note));
+    (text.into_bytes(), Exit::Error)
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    str::from_utf8(bytes).ok()
+}
+
+fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
+    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
+    load::load(&document).map(drop)
+}
+
+/// Has git merge the graph by task in this clone.
+///
+/// # Errors
+/// A graph outside of the repository; in git's own words.
+pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
+    let repo = &workspace.repo;
+    let Ok(graph) = workspace.graph_path().strip_prefix(workspace.root()) else {
+        let message = format!(
+            "`{}` is not in this repository, so git does not merge it",
+            workspace.graph_name()
+        );
+        bail!(Failure::new(Exit::Usage, message));
+    };
+    let graph = graph.display().to_string();
+    let lines = [
+        format!("{} merge={NAME}", pattern(&graph)),
+        format!("{} merge=union", pattern(workspace.learnings())),
+    ];
+    let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
+    let program = process::own_file().context("find this program")?;
+    let set = repo.set_driver(NAME, "task graph, by task", &command(&program))?;
+    let path = repo.attributes();
+    let old = attributes(&path)?;
+    let new = block + &without_ours(&old);
+    if new != old {
+        write(&path, &new)?;
+    }
+    let with = repo.merged_with(&graph)?;
+    if with != NAME {
+        terminal::say(&format!(
+            "note: other lines of git's attributes say `merge={with}` for `{graph}`, and win; see \
+             `git check-attr -a {graph}`"
+        ));
+    }
+    let news = if set || new != old { "git now merges" } else { "git already merges" };
+    terminal::print(&format!(
+        "{news} `{graph}` by task in this clone, and keeps both sides' lines in `{}`\n",
+        workspace.learnings()
+    ))?;
+    Ok(Exit::Success)
+}
+
+fn uninstall(repo: &Repo) -> Result<Exit> {
+    let path = repo.attributes();
+    let old = attributes(&path)?;
+    let new = without_ours(&old);
+    if new.is_empty() && new != old {
+        fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    } else if new != old {
+        write(&path, &new)?;
+    }
+    // The attributes go first: what names no driver is merged by lines.
+    let was_set = repo.unset_driver(NAME)?;
+    let news = if was_set || new != old { "git merges" } else { "nothing was set: git merges" };
+    terminal::print(&format!("{news} the graph by lines\n"))?;
+    Ok(Exit::Success)
+}
+
+/// What git gives to a shell. A program that is gone is told, and what git would have done without
+/// it is done; but it is not taken for merged.
+fn command(program: &Path) -> String {
+    let text = program.display().to_string().replace('\'', r"'\''").replace('%', "%%");
+    format!(
+        "if test -x '{text}'; then '{text}' merge-driver -- %O %A %B %P; else \
+         echo '{text} is gone:' %P 'was merged by lines, look it through; then run \
+         `ralph merge-driver --install`' >&2; \
+         git merge-file -q -L ours -L base -L theirs %A %O %B; exit 1; fi"
+    )
+}
+
+/// A path as git's attributes have it.
+fn pattern(path: &str) -> String {
+    let mut text = String::from("/");
+    for c in path.chars() {
+        if "*?[\\".contains(c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    if text.contains(|c: char| c.is_whitespace() || c == '"') {
+        text = format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""));
+    }
+    text
+}
+
+/// The attributes without our lines, every other byte as it is.
+fn without_ours(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(FIRST) {
+        let Some(end) = rest[at..].find(LAST) else { break };
+        let end = at + end + LAST.len();
+        kept.push_str(&rest[..at]);
+        rest = rest[end..].strip_prefix('\n').unwrap_or(&rest[end..]);
+    }
+    kept + rest
+}
+
+fn attributes(path: &Path) -> Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        other => other.with_context(|| format!("cannot read `{}`", path.display())),
+    }
+}
+
+/// Ours come first: of two lines git takes the later.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("the attributes lie in no folder")?;
+    fs::create_dir_all(folder)
+        .and_then(|()| state::replace(path, text.as_bytes(), false))
+        .with_context(|| format!("cannot write `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_patterns_that_match_only_them() {
+        assert_eq!(pattern("task-graph.yaml"), "/task-graph.yaml");
+        assert_eq!(pattern("a b/[x]*.yaml"), r#""/a b/\\[x]\\*.yaml""#);
+    }
+
+    #[test]
+    fn only_our_lines_go() {
+        let ours = format!("{FIRST}\nx\n{LAST}\n");
+        for text in ["", "*.c text", "a\r\n\n# b\n"] {
+            assert_eq!(without_ours(&(ours.clone() + text)), text);
+            assert_eq!(without_ours(text), text);
+        }
+        assert_eq!(without_ours(&format!("a\n{ours}b")), "a\nb");
+        let torn = format!("{FIRST}\nmine\n");
+        assert_eq!(without_ours(&torn), torn);
+    }
+}

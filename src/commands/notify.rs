@@ -1,0 +1,96 @@
+//! `ralph notify`: who is told of what, and a try of it before the night.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::{Map, json};
+
+use super::Here;
+use crate::{
+    adapters::terminal::{self, Paint, Style, visible},
+    cli,
+    core::{duration, exit::Exit, notification_kind::Moment},
+    project::{config::Notifier, workspace::Workspace},
+    report::notify::Messenger,
+    view::{
+        lines::{self, counted},
+        message::Sender,
+    },
+};
+
+/// The name of the event that is told to try it.
+const TEST: &str = "test";
+
+/// Lists them, or tells each of them something.
+///
+/// # Errors
+/// No repository, invalid settings.
+pub fn run(here: &Here, options: &cli::Notify) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let notifiers = &workspace.config.notify;
+    if notifiers.is_empty() {
+        terminal::say("nobody is to be told; `notify` in `.ralph/config.yaml` names who is");
+        return Ok(Exit::Success);
+    }
+    if options.test {
+        return test(&workspace);
+    }
+    let width = terminal::stdout_width().unwrap_or(80);
+    let mut text = String::new();
+    for notifier in notifiers {
+        let who = notifier.way.to_string();
+        for line in [visible(&who).into_owned(), format!("    {}", moments(notifier))] {
+            text += &terminal::wrap(&line, width).join("\n");
+            text += "\n";
+        }
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn moments(notifier: &Notifier) -> String {
+    if notifier.on == Moment::ALL {
+        return "any".to_owned();
+    }
+    let words: Vec<&str> = notifier.on.iter().map(|moment| moment.word()).collect();
+    words.join(", ")
+}
+
+/// Tells each of them something, one after the other, and says how that went.
+fn test(workspace: &Workspace) -> Result<Exit> {
+    let sender = Sender::of(workspace);
+    let facts = Map::from_iter([("why".to_owned(), json!("`ralph notify --test`"))]);
+    let text = lines::plain("a test: this is how `ralph` tells you what happens");
+    let message = sender.message(TEST, facts, &[text]);
+    let paint = Paint::for_stream(&std::io::stdout());
+    let mut failed = 0;
+    for notifier in &workspace.config.notify {
+        let messenger = Messenger::new(
+            notifier.way.clone(),
+            workspace.config.notify_timeout,
+            workspace.state.dir().join("notify"),
+            format!("{TEST}-{}", std::process::id()),
+            workspace.root().to_owned(),
+        );
+        let began = Instant::now();
+        let result = messenger.tell(&message, &|| false);
+        let took = duration::short(began.elapsed());
+        let (style, word, rest) = match result {
+            Ok(()) => (Style::Good, "told", format!("in {took}")),
+            Err(why) => {
+                failed += 1;
+                (Style::Bad, "failed", format!("after {took}: {why}"))
+            }
+        };
+        let who = notifier.way.to_string();
+        let line = format!("{} {}", visible(&who), visible(&rest));
+        let word = paint.text(style, format!("{word:<6}"));
+        terminal::print(&format!("{word}  {line}\n"))?;
+    }
+    if failed == 0 {
+        return Ok(Exit::Success);
+    }
+    let of = counted(workspace.config.notify.len(), "notifier");
+    terminal::say(&format!("{failed} of {of} could not be told; mend `notify` in the settings"));
+    Ok(Exit::Error)
+}

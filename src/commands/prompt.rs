@@ -1,0 +1,145 @@
+//! `ralph prompt`: what the next agent would be told, and why that one is next.
+
+use std::{env, fmt::Write as _};
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::{
+    Here, active,
+    init::{self, TASK},
+    open_attempts,
+};
+use crate::{
+    adapters::terminal,
+    cli::Prompt,
+    core::{
+        event::{Cause, Event},
+        exit::{Exit, Failure},
+        graph::task::{Status, TaskId},
+        prompt::template::Template,
+        select::{Key, State, View},
+    },
+    project::{
+        attempt,
+        graph_file::{GraphFile, Write, rfc3339},
+        workspace::{Workspace, find, view},
+    },
+};
+
+/// How many of the tasks that would follow `--why` shows.
+const RUNNERS_UP: usize = 9;
+
+/// Shows the prompt of a task, or of the next one.
+///
+/// # Errors
+/// Nothing is ready; an unknown task; a template that cannot be rendered.
+pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    if options.write_template {
+        return init::one(workspace.root(), TASK, Template::Task, options.force);
+    }
+    let mut file = workspace.graph()?;
+    let mut chronicle = workspace.chronicle()?;
+    let policy = workspace.policy();
+    let open = open_attempts(&workspace, chronicle.history())?;
+    let active = active(&open, file.graph(), chronicle.history());
+    let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
+    if options.why {
+        return why(&view);
+    }
+    let number = match &options.id {
+        Some(id) => find(&file, id)?.1,
+        None => next(&view)?,
+    };
+    let max = view.max_attempts(number);
+    if options.json {
+        let context = attempt::context(&workspace, file.graph(), chronicle.history(), number, max)?;
+        terminal::print(&terminal::json(&context))?;
+        return Ok(Exit::Success);
+    }
+    if options.accept {
+        acceptable(&view, number)?;
+    }
+    let text = attempt::render(&workspace, file.graph(), chronicle.history(), number, max)?;
+    if options.accept {
+        let id = file.graph().task(number).id.clone();
+        claim(&workspace, &mut file, &id)?;
+        let claimed = Event::StatusChanged {
+            old: Some(Status::Pending),
+            new: Some(Status::InProgress),
+            cause: Cause::Claimed,
+            reason: None,
+        };
+        chronicle.emit(None, Some(&id), claimed)?;
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// The number of the task that is next.
+fn next(view: &View<'_>) -> Result<usize> {
+    if let Some(key) = view.ready(Utc::now()).first() {
+        return Ok(key.number);
+    }
+    let message = if view.graph.tasks().iter().all(|task| task.status.is_over()) {
+        "all tasks complete"
+    } else {
+        "all tasks blocked or in progress"
+    };
+    Err(Failure::drawn(Exit::Error, message.to_owned()).into())
+}
+
+fn why(view: &View<'_>) -> Result<Exit> {
+    let now = Utc::now();
+    let mut text = String::new();
+    let mut say = |lead: &str, key: Key, note: &str| {
+        let task = view.graph.task(key.number);
+        let title = terminal::visible(&task.title);
+        let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}{note}", task.id);
+    };
+    for (rank, key) in view.ready(now).into_iter().take(1 + RUNNERS_UP).enumerate() {
+        say(if rank == 0 { "next" } else { "then" }, key, "");
+    }
+    for key in view.all_in(State::Apart, now).into_iter().take(1 + RUNNERS_UP) {
+        let why = view.apart(key.number, now).map(|bar| view.explain(bar));
+        say("wait", key, &format!(": {}", why.unwrap_or_default()));
+    }
+    if text.is_empty() {
+        next(view)?;
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
+    let task = view.graph.task(number);
+    let why = match view.state(number, Utc::now()) {
+        State::Ready | State::Apart | State::Backoff(_) | State::Limited(_) | State::Denied => {
+            return Ok(());
+        }
+        State::Complete => "is complete".to_owned(),
+        State::Cancelled => "is cancelled".to_owned(),
+        State::Running | State::Claimed => {
+            let by = task.claimed_by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+            format!("is in progress{by}")
+        }
+        State::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
+        State::Spent => "has used its `max_cost`".to_owned(),
+        State::NeedsInput => "needs input".to_owned(),
+        State::Held => "is blocked by hand".to_owned(),
+        State::Waiting => {
+            let on: Vec<&str> =
+                view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();
+            format!("waits for {}", on.join(", "))
+        }
+    };
+    Err(Failure::new(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id)).into())
+}
+
+fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {
+    let at = rfc3339(Utc::now());
+    let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
+    file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
+    Ok(())
+}

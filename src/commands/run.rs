@@ -1,0 +1,218 @@
+//! `ralph run`: the loop, from flags and settings.
+
+use std::{fmt::Write as _, time::Duration};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+use serde_json::json;
+
+use super::{Here, filter, loop_graph};
+use crate::{
+    adapters::terminal,
+    cli::{Limits, Run},
+    core::{
+        agents::agent_command::Call,
+        duration,
+        event::Begun,
+        exit::{Exit, Failure},
+        graph::filter::Filter,
+        redact::MARK,
+        select::{Key, MAX_ITERATIONS, Policy},
+    },
+    project::{
+        attempt,
+        config::{Layer, Way},
+        graph_file::GraphFile,
+        workspace::{Workspace, find, view},
+    },
+    report::{
+        fancy::Fancy,
+        heartbeat::Heartbeat,
+        notify::{Notify, desktop_is_here},
+        plain::Plain,
+    },
+    runner::{Options, Runner, reporter::Reporter},
+    view::lines::{Verbosity, counted},
+};
+
+/// Works off the graph.
+///
+/// # Errors
+/// As [`Runner::new`] and [`Runner::run`].
+pub fn run(here: &Here, options: Run) -> Result<Exit> {
+    let mut workspace = here.workspace()?;
+    let mut flags = limits(options.max_iterations, options.idle, &options.limits);
+    flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
+    flags.extend(options.worktree.then(|| ("worktree".to_owned(), json!(true))));
+    workspace.set_flags(flags)?;
+    let verbosity = verbosity(options.quiet, options.verbose);
+    let run = Options {
+        filter: filter(options.which),
+        agents: given_agent(options.agent, options.agent_name.as_deref())?,
+        once: options.once,
+        wait: options.wait,
+        before: 0,
+        tmux: options.tmux,
+        plain: None,
+    };
+    if options.dry_run {
+        return dry_run(&workspace, &run.policy(&workspace));
+    }
+    let file = attempt::graph(&workspace)?;
+    for id in &run.filter.tasks {
+        find(&file, id.as_str())?;
+    }
+    let odd = file.warnings().len();
+    if odd > 0 {
+        let odd = counted(odd, "warning");
+        terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
+    }
+    warn_of_many(workspace.config.max_iterations);
+    work(workspace, file, run, verbosity)
+}
+
+/// How much is told.
+pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
+    match (quiet, verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, false) => Verbosity::Normal,
+        (false, true) => Verbosity::Verbose,
+    }
+}
+
+/// The settings that flags name.
+pub(super) fn limits(iterations: Option<u32>, idle: Option<Duration>, more: &Limits) -> Layer {
+    let length = |length: Option<Duration>| length.map(|length| json!(duration::text(length)));
+    let named = [
+        ("max_iterations", iterations.map(|count| json!(count))),
+        ("timeout", length(more.timeout)),
+        ("idle", length(idle)),
+        ("exit_grace", length(more.exit_grace)),
+        ("max_cost", more.max_cost.map(|sum| json!(sum))),
+        ("max_tokens", more.max_tokens.map(|count| json!(count))),
+        ("max_duration", length(more.max_duration)),
+        ("max_wait", length(more.max_wait)),
+        ("done_pattern", more.done_pattern.as_ref().map(|pattern| json!(pattern))),
+    ];
+    let given = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    given.collect()
+}
+
+/// Begins a run like an earlier one, of whose attempts `before` have been made.
+///
+/// # Errors
+/// As [`run`].
+pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
+    let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
+    if words.into_iter().any(|word| word.contains(MARK)) {
+        let again = if begun.plain.is_some() { "ralph loop …" } else { "ralph run" };
+        let message = format!(
+            "the command of the run that was paused had a secret in it, which is not on record; go \
+             on with `{again} -- AGENT`"
+        );
+        return Err(Failure::new(Exit::Agent, message).into());
+    }
+    workspace.set_flags(begun.flags.clone())?;
+    let file = match &begun.plain {
+        Some(plain) => loop_graph::graph(&workspace, &plain.name)?,
+        None => attempt::graph(&workspace)?,
+    };
+    let run = Options {
+        filter: Filter::of_words(&begun.filter),
+        agents: (!begun.agents.is_empty()).then(|| begun.agents.clone()),
+        once: begun.once,
+        wait: begun.wait,
+        before,
+        tmux: begun.tmux,
+        plain: begun.plain.clone(),
+    };
+    work(workspace, file, run, Verbosity::Normal)
+}
+
+/// Works off a graph before the eyes of whoever sits here.
+///
+/// # Errors
+/// As [`Runner::new`] and [`Runner::run`].
+pub fn work(
+    workspace: Workspace,
+    file: GraphFile,
+    options: Options,
+    verbosity: Verbosity,
+) -> Result<Exit> {
+    let heartbeat = workspace.root().join(workspace.place.heartbeat());
+    let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
+        Box::new(Fancy::new(verbosity))
+    } else {
+        Box::new(Plain::new(std::io::stderr(), verbosity))
+    };
+    let desktop = workspace.config.notify.iter().any(|one| one.way == Way::Desktop);
+    if verbosity == Verbosity::Verbose
+        && desktop
+        && let Err(why) = desktop_is_here(workspace.root())
+    {
+        terminal::say(&format!("nothing is shown on the desktop: {why}"));
+    }
+    let notify = Notify::new(&workspace).context("start those who tell what happens")?;
+    let reporters = vec![view, Box::new(Heartbeat::new(heartbeat)), Box::new(notify)];
+    Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
+}
+
+/// The agent that the flags name, if they do.
+///
+/// # Errors
+/// A name that is none.
+pub(super) fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call>>> {
+    if !words.is_empty() {
+        return Ok(Some(vec![Call::command(words)]));
+    }
+    let read = |name: &str| Call::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
+    Ok(name.map(read).transpose()?)
+}
+
+/// Says so if a run may go on for very long.
+pub(super) fn warn_of_many(max_iterations: u32) {
+    if max_iterations > MAX_ITERATIONS {
+        terminal::say(&format!(
+            "warning: up to {max_iterations} iterations (over {MAX_ITERATIONS}) may consume \
+             significant resources"
+        ));
+    }
+}
+
+/// The order a run would take if every attempt succeeded, and what it could not reach.
+fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
+    let file = workspace.graph()?;
+    for id in &policy.filter.tasks {
+        find(&file, id.as_str())?;
+    }
+    let chronicle = workspace.chronicle()?;
+    let view = view(&file, chronicle.history(), policy);
+    let now = Utc::now();
+    let length = |number: usize| u64::from(view.graph.task(number).minutes);
+    let slots = view.forecast(policy.jobs, &length, now).slots;
+    let order: Vec<Key> = slots.into_iter().map(|slot| slot.key).collect();
+    let mut text = String::new();
+    let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
+    for (at, key) in order.iter().enumerate() {
+        let task = view.graph.task(key.number);
+        let title = terminal::visible(&task.title);
+        let (at, width) = (at + 1, width.unwrap_or(0));
+        let _ = writeln!(text, "{at:>4}  {:<width$}  {title}  ({key})", task.id);
+    }
+    let limit = policy.max_iterations as usize;
+    if order.len() > limit {
+        let _ = writeln!(text, "stops after {limit} of these, at the limit of iterations");
+    }
+    for holder in view.holders(now) {
+        let _ = writeln!(
+            text,
+            "not reached: {} and what waits for it ({})",
+            holder.task_id, holder.why
+        );
+    }
+    if text.is_empty() {
+        "nothing is left to do\n".clone_into(&mut text);
+    }
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,169 @@
+//! `ralph schedule`: runs that are started by the clock, or by a signed request.
+
+mod http_trigger;
+mod install;
+mod running;
+mod units;
+mod watch;
+
+use std::{ffi::OsString, fmt::Write as _, path::Path, time::Duration};
+
+use anyhow::Result;
+use chrono::{DateTime, Local, TimeZone, Utc};
+
+use super::Here;
+use crate::{
+    adapters::terminal,
+    cli::{self, Units},
+    core::{
+        duration,
+        exit::{Exit, Failure},
+        time_zone::Zone,
+        timetable::{Alarm, Look, Timetable},
+    },
+    project::{
+        config::{Config, Trigger},
+        config_layers,
+        workspace::Workspace,
+    },
+};
+use watch::{Mode, Watch};
+
+/// Waits, shows the next times, or sees to the units of the system.
+///
+/// # Errors
+/// No repository; no times, or what is none; another one that waits here; as the disk gives them.
+pub fn run(here: &Here, options: &cli::Schedule) -> Result<Exit> {
+    match &options.units {
+        Some(Units::Install(install)) => return install::install(here, install),
+        Some(Units::Uninstall) => return install::uninstall(here),
+        None => {}
+    }
+    let workspace = here.workspace()?;
+    let plan = Plan::of(options, &workspace.config)?;
+    if let Some(count) = options.next {
+        terminal::print(&plan.coming(count.into(), Utc::now()))?;
+        return Ok(Exit::Success);
+    }
+    let mode = match (options.once, options.due) {
+        (true, _) => Mode::Once,
+        (false, true) => Mode::Due,
+        (false, false) => Mode::Forever,
+    };
+    match Watch::begin(workspace, plan, options, mode)? {
+        Some(watch) => watch.run(),
+        None => Ok(Exit::Success),
+    }
+}
+
+/// When runs are started, and with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Plan {
+    times: Timetable,
+    zone: Option<Zone>,
+    run: Vec<String>,
+    trigger: Option<Trigger>,
+}
+
+impl Plan {
+    /// What the flags say, and the settings where they say nothing.
+    ///
+    /// # Errors
+    /// Neither says anything, or something that is none.
+    fn of(flags: &cli::Schedule, config: &Config) -> Result<Plan> {
+        let settings = config.schedule.as_ref();
+        let times = if flags.cron.is_empty() {
+            settings.map(|settings| settings.times.clone()).unwrap_or_default()
+        } else {
+            let usage = |why| Failure::new(Exit::Usage, format!("`--cron`: {why}"));
+            Timetable::new(&flags.cron).map_err(usage)?
+        };
+        let run = match settings {
+            Some(settings) if flags.run.is_empty() => {
+                check_settings(&settings.run)?;
+                settings.run.clone()
+            }
+            _ => {
+                check(&flags.run).map_err(|why| {
+                    Failure::new(Exit::Usage, format!("flags of `ralph run`: {why}"))
+                })?;
+                flags.run.clone()
+            }
+        };
+        let trigger = settings.and_then(|settings| settings.trigger.clone());
+        if times.expressions().is_empty() && trigger.is_none() {
+            let message = format!(
+                "no times: give `--cron \"0 */4 * * *\"`, or write `schedule: \"0 */4 * * *\"` into \
+                 `{}`",
+                config_layers::PATH
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        let zone = flags.time_zone.or(settings.and_then(|settings| settings.zone));
+        Ok(Plan { times, zone, run, trigger })
+    }
+
+    /// Looks at the clock.
+    fn look(&self, alarm: &mut Alarm, now: DateTime<Utc>) -> Look {
+        match self.zone {
+            Some(zone) => alarm.look(&self.times, &now.with_timezone(&zone)),
+            None => alarm.look(&self.times, &now.with_timezone(&Local)),
+        }
+    }
+
+    /// A moment as the clock there says it.
+    fn shown(&self, at: DateTime<Utc>) -> String {
+        match self.zone {
+            Some(zone) => at.with_timezone(&zone).format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
+            None => at.with_timezone(&Local).format("%a %Y-%m-%d %H:%M:%S %:z").to_string(),
+        }
+    }
+
+    /// The next times, one a line.
+    fn coming(&self, count: usize, now: DateTime<Utc>) -> String {
+        match self.zone {
+            Some(zone) => self.lines(count, &now.with_timezone(&zone), zone.name()),
+            None => self.lines(count, &now.with_timezone(&Local), "(this machine)"),
+        }
+    }
+
+    fn lines<Z: TimeZone>(&self, count: usize, now: &DateTime<Z>, zone: &str) -> String {
+        let mut text = String::new();
+        let times = std::iter::successors(self.times.next(now), |at| self.times.next(at));
+        for at in times.take(count) {
+            let left = (at.clone() - now.clone()).to_std().unwrap_or_default();
+            let left = duration::short(left.max(Duration::from_secs(1)));
+            let day = at.naive_local().format("%a");
+            // The time first, in a form that programs read too.
+            let time = at.fixed_offset().to_rfc3339();
+            let _ = writeln!(text, "{time} {zone}  {day}, in {left}");
+        }
+        text
+    }
+}
+
+/// The files that were named in place of the usual ones, each with its flag.
+fn named(workspace: &Workspace) -> impl Iterator<Item = (&'static str, &Path)> {
+    let all = [("--graph", workspace.other_graph()), ("--config", workspace.layers.named())];
+    all.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
+}
+
+/// Whether `ralph run` takes the words of the settings.
+fn check_settings(words: &[String]) -> Result<(), Failure> {
+    let invalid = |why| Failure::new(Exit::Invalid, format!("`run` of `schedule`: {why}"));
+    check(words).map_err(invalid)
+}
+
+/// Whether `ralph run` takes these words: better said now than at the first wake.
+fn check(words: &[String]) -> Result<(), String> {
+    let line = ["ralph", "run"].into_iter().map(str::to_owned).chain(words.iter().cloned());
+    match cli::parse(line.map(OsString::from)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("they print help or the version, and run nothing".to_owned()),
+        Err(error) => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            Err(first.trim_start_matches("error: ").to_owned())
+        }
+    }
+}

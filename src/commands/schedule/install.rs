@@ -1,0 +1,404 @@
+//! `ralph schedule install` and `uninstall`: having the system start `ralph schedule`.
+//!
+//! Units hold nothing but where the repository is. They run `ralph schedule` and not `ralph run` at
+//! times of their own, so that zones, clock changes, sleep and catching up are seen to in one place.
+
+use std::{
+    env, fs,
+    io::Write,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    check_settings,
+    units::{MARK, Start},
+};
+use crate::{
+    adapters::{process, state, terminal},
+    cli::{self, Install},
+    commands::Here,
+    core::exit::{Exit, Failure},
+    project::{config_layers, workspace::Workspace},
+};
+
+/// Who keeps a unit in a file, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Systemd { user: bool },
+    Launchd { user: bool },
+}
+
+impl Kept {
+    const ALL: [Kept; 4] = [
+        Kept::Systemd { user: true },
+        Kept::Systemd { user: false },
+        Kept::Launchd { user: true },
+        Kept::Launchd { user: false },
+    ];
+
+    fn is_of_user(self) -> bool {
+        let (Kept::Systemd { user } | Kept::Launchd { user }) = self;
+        user
+    }
+
+    /// The program that its keeper is spoken to with.
+    fn program(self) -> &'static str {
+        match self {
+            Kept::Systemd { .. } => "systemctl",
+            Kept::Launchd { .. } => "launchctl",
+        }
+    }
+
+    /// Where the unit of that name lies.
+    fn file(self, name: &str) -> Result<PathBuf> {
+        let home = || env::home_dir().context("there is no home folder; set `HOME`");
+        Ok(match self {
+            Kept::Systemd { user } => {
+                let folder = if user {
+                    let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+                    let named = named.filter(|folder| folder.is_absolute());
+                    named
+                        .map_or_else(|| Ok(home()?.join(".config")), anyhow::Ok)?
+                        .join("systemd/user")
+                } else {
+                    PathBuf::from("/etc/systemd/system")
+                };
+                folder.join(format!("{name}.service"))
+            }
+            Kept::Launchd { user } => {
+                let folder = if user {
+                    home()?.join("Library/LaunchAgents")
+                } else {
+                    PathBuf::from("/Library/LaunchDaemons")
+                };
+                folder.join(format!("{name}.plist"))
+            }
+        })
+    }
+
+    /// What makes the keeper read a new or changed unit, and start it.
+    fn up(self, name: &str, file: &Path) -> Result<Vec<Vec<String>>> {
+        let unit = format!("{name}.service");
+        Ok(match self {
+            Kept::Systemd { .. } => {
+                [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]]
+                    .map(|more| self.systemctl(more))
+                    .into()
+            }
+            Kept::Launchd { .. } => {
+                let file = file.display().to_string();
+                let words = ["launchctl", "bootstrap", &self.domain()?, &file];
+                vec![words.map(str::to_owned).into()]
+            }
+        })
+    }
+
+    /// What ends it, and then what makes the keeper forget it once its file is gone.
+    fn down(self, name: &str) -> Result<(Vec<String>, Option<Vec<String>>)> {
+        Ok(match self {
+            Kept::Systemd { .. } => (
+                self.systemctl(&["disable", "--now", &format!("{name}.service")]),
+                Some(self.systemctl(&["daemon-reload"])),
+            ),
+            Kept::Launchd { .. } => {
+                let target = format!("{}/{name}", self.domain()?);
+                (["launchctl", "bootout", &target].map(str::to_owned).into(), None)
+            }
+        })
+    }
+
+    fn systemctl(self, more: &[&str]) -> Vec<String> {
+        let scope = self.is_of_user().then_some("--user");
+        let words = [self.program()].into_iter().chain(scope).chain(more.iter().copied());
+        words.map(str::to_owned).collect()
+    }
+
+    fn domain(self) -> Result<String> {
+        if !self.is_of_user() {
+            return Ok("system".to_owned());
+        }
+        let home = env::home_dir().context("there is no home folder; set `HOME`")?;
+        Ok(format!("gui/{}", fs::metadata(home).context("look at the home folder")?.uid()))
+    }
+}
+
+/// Writes or prints the unit of this repository.
+///
+/// # Errors
+/// No schedule in the settings; no root where it takes that; no keeper; as the disk gives them.
+pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let Some(schedule) = &workspace.config.schedule else {
+        let message = format!(
+            "no schedule in the settings; write `schedule: \"0 */4 * * *\"` into `{}`",
+            config_layers::PATH
+        );
+        return Err(Failure::new(Exit::Usage, message).into());
+    };
+    check_settings(&schedule.run)?;
+    let cli::Keeper { systemd, launchd, .. } = options.keeper;
+    let user = options.user;
+    let kept = match (systemd, launchd) {
+        (true, _) => Kept::Systemd { user },
+        (_, true) => Kept::Launchd { user },
+        _ if schedule.times.expressions().is_empty() => {
+            let message = "the schedule has no `cron`, and a crontab takes no requests";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        _ => return install_line(&start(&workspace, None)?, options.print),
+    };
+    let start = start(&workspace, (!user).then_some(kept))?;
+    let text = match kept {
+        Kept::Systemd { .. } => start.systemd().map_err(unusable)?,
+        Kept::Launchd { .. } => start.launchd(),
+    };
+    let file = kept.file(&start.name())?;
+    if options.print {
+        terminal::say(&format!("would be written to {}", file.display()));
+        terminal::print(&text)?;
+        return Ok(Exit::Success);
+    }
+    if !user && !process::is_root() {
+        let message = "without `--user` this is for the whole machine, and takes root; give \
+                       `--user`, or run it with `sudo`";
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    there(kept.program())?;
+    match fs::read_to_string(&file) {
+        Ok(before) if !before.contains(MARK) => {
+            let message =
+                format!("`{}` is there and is not of `ralph`; move it away", file.display());
+            return Err(Failure::new(Exit::Error, message).into());
+        }
+        Ok(before) if before == text => {
+            say(&format!("{} is installed already, and as it should be", file.display()));
+            return Ok(Exit::Success);
+        }
+        _ => {}
+    }
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+    if launchd {
+        make_log(&start)?;
+    }
+    state::replace(&file, text.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{}`", file.display()))?;
+    say(&format!("wrote {}", file.display()));
+    if launchd {
+        // What is there of it already is not read again. There may be nothing.
+        let (end, _) = kept.down(&start.name())?;
+        let _ = order(&end);
+    }
+    for words in kept.up(&start.name(), &file)? {
+        order(&words).map_err(|why| {
+            let line = words.join(" ");
+            let message = format!(
+                "the unit is written, but `{line}` failed: {why}; run that where it can, or \
+                 `ralph schedule uninstall`"
+            );
+            Failure::new(Exit::Error, message)
+        })?;
+        say(&format!("ran {}", words.join(" ")));
+    }
+    if kept == (Kept::Systemd { user: true }) {
+        say("it runs while you are logged in; `loginctl enable-linger` makes it run without you");
+    }
+    Ok(Exit::Success)
+}
+
+fn install_line(start: &Start, print: bool) -> Result<Exit> {
+    let block = start.crontab().map_err(unusable)?;
+    if print {
+        terminal::print(&block)?;
+        return Ok(Exit::Success);
+    }
+    there("crontab")?;
+    let before = crontab()?;
+    let after = match start.cut(&before).map_err(unusable)? {
+        Some((head, tail)) => format!("{head}{block}{tail}"),
+        None if before.is_empty() || before.ends_with('\n') => format!("{before}{block}"),
+        None => format!("{before}\n{block}"),
+    };
+    if after == before {
+        say("the crontab has the line already, as it should be");
+        return Ok(Exit::Success);
+    }
+    make_log(start)?;
+    write_crontab(&after)?;
+    say("added a line to your crontab; `crontab -l` shows it");
+    say(&format!("what it says is in {}", start.log));
+    Ok(Exit::Success)
+}
+
+/// Removes whatever was installed for this repository, wherever.
+///
+/// # Errors
+/// What takes root; as the disk gives them.
+pub(super) fn uninstall(here: &Here) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let start = start(&workspace, None)?;
+    let name = start.name();
+    let mut found = false;
+    for kept in Kept::ALL {
+        let file = kept.file(&name)?;
+        let ours = fs::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
+        if !ours {
+            continue;
+        }
+        found = true;
+        if !kept.is_of_user() && !process::is_root() {
+            let message =
+                format!("`{}` is of the whole machine; run it with `sudo`", file.display());
+            return Err(Failure::new(Exit::Error, message).into());
+        }
+        let (end, forget) = kept.down(&name)?;
+        match order(&end) {
+            Ok(()) => say(&format!("ran {}", end.join(" "))),
+            Err(why) => say(&format!("warning: `{}` failed: {why}", end.join(" "))),
+        }
+        // Where the keeper does not run it has left what makes it start the unit, too.
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        for target in ["default.target", "multi-user.target"] {
+            let link = folder.join(format!("{target}.wants/{name}.service"));
+            if fs::read_link(&link).is_ok() {
+                fs::remove_file(&link).with_context(|| format!("remove `{}`", link.display()))?;
+            }
+        }
+        fs::remove_file(&file).with_context(|| format!("remove `{}`", file.display()))?;
+        say(&format!("removed {}", file.display()));
+        if let Some(words) = forget {
+            let _ = order(&words);
+        }
+    }
+    if process::resolve("crontab", Path::new("/")).is_ok() {
+        let before = crontab()?;
+        if let Some((head, tail)) = start.cut(&before).map_err(unusable)? {
+            found = true;
+            write_crontab(&format!("{head}{tail}"))?;
+            say("removed the line from your crontab");
+        }
+    }
+    if !found {
+        say("nothing is installed for this repository");
+    }
+    Ok(Exit::Success)
+}
+
+/// What is to be started for this repository; by a keeper of the machine, for whom the folder is.
+fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
+    let text = |path: &Path| {
+        path.to_str().map(str::to_owned).ok_or_else(|| {
+            unusable(format!("`{}` is no UTF-8, which no unit can name", path.display()))
+        })
+    };
+    let mut named = Vec::new();
+    for (flag, path) in super::named(workspace) {
+        named.extend([flag.to_owned(), text(path)?]);
+    }
+    let owner = fs::metadata(workspace.root()).context("look at the repository")?.uid();
+    let user = match machine {
+        Some(Kept::Systemd { .. }) if owner != 0 => Some(owner.to_string()),
+        Some(Kept::Launchd { .. }) if owner != 0 => Some(name_of(owner)?),
+        _ => None,
+    };
+    let config = &workspace.config;
+    let start = Start {
+        program: text(&process::own_file().context("find this program")?)?,
+        root: text(workspace.root())?,
+        named,
+        path: env::var("PATH").unwrap_or_default(),
+        user,
+        log: text(&workspace.state.schedule().join("log"))?,
+        patience: config.term_grace + config.grace + 2 * config.commit_timeout + SPARE,
+    };
+    start.check().map_err(unusable)?;
+    Ok(start)
+}
+
+/// For closing an attempt besides what the settings bound.
+const SPARE: Duration = Duration::from_secs(60);
+
+/// What a user is called.
+fn name_of(user: u32) -> Result<String> {
+    let output =
+        Command::new("id").args(["-un", &user.to_string()]).output().context("run `id`")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// That a program is there at all: better said before anything is written.
+fn there(program: &str) -> Result<()> {
+    process::resolve(program, Path::new("/")).map(drop).map_err(|why| {
+        let message = format!("{why}; `--print` shows what would be written");
+        Failure::new(Exit::Error, message).into()
+    })
+}
+
+/// Runs a program to its end; why it failed, if it did.
+fn order(words: &[String]) -> Result<(), String> {
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said =
+        said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+    Err(format!("{} ({})", terminal::visible(said), output.status))
+}
+
+/// The crontab of this user; empty if there is none.
+fn crontab() -> Result<String> {
+    let output = Command::new("crontab").arg("-l").env("LC_ALL", "C").output();
+    let output = output.context("run `crontab -l`")?;
+    if output.status.success() {
+        let text = String::from_utf8(output.stdout);
+        return text
+            .map_err(|_| unusable("your crontab is no UTF-8; add the line of `--print` by hand"));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.to_lowercase().contains("no crontab") {
+        return Ok(String::new());
+    }
+    // What could not be read must not be written over.
+    Err(unusable(format!("`crontab -l` failed: {}", terminal::visible(said.trim()))))
+}
+
+fn write_crontab(text: &str) -> Result<()> {
+    let mut child = Command::new("crontab")
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("run `crontab -`")?;
+    // It says nothing before it has read all.
+    let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
+    let output = child.wait_with_output().context("wait for `crontab -`")?;
+    if output.status.success() && matches!(written, Some(Ok(()))) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(unusable(format!("`crontab -` failed: {}", terminal::visible(said.trim()))))
+}
+
+/// The folder of the file into which a keeper without a log writes what is said.
+fn make_log(start: &Start) -> Result<()> {
+    let folder = Path::new(&start.log).parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))
+}
+
+fn unusable(why: impl Into<String>) -> anyhow::Error {
+    Failure::new(Exit::Error, why).into()
+}
+
+fn say(text: &str) {
+    // Not an error and not data for programs, but what a person asked for.
+    let _ = terminal::print(&format!("{text}\n"));
+}

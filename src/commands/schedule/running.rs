@@ -1,0 +1,97 @@
+//! The run of a wake: a process of its own, `ralph run`, so that it takes up whatever the last one
+//! left.
+
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+
+use super::{Plan, named};
+use crate::{
+    adapters::{
+        process::{self, Foreground, Group},
+        service_manager, signal,
+    },
+    core::verdict::Outcome,
+    project::{config::Secret, workspace::Workspace},
+    report::heartbeat,
+};
+
+/// A run that has not beaten for longer is not spoken for any more, besides what its settings allow
+/// for a commit, during which it does not beat.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A run that goes on.
+pub(super) struct Running {
+    child: Arc<Foreground>,
+    began: Instant,
+    /// Its newest beat, and when that was seen first.
+    beat: (Option<DateTime<Utc>>, Instant),
+}
+
+impl Running {
+    /// Starts one, and a thread that calls `ended` when it is over.
+    ///
+    /// # Errors
+    /// The system has no process or thread to give.
+    pub(super) fn start(
+        workspace: &Workspace,
+        plan: &Plan,
+        ended: impl FnOnce(io::Result<Outcome>) + Send + 'static,
+    ) -> Result<Running> {
+        let words = |(flag, path): (&str, &Path)| [flag.to_owned(), path.display().to_string()];
+        let mut arguments: Vec<String> = named(workspace).flat_map(words).collect();
+        arguments.push("run".to_owned());
+        arguments.extend(plan.run.iter().cloned());
+        // Neither the run nor its agents speak for this process, or sign requests to it.
+        let secret = match plan.trigger.as_ref().map(|trigger| &trigger.secret) {
+            Some(Secret::Variable(name)) => Some(name.as_str()),
+            Some(Secret::File(_)) | None => None,
+        };
+        let env: Vec<_> =
+            service_manager::VARIABLES.into_iter().chain(secret).map(|name| (name, None)).collect();
+        let root = workspace.root();
+        let program = process::own_program();
+        let child = Foreground::start(&program, &arguments, root, &env, None, Group::Own)
+            .context("start `ralph run`")?;
+        let child = Arc::new(child);
+        let watched = Arc::clone(&child);
+        thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(move || ended(watched.wait()))
+            .context("watch `ralph run`")?;
+        let now = Instant::now();
+        Ok(Running { child, began: now, beat: (None, now) })
+    }
+
+    /// Hands a signal on to it.
+    pub(super) fn signal(&self, number: i32) {
+        self.child.signal(number);
+    }
+
+    /// Lets it go on after it stood still.
+    pub(super) fn go_on(&self) {
+        self.child.signal(signal::CONTINUE);
+    }
+
+    /// How long it has been going on.
+    pub(super) fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether its heartbeat beats.
+    pub(super) fn is_well(&mut self, workspace: &Workspace) -> bool {
+        let path = workspace.root().join(workspace.place.heartbeat());
+        let beat = heartbeat::read(&path).ok().map(|(at, _)| at);
+        if beat != self.beat.0 {
+            self.beat = (beat, Instant::now());
+        }
+        self.beat.1.elapsed() < PATIENCE + 2 * workspace.config.commit_timeout
+    }
+}

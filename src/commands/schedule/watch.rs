@@ -1,0 +1,479 @@
+//! Waiting for clock times, and what happens when one comes.
+//!
+//! One thread takes every message (a signal, the end of a run, a request) from one channel, and
+//! looks at the clock between them, in slices: a machine that slept and a clock that was set are
+//! seen at the end of a slice.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+
+use super::{Plan, http_trigger, running::Running};
+use crate::{
+    adapters::{
+        process::{self, Agent},
+        service_manager::{self, Manager},
+        signal,
+        state::Lock,
+        terminal,
+    },
+    cli,
+    core::{
+        duration,
+        event::{Event, Hindrance, Hook, Skipped, Slept, Trigger, Woken},
+        exit::{Exit, Failure},
+        timetable::{Alarm, Due, Look},
+        verdict::Outcome,
+    },
+    project::{config::Config, event_store::Chronicle, fatal, workspace::Workspace},
+    runner::hook_run::{Errand, Ran},
+    view::{
+        lines::{self, clock, wake},
+        message,
+    },
+};
+
+/// The longest time between two looks at the clock.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// For how long it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Until a signal.
+    Forever,
+    /// For one wake.
+    Once,
+    /// Until nothing is due.
+    Due,
+}
+
+/// What arrives while it waits.
+enum Message {
+    Signal(i32),
+    Ended(io::Result<Outcome>),
+    /// Look whether a request came.
+    Asked,
+}
+
+/// Whoever waits.
+pub(super) struct Watch<'a> {
+    workspace: Workspace,
+    chronicle: Chronicle,
+    plan: Plan,
+    flags: &'a cli::Schedule,
+    mode: Mode,
+    alarm: Alarm,
+    lock: Lock,
+    inbox: Receiver<Message>,
+    outbox: Sender<Message>,
+    /// A queue of one: whether somebody asked for a run that has not begun.
+    asked: Arc<AtomicBool>,
+    running: Option<Running>,
+    /// How the newest run ended and how long it took, until that is on record.
+    ended: Option<(Exit, f64)>,
+    /// What it was last said to wait for.
+    told: Option<Look>,
+    /// What asked it to end while a run went on.
+    signal: Option<i32>,
+    manager: Manager,
+}
+
+impl<'a> Watch<'a> {
+    /// Takes the lock and goes on where the last one was, if nobody ended that by hand. None where
+    /// another one waits already and this one was not to wait.
+    ///
+    /// # Errors
+    /// Another one waits here; the trigger cannot be opened; as the disk gives them.
+    pub(super) fn begin(
+        workspace: Workspace,
+        plan: Plan,
+        flags: &'a cli::Schedule,
+        mode: Mode,
+    ) -> Result<Option<Watch<'a>>> {
+        workspace.check_logs()?;
+        let lock = workspace.state.try_lock_schedule().context("take the lock of the schedule")?;
+        let Some(lock) = lock else {
+            if mode == Mode::Due {
+                return Ok(None);
+            }
+            return Err(Failure::new(Exit::Running, held(&workspace)?).into());
+        };
+        let chronicle = workspace.chronicle()?;
+        workspace.ignore_own_files()?;
+        let (outbox, inbox) = mpsc::channel();
+        let signals = outbox.clone();
+        signal::listen(move |number| drop(signals.send(Message::Signal(number))))
+            .context("listen for signals")?;
+        let mut watch = Watch {
+            alarm: Alarm::after(Utc::now()),
+            asked: Arc::default(),
+            workspace,
+            chronicle,
+            plan,
+            flags,
+            mode,
+            lock,
+            inbox,
+            outbox,
+            running: None,
+            ended: None,
+            told: None,
+            signal: None,
+            manager: Manager::of_environment(),
+        };
+        watch.take_over();
+        watch.open()?;
+        Ok(Some(watch))
+    }
+
+    /// Goes on where the last one was, if that waited for the same times.
+    fn take_over(&mut self) {
+        let Some(before) = &self.chronicle.history().schedule else {
+            return;
+        };
+        if before.slept.cron != self.plan.times.expressions()
+            || before.slept.time_zone != self.zone()
+        {
+            return;
+        }
+        self.alarm = Alarm::after(before.seen_to);
+        if self.mode == Mode::Due && before.slept.process.is_none() && !before.awake {
+            self.told = Some(Look::Wait(before.slept.until));
+        }
+    }
+
+    fn zone(&self) -> Option<String> {
+        self.plan.zone.map(|zone| zone.name().to_owned())
+    }
+
+    /// Waits and wakes until there is a reason to end.
+    ///
+    /// # Errors
+    /// What makes it impossible to go on.
+    pub(super) fn run(mut self) -> Result<Exit> {
+        self.manager.tell(service_manager::READY);
+        let result = self.turn();
+        self.manager.tell(service_manager::STOPPING);
+        if result.is_err() {
+            self.give_up();
+        }
+        if self.mode == Mode::Due && self.signal.is_none() {
+            return result;
+        }
+        let signal = self.signal.map(|number| signal::name(number).to_owned());
+        let exit_code = self.ended.map(|(exit, _)| exit.code());
+        let recorded = self.chronicle.emit(None, None, Event::ScheduleEnded { signal, exit_code });
+        let exit = result?;
+        recorded?;
+        Ok(exit)
+    }
+
+    /// Ends the run that goes on, if one does: nobody would hand signals on to it.
+    fn give_up(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        running.signal(signal::TERM);
+        while let Ok(message) = self.inbox.recv() {
+            match message {
+                Message::Ended(_) => return,
+                Message::Signal(number) => running.signal(number),
+                Message::Asked => {}
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<Exit> {
+        loop {
+            if let Some(exit) = self.over() {
+                return Ok(exit);
+            }
+            self.refresh()?;
+            let until = match self.plan.look(&mut self.alarm, Utc::now()) {
+                Look::Due(due) => {
+                    self.wake(Trigger::Cron, Some(due))?;
+                    continue;
+                }
+                Look::Wait(until) => until,
+            };
+            if self.running.is_none() {
+                if self.asked.load(Ordering::SeqCst) {
+                    self.wake(Trigger::Webhook, None)?;
+                    continue;
+                }
+                let ended = self.ended.map_or(Exit::Success, |(exit, _)| exit);
+                if until.is_none() && (self.plan.trigger.is_none() || self.mode == Mode::Due) {
+                    say("no time comes any more");
+                    return Ok(ended);
+                }
+                self.settle(until)?;
+                if self.mode == Mode::Due {
+                    return Ok(ended);
+                }
+            }
+            self.feed();
+            let left = until.map(|until| (until - Utc::now()).to_std().unwrap_or_default());
+            match self.inbox.recv_timeout(left.unwrap_or(SLICE).min(SLICE)) {
+                Ok(Message::Signal(number)) => self.signalled(number),
+                Ok(Message::Ended(outcome)) => self.ended(outcome)?,
+                Ok(Message::Asked) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("it holds a sender itself"),
+            }
+        }
+    }
+
+    /// The code to end with, if no run goes on and there is to be no other.
+    fn over(&self) -> Option<Exit> {
+        if self.running.is_some() {
+            return None;
+        }
+        let ended = self.ended.map(|(exit, _)| exit);
+        self.signal.map(Exit::Signal).or(ended.filter(|_| self.mode == Mode::Once))
+    }
+
+    /// Takes in what was changed in the settings, between runs. After a change that makes them
+    /// invalid, the last good ones stay.
+    fn refresh(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let config = match self.workspace.layers.refresh() {
+            Ok(None) => return Ok(()),
+            Ok(Some((config, _))) => Ok(config),
+            Err(error) => Err(error),
+        };
+        let planned = config.and_then(|config: Config| {
+            let plan = Plan::of(self.flags, &config)?;
+            self.workspace.config = config;
+            Ok(plan)
+        });
+        match planned {
+            Ok(plan) if plan == self.plan => {}
+            Ok(plan) => {
+                if plan.trigger != self.plan.trigger {
+                    say("the trigger has changed; end this and begin again for the new one");
+                }
+                if (&plan.times, plan.zone) != (&self.plan.times, self.plan.zone) {
+                    self.alarm = Alarm::after(Utc::now());
+                    self.told = None;
+                }
+                self.plan = Plan { trigger: self.plan.trigger.take(), ..plan };
+                self.chronicle.emit(
+                    None,
+                    None,
+                    Event::SettingsLoaded { changed: vec!["schedule".to_owned()] },
+                )?;
+            }
+            Err(error) => {
+                let error = fatal::summary(&error);
+                say(&format!("the settings cannot be read, and stay as they were: {error}"));
+                self.chronicle.emit(None, None, Event::SettingsRejected { error })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A time has come, or a request.
+    fn wake(&mut self, trigger: Trigger, due: Option<Due>) -> Result<()> {
+        self.chronicle.catch_up()?;
+        if trigger == Trigger::Webhook {
+            self.asked.store(false, Ordering::SeqCst);
+        }
+        let scheduled_for = due.map(|due| due.scheduled_for);
+        let hindrance = if self.running.is_some() {
+            Some(Hindrance::StillRunning)
+        } else if self.chronicle.history().paused {
+            Some(Hindrance::Paused)
+        } else if self.workspace.is_busy()? {
+            Some(Hindrance::Busy)
+        } else {
+            None
+        };
+        if let Some(why) = hindrance {
+            self.told = None;
+            let skipped = Skipped { trigger, scheduled_for, why };
+            // While a run goes on that has this terminal, it says so.
+            if self.running.is_none() {
+                say(&wake::skipped(&skipped, Utc::now()));
+            }
+            self.chronicle.emit(None, None, Event::WakeSkipped(skipped))?;
+            return Ok(());
+        }
+        let folder = self.workspace.state.schedule();
+        if !self.lock.is_on(&folder) {
+            let message = "the lock of this schedule was removed, so that another could wait \
+                           beside it; begin again";
+            return Err(Failure::new(Exit::Disk, message).into());
+        }
+        let late = scheduled_for.map(|at| (Utc::now() - at).num_seconds());
+        self.woken(Woken {
+            trigger,
+            scheduled_for,
+            late_seconds: late.and_then(|late| u64::try_from(late).ok()).unwrap_or(0),
+            missed: due.map_or(0, |due| due.missed),
+            run: self.plan.run.clone(),
+        })?;
+        Ok(())
+    }
+
+    /// Puts a wake on record, lets the hooks do what has to be done before its run, and starts that.
+    fn woken(&mut self, woken: Woken) -> Result<()> {
+        self.told = None;
+        let text = wake::woken(&woken, |at| self.plan.shown(at));
+        say(&text);
+        let began = Instant::now();
+        let records = self.chronicle.emit(None, None, Event::Woken(woken))?;
+        let message = || {
+            let facts = records.last().map(message::facts).unwrap_or_default();
+            let hook = Hook::OnScheduledWake.word();
+            message::Sender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
+        };
+        let (folder, lock) = (self.workspace.place.hooks(), self.lock.folder());
+        let errand = Errand::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
+        match errand.map_or(Ok(Ran::Passed), |errand| errand.run(|hook| Ok(self.attend(hook))))? {
+            Ran::Passed if self.signal.is_none() => {
+                let outbox = self.outbox.clone();
+                let ended = move |outcome| drop(outbox.send(Message::Ended(outcome)));
+                self.running = Some(Running::start(&self.workspace, &self.plan, ended)?);
+            }
+            Ran::Passed | Ran::Cancelled => {}
+            Ran::Failed(failed) => {
+                say(&format!("{failed}; no run starts, and its output is in {}", failed.check.log));
+                self.chronicle.emit(None, None, Event::HookFailed(failed))?;
+                self.ended = Some((Exit::Error, duration::seconds(began.elapsed())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals with what has come while a hook runs: whether that may go on.
+    fn attend(&mut self, hook: &Agent) -> bool {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Signal(signal::SUSPEND) => {
+                    hook.freeze();
+                    signal::suspend();
+                    hook.thaw();
+                }
+                // The first one asks it to end.
+                Message::Signal(_) if self.signal.is_some() => hook.kill(),
+                Message::Signal(number) => self.signal = Some(number),
+                Message::Ended(_) | Message::Asked => {}
+            }
+        }
+        self.feed();
+        self.signal.is_none()
+    }
+
+    /// A run ended.
+    fn ended(&mut self, outcome: io::Result<Outcome>) -> Result<()> {
+        let Some(running) = self.running.take() else {
+            return Ok(());
+        };
+        let exit = match outcome.context("wait for `ralph run`")? {
+            Outcome::Signaled { signal } => Exit::Signal(signal),
+            Outcome::Exited { exit_code } => Exit::Child(u8::try_from(exit_code).unwrap_or(1)),
+            other => unreachable!("nothing else happens to a process that nobody guards: {other}"),
+        };
+        say(&wake::run_ended(exit.code()));
+        self.ended = Some((exit, duration::seconds(running.took())));
+        Ok(())
+    }
+
+    /// Says that it waits, whenever it does so anew.
+    fn settle(&mut self, until: Option<DateTime<Utc>>) -> Result<()> {
+        let wait = Some(Look::Wait(until));
+        if self.told == wait && self.ended.is_none() {
+            return Ok(());
+        }
+        self.told = wait;
+        let (exit, duration_seconds) = self.ended.take().unzip();
+        let slept = Slept {
+            until,
+            cron: self.plan.times.expressions().to_vec(),
+            time_zone: self.zone(),
+            process: (self.mode != Mode::Due).then(process::own_identity),
+            exit_code: exit.map(Exit::code),
+            duration_seconds,
+        };
+        self.chronicle.emit(None, None, Event::Slept(slept))?;
+        let text = match until {
+            Some(until) => {
+                let left = (until - Utc::now()).to_std().unwrap_or_default();
+                format!("next wake {}, in {}", self.plan.shown(until), duration::short(left))
+            }
+            None => wake::waits_for_requests().to_owned(),
+        };
+        say(&text);
+        self.manager.tell(&format!("STATUS={text}"));
+        Ok(())
+    }
+
+    /// Tells the service manager that all is well: it is while nothing has to be done, and while a
+    /// run beats.
+    fn feed(&mut self) {
+        let running = self.running.as_mut();
+        let well = running.is_none_or(|running| running.is_well(&self.workspace));
+        if well {
+            self.manager.tell(service_manager::ALIVE);
+        }
+    }
+
+    /// A run gets every signal, and is waited for. Without one, there is nothing to wait for.
+    fn signalled(&mut self, number: i32) {
+        if let Some(running) = &self.running {
+            running.signal(number);
+        }
+        if number != signal::SUSPEND {
+            self.signal.get_or_insert(number);
+            return;
+        }
+        signal::suspend();
+        if let Some(running) = &self.running {
+            running.go_on();
+        }
+    }
+
+    /// Opens the way for requests, if there is to be one.
+    fn open(&mut self) -> Result<()> {
+        let Some(trigger) = self.plan.trigger.as_ref().filter(|_| self.mode != Mode::Due) else {
+            return Ok(());
+        };
+        let (asked, outbox) = (Arc::clone(&self.asked), self.outbox.clone());
+        let address = http_trigger::open(trigger, self.workspace.root(), move || {
+            let has_room = !asked.swap(true, Ordering::SeqCst);
+            if has_room {
+                let _ = outbox.send(Message::Asked);
+            }
+            has_room
+        })?;
+        say(&format!("requests are taken at http://{address}{}", http_trigger::PATH));
+        if !address.ip().is_loopback() {
+            say("warning: others than this machine can reach that; what is sent there is not \
+                 encrypted, so put a proxy with TLS before it");
+        }
+        Ok(())
+    }
+}
+
+fn say(text: &str) {
+    terminal::say(&format!("{}  {}", clock(Utc::now()), terminal::visible(text)));
+}
+
+/// Who waits here already.
+fn held(workspace: &Workspace) -> Result<String> {
+    let chronicle = workspace.chronicle()?;
+    let process = chronicle.history().schedule.as_ref().and_then(|it| it.slept.process.as_ref());
+    let who = process.filter(|process| process::is_alive(process));
+    let who = who.map_or(String::new(), |process| format!(": process {}", process.pid));
+    Ok(format!("another `ralph schedule` waits in this repository{who}"))
+}

@@ -1,0 +1,73 @@
+//! `ralph spawn -- CMD…`: a child agent with a record of its own, inside an attempt.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+
+use super::{Here, inside::Inside};
+use crate::{
+    adapters::{
+        process::{self, Foreground, Group},
+        signal,
+    },
+    core::{
+        duration,
+        event::{Child, ChildEnded, ChildOutcome, Event},
+        exit::{Exit, Failure},
+        verdict::Outcome,
+    },
+};
+
+/// Runs the command to its end and ends as it did.
+///
+/// # Errors
+/// Outside of an attempt; no such program; as the disk gives them, and the command is ended if its
+/// beginning cannot be recorded.
+pub fn run(here: &Here, argv: &[String]) -> Result<Exit> {
+    let parent = Inside::of_environment("spawn", "; start the command itself")?;
+    let dir = here.directory()?;
+    let (program, arguments) = argv.split_first().context("name a command after `--`")?;
+    let program = process::resolve(program, &dir)
+        .map_err(|why| Failure::new(Exit::Agent, format!("cannot start a child agent: {why}")))?;
+    let mut chronicle = parent.workspace()?.chronicle()?;
+    let run_id = chronicle.run_id().to_owned();
+    let env = [
+        ("RALPH_RUN_ID", Some(run_id.as_str())),
+        ("RALPH_PARENT_RUN_ID", Some(parent.run_id.as_str())),
+    ];
+    let running = Arc::new(OnceLock::<Foreground>::new());
+    let signalled = Arc::clone(&running);
+    // Before it starts, so that no signal ends this process and leaves it behind.
+    signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
+    let began = Instant::now();
+    let started = Foreground::start(&program, arguments, &dir, &env, None, Group::Shared)
+        .context("start the command")?;
+    let running = running.get_or_init(|| started);
+    let child = Child {
+        child_run_id: run_id.clone(),
+        parent_run_id: parent.run_id.clone(),
+        attempt: parent.attempt,
+        argv: argv.to_vec(),
+        process: running.identity().clone(),
+    };
+    let id = &parent.task_id;
+    if let Err(error) = chronicle.emit(None, Some(id), Event::ChildStarted(child.clone())) {
+        running.kill();
+        return Err(error);
+    }
+    let (outcome, exit) = match running.wait().context("wait for the command")? {
+        Outcome::Signaled { signal } => (ChildOutcome::Signaled { signal }, Exit::Signal(signal)),
+        Outcome::Exited { exit_code } => {
+            let code = u8::try_from(exit_code).unwrap_or(1);
+            (ChildOutcome::Exited { exit_code }, Exit::Child(code))
+        }
+        other => unreachable!("nothing else happens to a process that nobody guards: {other}"),
+    };
+    let duration_seconds = Some(duration::seconds(began.elapsed()));
+    let ended = ChildEnded { child, outcome, duration_seconds };
+    chronicle.emit(None, Some(id), Event::ChildEnded(ended))?;
+    Ok(exit)
+}

@@ -1,0 +1,204 @@
+//! `ralph ask`, `answer` and `note`: what agents tell people and later agents, and people agents.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::{
+    Here,
+    inside::Inside,
+    task::{self, live_attempt},
+};
+use crate::{
+    adapters::{
+        state,
+        terminal::{self, visible},
+    },
+    cli,
+    core::{
+        event::{Answer, Event},
+        exit::{Exit, Failure},
+        graph::task::Status,
+        notes::{self, Note},
+    },
+    project::{
+        attempt,
+        event_store::Chronicle,
+        graph_file::Write,
+        workspace::{Workspace, find},
+    },
+};
+
+/// The longest answer, in bytes.
+const ANSWER: usize = 8 * 1024;
+/// The heading of notes for all that have no tag.
+const UNTAGGED: &str = "General";
+
+/// An attempt that goes on, and where its words are written down.
+struct Desk {
+    inside: Inside,
+    workspace: Workspace,
+    chronicle: Chronicle,
+}
+
+impl Desk {
+    fn of_agent(command: &str) -> Result<Desk> {
+        let inside = Inside::of_environment(command, "")?;
+        let workspace = inside.workspace()?;
+        let chronicle = workspace.chronicle()?;
+        let Inside { task_id, attempt, .. } = &inside;
+        if live_attempt(&workspace, &chronicle, task_id)? != Some(*attempt) {
+            return refuse(format!("attempt {attempt} at `{task_id}` is over"));
+        }
+        Ok(Desk { inside, workspace, chronicle })
+    }
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Failure::new(Exit::Error, message).into())
+}
+
+/// What was typed, or what standard input has for `-`.
+fn given(text: &str, most: usize, what: &str) -> Result<String> {
+    let mut bytes = text.as_bytes().to_vec();
+    if text == "-" {
+        bytes.clear();
+        let room = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        io::stdin().take(room).read_to_end(&mut bytes).context("read standard input")?;
+    }
+    if bytes.len() > most {
+        return refuse(format!(
+            "{what} may have {most} bytes; put the rest into a file and name it"
+        ));
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return refuse(format!("{what} has to be UTF-8"));
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return refuse(format!("{what} has to say something"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Asks a person: the task needs input when the attempt ends.
+///
+/// # Errors
+/// Outside of an attempt; as the disk gives them.
+pub fn ask(text: &str) -> Result<Exit> {
+    let mut desk = Desk::of_agent("ask")?;
+    let id = &desk.inside.task_id;
+    let question = given(text, ANSWER, "a question")?;
+    attempt::ask(&desk.workspace, id, &question)?;
+    let asked = Event::Asked { attempt: desk.inside.attempt, question };
+    desk.chronicle.emit(None, Some(id), asked)?;
+    terminal::print(&format!(
+        "asked; commit what is good and end: `{id}` waits for the answer, and its next attempt is \
+         told it\n"
+    ))?;
+    Ok(Exit::Success)
+}
+
+/// Answers what a task asks and gives it back, with all its attempts; without an answer, shows the
+/// question.
+///
+/// # Errors
+/// An unknown task; one that does not need input.
+pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
+    let mut desk = task::Desk::open(here)?;
+    let (id, number) = find(&desk.file, id)?;
+    if let Some(attempt) = live_attempt(&desk.workspace, &desk.chronicle, &id)? {
+        return refuse(format!(
+            "attempt {attempt} still works on `{id}`; answer what it asks when it has ended"
+        ));
+    }
+    let status = desk.status(number);
+    if status != Status::NeedsInput {
+        let other = desk.workspace.place.name().is_none() && desk.workspace.loops()?.contains(&id);
+        let hint = if other {
+            format!("; `--name {id}` means the loop of that name")
+        } else {
+            String::new()
+        };
+        return refuse(format!(
+            "`{id}` is {status}; only a task that needs input is answered{hint}"
+        ));
+    }
+    let question = desk.chronicle.history().of(&id).question().map(str::to_owned);
+    let Some(text) = text else {
+        let question = question.unwrap_or_else(|| format!("`{id}` left no question"));
+        let lines: Vec<_> = question.lines().map(visible).collect();
+        terminal::print(&(lines.join("\n") + "\n"))?;
+        return Ok(Exit::Success);
+    };
+    let answer = given(text, ANSWER, "an answer")?;
+    let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
+    // Before the status: a run may begin the next attempt as soon as that is written.
+    desk.chronicle.emit(None, Some(&id), answered)?;
+    let old = desk.write(&id, Write::Plain(Status::Pending), None)?;
+    terminal::print(&format!("{id}: {old} -> pending; its next attempt is told the answer\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Leaves a note: for the tasks that depend on this one, or for every agent.
+///
+/// # Errors
+/// Outside of an attempt; as the disk gives them.
+pub fn note(options: &cli::Note) -> Result<Exit> {
+    let mut desk = Desk::of_agent("note")?;
+    let Inside { task_id: id, attempt, .. } = &desk.inside;
+    let mut text = given(&options.text, notes::LONGEST, "a note")?;
+    if let Some(secrets) = desk.workspace.secrets() {
+        // It may be committed.
+        text = secrets.text(&text);
+    }
+    let main = desk.workspace.root();
+    let (root, name, heading) = if options.for_all {
+        let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
+        // It is committed with the work, wherever that is.
+        let root = desk.inside.tree.as_deref().unwrap_or(main);
+        (root, desk.workspace.learnings().to_owned(), Some(tag))
+    } else {
+        (main, format!("{}/{}", desk.workspace.task_dir(id), attempt::NOTES), None)
+    };
+    let author = format!("{id}.{attempt}");
+    let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
+    if !add(&desk.workspace, root, &name, &note)? {
+        terminal::print(&format!("`{name}` says so already\n"))?;
+        return Ok(Exit::Success);
+    }
+    let noted = Event::Noted {
+        attempt: *attempt,
+        note: text,
+        for_all: options.for_all,
+        tag: options.tag.clone(),
+    };
+    desk.chronicle.emit(None, Some(id), noted)?;
+    let hint = if options.for_all { "; commit that file with your work" } else { "" };
+    terminal::print(&format!("noted in `{name}`{hint}\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Adds a note to a file of the repository; whether it was not there yet.
+fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
+    let path = root.join(name);
+    let _turn = workspace.lock_notes().context("lock the notes")?;
+    let old = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.with_context(|| format!("read `{name}`"))?,
+    };
+    let Some(new) = notes::add(&old, note, notes::ROOM) else {
+        return Ok(false);
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("make the folder of `{name}`"))?;
+    }
+    state::replace(&path, new.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{name}`"))?;
+    Ok(true)
+}

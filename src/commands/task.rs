@@ -1,0 +1,161 @@
+//! `ralph task-reset`, `task-complete`, `task-block`: a person's or an agent's word on a task.
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::Here;
+use crate::{
+    adapters::terminal,
+    core::{
+        event::{Cause, Event},
+        exit::{Exit, Failure},
+        graph::task::{Status, TaskId},
+    },
+    project::{
+        event_store::Chronicle,
+        graph_file::{GraphFile, Write, rfc3339},
+        workspace::{Workspace, find},
+    },
+    view::lines::clock,
+};
+
+/// What a command on one task needs.
+pub(super) struct Desk {
+    pub(super) workspace: Workspace,
+    pub(super) file: GraphFile,
+    pub(super) chronicle: Chronicle,
+}
+
+impl Desk {
+    pub(super) fn open(here: &Here) -> Result<Desk> {
+        let workspace = here.workspace()?;
+        let file = workspace.graph()?;
+        let chronicle = workspace.chronicle()?;
+        Ok(Desk { workspace, file, chronicle })
+    }
+
+    pub(super) fn status(&self, number: usize) -> Status {
+        self.file.graph().task(number).status
+    }
+
+    /// Refuses to pull a task away from the agent that works on it.
+    fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
+        let Some(attempt) = live_attempt(&self.workspace, &self.chronicle, id)? else {
+            return Ok(());
+        };
+        let since = self.chronicle.history().of(id).open_since.map_or(String::new(), clock);
+        let message = format!(
+            "`{id}` is being worked on since {since} (attempt {attempt}); stop that run first"
+        );
+        Err(Failure::new(Exit::Running, message).into())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        id: &TaskId,
+        write: Write<'_>,
+        reason: Option<&str>,
+    ) -> Result<Status> {
+        let old = self.file.graph().number(id).map(|number| self.status(number));
+        self.file.write(&self.workspace.state, id, write)?;
+        let changed = Event::StatusChanged {
+            old,
+            new: Some(write.status()),
+            cause: Cause::Command,
+            reason: reason.map(str::to_owned),
+        };
+        self.chronicle.emit(None, Some(id), changed)?;
+        Ok(old.unwrap_or(Status::Pending))
+    }
+}
+
+/// The number of the attempt that works on the task right now, if one does.
+pub(super) fn live_attempt(
+    workspace: &Workspace,
+    chronicle: &Chronicle,
+    id: &TaskId,
+) -> Result<Option<u32>> {
+    let past = chronicle.history().of(id);
+    let open = past.open_since.is_some() && workspace.is_live(chronicle.history())?;
+    Ok(open.then_some(past.attempts))
+}
+
+/// Gives tasks back: pending, with all their attempts.
+///
+/// # Errors
+/// An unknown task, before any is touched; one that is being worked on.
+pub fn reset(here: &Here, ids: &[String]) -> Result<Exit> {
+    let mut desk = Desk::open(here)?;
+    let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
+    for (id, _) in &found {
+        desk.refuse_if_live(id)?;
+    }
+    for (id, number) in found {
+        let counted = desk.chronicle.history().of(&id).counted;
+        if desk.status(number) == Status::Pending && counted == 0 {
+            terminal::print(&format!("{id} is pending already\n"))?;
+            continue;
+        }
+        let mut old = Status::Pending;
+        if desk.status(number) != Status::Pending {
+            old = desk.write(&id, Write::Plain(Status::Pending), None)?;
+        }
+        desk.chronicle.emit(None, Some(&id), Event::Reset {})?;
+        let change =
+            if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
+        terminal::print(&format!("{id}: {change}attempts reset\n"))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Says that a task is done. While an attempt works on it, that is a report, which the attempt's
+/// end is judged by; otherwise a person's word, which holds.
+///
+/// # Errors
+/// An unknown task.
+pub fn complete(here: &Here, id: &str) -> Result<Exit> {
+    if report(here, id)? {
+        return Ok(Exit::Success);
+    }
+    let mut desk = Desk::open(here)?;
+    let (id, number) = find(&desk.file, id)?;
+    if desk.status(number) == Status::Complete {
+        terminal::print(&format!("{id} is complete already\n"))?;
+        return Ok(Exit::Success);
+    }
+    let at = rfc3339(Utc::now());
+    let old = desk.write(&id, Write::Complete { at: &at }, None)?;
+    terminal::print(&format!("{id}: {old} -> complete\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Puts a report on record if an attempt works on the task. Does not read the graph: a report must
+/// not be lost because somebody is in the middle of saving it.
+fn report(here: &Here, id: &str) -> Result<bool> {
+    let Ok(id) = TaskId::new(id) else {
+        return Ok(false);
+    };
+    let workspace = here.heard()?;
+    let mut chronicle = workspace.chronicle()?;
+    let Some(attempt) = live_attempt(&workspace, &chronicle, &id)? else {
+        return Ok(false);
+    };
+    chronicle.emit(None, Some(&id), Event::Reported { attempt })?;
+    terminal::print(&format!(
+        "{id} is reported done; it is judged by its commits when attempt {attempt} ends\n"
+    ))?;
+    Ok(true)
+}
+
+/// Holds a task back.
+///
+/// # Errors
+/// An unknown task; one that is being worked on.
+pub fn block(here: &Here, id: &str, reason: &str) -> Result<Exit> {
+    let mut desk = Desk::open(here)?;
+    let (id, _) = find(&desk.file, id)?;
+    desk.refuse_if_live(&id)?;
+    let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason))?;
+    terminal::print(&format!("{id}: {old} -> blocked ({reason})\n"))?;
+    Ok(Exit::Success)
+}

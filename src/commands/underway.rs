@@ -1,0 +1,128 @@
+//! What goes on, as commands show it: where each attempt is that has no end, and the merge queue.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{
+    core::{
+        graph::task::TaskId,
+        history::{Going, History, Stage, Underway},
+    },
+    project::{attempt::Open, workspace::Workspace},
+    view::lines,
+};
+
+/// An attempt that has no end.
+pub(super) struct Course {
+    pub(super) going: Going,
+    /// Where it is on its way.
+    pub(super) stage: Stage,
+    /// The work tree that it has to itself, if it has one.
+    pub(super) tree: Option<PathBuf>,
+    /// The branch that it is on.
+    pub(super) branch: Option<String>,
+    /// The same place, seen from the top of the repository.
+    place: Option<String>,
+}
+
+impl Course {
+    /// All of them, the oldest first.
+    pub(super) fn all(workspace: &Workspace, history: &History) -> Vec<Course> {
+        let records: Vec<Open> = workspace.state.peek();
+        let of = |going: &Going| {
+            let same = |one: &&Open| one.task_id == going.task_id && one.attempt == going.attempt;
+            // The record is right where the work tree that was meant at first could not be had.
+            let record = records.iter().find(same);
+            let noted = record.and_then(|open| Some(open.apart.as_ref()?.tree.clone()));
+            let tree = noted.or_else(|| going.worktree.as_ref().map(PathBuf::from));
+            Course {
+                stage: stage(workspace, going),
+                place: tree.as_deref().map(|tree| seen(workspace, tree)),
+                branch: record.and_then(|open| open.branch.clone()).or(going.branch.clone()),
+                tree,
+                going: going.clone(),
+            }
+        };
+        history.underway.attempts.iter().map(of).collect()
+    }
+
+    /// Whether it is done by itself, so that also the next run may merge it.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.stage, Stage::Queued | Stage::Merging)
+    }
+
+    /// Where it is on its way, and where it works, if that is not the checkout that people work in.
+    pub(super) fn text(&self) -> Option<String> {
+        let stage = match self.stage {
+            Stage::Running => "",
+            Stage::Preparing => "its work tree is being prepared",
+            Stage::SettingUp => "setting up",
+            Stage::Baseline => "verifying before it begins",
+            Stage::Verifying => "verifying",
+            Stage::Queued => "waits to be merged",
+            Stage::Merging => "tried by the merge queue",
+        };
+        match (&self.place, &self.branch) {
+            (None, _) if stage.is_empty() => None,
+            (None, _) => Some(stage.to_owned()),
+            (Some(place), branch) => {
+                let branch = branch.as_ref().map_or(String::new(), |branch| format!(" ({branch})"));
+                let sep = if stage.is_empty() { "" } else { ", " };
+                Some(format!("{stage}{sep}in {place}{branch}"))
+            }
+        }
+    }
+
+    /// The same for programs.
+    pub(super) fn fields(&self) -> [(String, Value); 3] {
+        [
+            ("stage", json!(self.stage.word().replace(' ', "_"))),
+            ("worktree", json!(self.tree)),
+            ("branch", json!(self.branch)),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+    }
+}
+
+/// Where an attempt is: by the journal, and where that does not say whether its agent has begun, by
+/// its output.
+fn stage(workspace: &Workspace, going: &Going) -> Stage {
+    let before = matches!(going.stage, Stage::Preparing | Stage::SettingUp);
+    let begun = || workspace.root().join(&going.log).join("stdout").exists();
+    if before && begun() { Stage::Running } else { going.stage }
+}
+
+/// A work tree as it is typed at the top of the repository.
+pub(super) fn seen(workspace: &Workspace, tree: &Path) -> String {
+    let beside = workspace.root().parent().and_then(|parent| tree.strip_prefix(parent).ok());
+    match (tree.strip_prefix(workspace.root()), beside) {
+        (Ok(inside), _) if inside.as_os_str().is_empty() => ".".to_owned(),
+        (Ok(inside), _) => inside.display().to_string(),
+        (_, Some(beside)) => format!("../{}", beside.display()),
+        _ => tree.display().to_string(),
+    }
+}
+
+/// What the merge queue does, if anybody waits.
+pub(super) fn queue(underway: &Underway) -> Option<String> {
+    let names = |tasks: &[TaskId]| tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
+    let waiting = (!underway.queue.is_empty()).then(|| names(&underway.queue))?;
+    let does = match (&underway.trial, &underway.held) {
+        (Some(trial), _) => format!("; trying {} on {}", names(&trial.tasks), trial.branch),
+        (None, Some(held)) => {
+            let clear = match held.why {
+                None => format!("; commit or stash them in {}", held.checkout),
+                Some(_) => String::new(),
+            };
+            format!("; `{}` is not moved for now: {}{clear}", held.branch, lines::hindrance(held))
+        }
+        (None, None) => String::new(),
+    };
+    Some(format!("{waiting}{does}"))
+}
+
+/// The same for programs.
+pub(super) fn queue_value(underway: &Underway) -> Value {
+    json!({ "waiting": underway.queue, "trying": underway.trial, "held": underway.held })
+}

@@ -1,0 +1,46 @@
+//! `ralph verify`: the verify commands of a task, run before the eyes of whoever asks.
+
+use anyhow::{Context, Result};
+
+use super::Here;
+use crate::{
+    adapters::{
+        process,
+        terminal::{self, visible},
+    },
+    core::{exit::Exit, verdict::Outcome},
+    project::workspace::find,
+};
+
+/// Runs them in order, up to the first that does not succeed. Touches no state.
+///
+/// # Errors
+/// An unknown task; a shell that cannot be started.
+pub fn run(here: &Here, id: &str) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    let file = workspace.graph()?;
+    let (id, number) = find(&file, id)?;
+    let commands = workspace.verify_of(file.graph().task(number));
+    if commands.is_empty() {
+        terminal::say(&format!(
+            "`{id}` has no verify commands; give it `verify: …` in `{}`, or all tasks in \
+             `.ralph/config.yaml`",
+            file.name()
+        ));
+        return Ok(Exit::Success);
+    }
+    for command in &commands {
+        terminal::say(&format!("verifying {id}: `{}`", visible(command)));
+        let variable = ("RALPH_TASK_ID", id.as_str());
+        let outcome =
+            process::run_here(command, workspace.standpoint(), variable).context("start `sh`")?;
+        if outcome != (Outcome::Exited { exit_code: 0 }) {
+            terminal::say(&format!("`{}` {outcome}", visible(command)));
+            return Ok(Exit::Error);
+        }
+    }
+    let count = commands.len();
+    let all = if count == 1 { "it succeeded".to_owned() } else { format!("all {count} succeeded") };
+    terminal::say(&all);
+    Ok(Exit::Success)
+}

@@ -1,0 +1,214 @@
+//! `ralph worktree`: the work trees of the repository, those of attempts and those of people.
+//!
+//! Whoever removes one here loses nothing by it: what is kept nowhere else stays, and so does the
+//! work tree. The numbers are for attempts; what a person has made is named, so that no run takes it.
+
+mod listed;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Here, status::look};
+use crate::{
+    adapters::{git::BranchRoom, terminal},
+    cli::{Worktree, WorktreeCommand},
+    core::{
+        diagnostic::nearest,
+        exit::{Exit, Failure},
+    },
+    project::{attempt, workspace::Workspace, worktree_pool::Pool},
+    runner,
+};
+pub(super) use listed::{Kind, Listed, State};
+
+/// Lists, makes or removes.
+///
+/// # Errors
+/// What would lose something, with the reason; in git's words.
+pub fn run(here: &Here, options: &Worktree) -> Result<Exit> {
+    let workspace = here.workspace()?;
+    match &options.command {
+        WorktreeCommand::List { json } => list(&workspace, *json),
+        WorktreeCommand::New { name } => new(&workspace, name),
+        WorktreeCommand::Remove { tree } => remove(here, &workspace, tree),
+    }
+}
+
+fn refused(message: String) -> anyhow::Error {
+    Failure::new(Exit::Error, message).into()
+}
+
+fn list(workspace: &Workspace, as_json: bool) -> Result<Exit> {
+    let (chronicle, _) = look(workspace)?;
+    let all = Listed::all(workspace, chronicle.history())?;
+    terminal::print(&if as_json {
+        terminal::json(&all.iter().map(Listed::value).collect::<Vec<Value>>())
+    } else {
+        let head = ["work tree", "task", "branch", "state"].map(str::to_owned);
+        let shown = |text: &str| terminal::visible(text).into_owned();
+        let row = |one: &Listed| {
+            [
+                shown(&one.seen),
+                one.task.as_deref().map_or_else(|| "-".to_owned(), shown),
+                one.tree.branch.as_deref().map_or_else(|| "-".to_owned(), shown),
+                shown(&one.text()),
+            ]
+        };
+        let rows: Vec<[String; 4]> = std::iter::once(head).chain(all.iter().map(row)).collect();
+        terminal::table(&rows)
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The branch that is meant: that of a task, one that is there, or a new one.
+fn meant(workspace: &Workspace, name: &str) -> Result<String> {
+    if workspace.repo.branch(name)?.is_some() {
+        return Ok(name.to_owned());
+    }
+    let graph = attempt::graph(workspace);
+    let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
+    if let Some(task) = tasks.iter().find(|task| task.id.as_str() == name) {
+        return Ok(attempt::branch_of(&task.id));
+    }
+    if let Some(near) = nearest(name, tasks.iter().map(|task| task.id.as_str())) {
+        return Err(refused(format!(
+            "there is no task and no branch `{}`; did you mean `{near}`?",
+            name.escape_debug()
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// The folder for a branch in the pool. Numbers are for attempts.
+fn folder(pool: &Pool, branch: &str) -> PathBuf {
+    let name = branch.strip_prefix("ralph/").unwrap_or(branch).replace('/', "-");
+    let taken = name == "merge" || name.chars().all(|c| c.is_ascii_digit());
+    pool.folder().join(if taken { format!("task-{name}") } else { name })
+}
+
+fn new(workspace: &Workspace, name: &str) -> Result<Exit> {
+    let repo = &workspace.repo;
+    let head = repo.head()?;
+    let tip = head.commit.context("there is no commit to begin with; make the first one")?;
+    let branch = meant(workspace, name)?;
+    let (base, old) = match repo.branch_room(&branch)? {
+        BranchRoom::Free => (tip, None),
+        BranchRoom::Exists { commit } => (commit.clone(), Some(commit)),
+        BranchRoom::CheckedOut { path, .. } => {
+            let path = path.display();
+            return Err(refused(format!("`{branch}` is checked out already: `cd {path}`")));
+        }
+        BranchRoom::Barred { by } => {
+            return Err(refused(format!(
+                "branch `{by}` is in the way of `{branch}`, since git has a folder for it; rename it"
+            )));
+        }
+    };
+    let pool = Pool::of(workspace);
+    let path = folder(&pool, &branch);
+    if path.exists() {
+        let path = path.display();
+        return Err(refused(format!("`{path}` is there already; move it away or use it")));
+    }
+    let (tree, _) = pool.open(&path, &base)?;
+    tree.switch(&branch, &base, old.as_deref())?;
+    tree.update_submodules()?;
+    let short = base.get(..7).unwrap_or(&base);
+    let whence = match (&old, &head.branch) {
+        (Some(_), _) => format!("as it is, at {short}"),
+        (None, Some(target)) => format!("new, from {target} at {short}"),
+        (None, None) => format!("new, from {short}"),
+    };
+    terminal::say(&terminal::visible(&format!("on branch {branch}, {whence}")));
+    let setup = &workspace.config.setup.0;
+    if !setup.is_empty() {
+        let setup = setup.join("; ");
+        terminal::say(&terminal::visible(&format!("not set up: attempts would run {setup}")));
+    }
+    terminal::print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Success)
+}
+
+/// The work tree that was typed: a name in the pool, or a path.
+fn find(here: &Here, workspace: &Workspace, all: Vec<Listed>, typed: &Path) -> Result<Listed> {
+    let inside = Pool::of(workspace).folder().join(typed);
+    let path = here.directory()?.join(typed);
+    let path = path.canonicalize().unwrap_or(path);
+    let is_it = |one: &Listed| one.tree.path == inside || one.tree.path == path;
+    all.into_iter().find(is_it).ok_or_else(|| {
+        let typed = typed.display().to_string();
+        refused(format!(
+            "`{}` is no work tree of this repository; `ralph worktree list` shows them",
+            typed.escape_debug()
+        ))
+    })
+}
+
+fn remove(here: &Here, workspace: &Workspace, typed: &Path) -> Result<Exit> {
+    let (chronicle, live) = look(workspace)?;
+    // As long as this is held no run begins, so that nobody takes what is removed.
+    let lock = if live { None } else { workspace.lock()? };
+    let all = Listed::all(workspace, chronicle.history())?;
+    let one = find(here, workspace, all, typed)?;
+    if let Some(why) = hindrance(&one, lock.is_some(), workspace) {
+        return Err(refused(format!("{} stays: {why}", one.seen)));
+    }
+    let (repo, path) = (&workspace.repo, &one.tree.path);
+    if one.tree.locked.is_some() {
+        repo.unlock_worktree(path)?;
+    }
+    let what = if one.state == State::Missing {
+        repo.forget_worktree(path)?;
+        "forgot"
+    } else {
+        repo.remove_worktree(path)?;
+        "removed"
+    };
+    let branch = one.tree.branch.map_or(String::new(), |name| format!("; branch {name} stays"));
+    terminal::say(&terminal::visible(&format!("{what} {}{branch}", one.seen)));
+    Ok(Exit::Success)
+}
+
+/// Why it must not go, and what to do then.
+fn hindrance(one: &Listed, locked: bool, workspace: &Workspace) -> Option<String> {
+    let path = one.tree.path.display();
+    let why = match &one.state {
+        _ if one.kind == Kind::Main => "it is the checkout that people work in".to_owned(),
+        State::Used { attempt, live: true, .. } => {
+            format!("attempt {attempt} is at work in it; `ralph stop` ends the run after it")
+        }
+        State::Used { .. } => format!("{}: `ralph run`", one.text()),
+        State::Locked(why) => {
+            let why = if why.is_empty() { "without a reason" } else { why };
+            format!("somebody has locked it ({why}); `git worktree unlock {path}` first")
+        }
+        State::Kept(why) if one.tree.missing => {
+            let head = one.tree.head.as_deref().unwrap_or_default();
+            format!("{why}; `git branch NAME {head}` keeps it")
+        }
+        State::Kept(why) => format!("{why}; put it on a branch, or undo it, in `{path}`"),
+        State::Strange => "it is no work tree of this repository".to_owned(),
+        State::Missing | State::Free if matches!(one.kind, Kind::Slot(_) | Kind::Merge) => {
+            if locked {
+                return inside(one);
+            }
+            format!(
+                "{}, which may take it at any moment; remove it when that is over",
+                runner::held(workspace)
+            )
+        }
+        State::Missing | State::Free => return inside(one),
+    };
+    Some(why)
+}
+
+/// Whoever stands in it would stand nowhere.
+fn inside(one: &Listed) -> Option<String> {
+    let here = env::current_dir().ok()?;
+    here.starts_with(&one.tree.path).then(|| "you are in it; `cd` to another place".to_owned())
+}

@@ -1,0 +1,228 @@
+//! How an agent is called: by the name of a preset, by a command line, or by settings of both.
+//!
+//! The same words are read from the settings, from a task and from flags. Starts nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::core::{
+    agents::{
+        agent_preset::{self, Preset},
+        transcript::Format,
+    },
+    diagnostic::nearest,
+    redact::{Redactor, is_secret_name},
+};
+
+/// One agent, ready to be called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// What it is called in the journal; a limit of its provider is remembered by it.
+    pub name: String,
+    /// The program and its arguments; the prompt comes on standard input.
+    pub argv: Vec<String>,
+    /// How its output is to be read.
+    #[serde(default)]
+    pub output: Format,
+    /// Set in its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Prints its version and ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub version_check: Vec<String>,
+}
+
+impl Call {
+    /// The agent of that preset.
+    pub fn preset(name: &str) -> Option<Call> {
+        agent_preset::find(name).map(|preset| Call::of(preset, words(preset.argv)))
+    }
+
+    /// The agent that this command line calls. Of a known program it is known how it is to be read.
+    pub fn command(argv: Vec<String>) -> Call {
+        let program = argv.first().map_or("", String::as_str);
+        let name = program.rsplit('/').next().unwrap_or_default();
+        let Some(preset) = agent_preset::find(name) else {
+            let name = name.to_owned();
+            let (output, env, version_check) = Default::default();
+            return Call { name, argv, output, env, version_check };
+        };
+        let typed: Vec<&&str> = preset.argv.iter().filter(|word| word.contains("json")).collect();
+        let is_typed = typed.iter().all(|word| argv.iter().any(|given| given == **word));
+        let output = if is_typed { preset.format } else { Format::Text };
+        Call { output, ..Call::of(preset, argv) }
+    }
+
+    fn of(preset: &Preset, argv: Vec<String>) -> Call {
+        let env = preset.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Call {
+            name: preset.name.to_owned(),
+            argv,
+            output: preset.format,
+            env: env.collect(),
+            version_check: words(preset.version),
+        }
+    }
+
+    /// Reads what stands behind `agent:`, the agents to be tried one after the other: the name of a
+    /// preset, a command line as a list of words, a mapping, or a list of names and mappings.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub fn read(value: &Value) -> Result<Vec<Call>, String> {
+        match value {
+            Value::String(word) => Ok(vec![Call::word(word)?]),
+            Value::Object(_) => Ok(vec![Call::mapping(value)?]),
+            Value::Array(items) if items.is_empty() => Err(WANTED.to_owned()),
+            Value::Array(items) if items.iter().all(is_agent) => items
+                .iter()
+                .map(|item| match item {
+                    Value::String(word) => Call::word(word),
+                    mapping => Call::mapping(mapping),
+                })
+                .collect(),
+            Value::Array(items) => {
+                let words: Option<Vec<String>> =
+                    items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+                match words {
+                    Some(argv) if !argv[0].trim().is_empty() => Ok(vec![Call::command(argv)]),
+                    _ => Err(WANTED.to_owned()),
+                }
+            }
+            _ => Err(WANTED.to_owned()),
+        }
+    }
+
+    /// Without the secrets in its words, and without the variables that hold one.
+    #[must_use]
+    pub fn redacted(self, secrets: &Redactor) -> Call {
+        let clean = |text: String| secrets.clone().text(&text);
+        let env = self.env.into_iter().filter(|(name, _)| !is_secret_name(name));
+        Call {
+            argv: self.argv.into_iter().map(clean).collect(),
+            env: env.map(|(name, value)| (name, clean(value))).collect(),
+            ..self
+        }
+    }
+
+    fn word(word: &str) -> Result<Call, String> {
+        if word.trim().is_empty() {
+            return Err(WANTED.to_owned());
+        }
+        if word.contains(char::is_whitespace) {
+            let list = word.split_whitespace().collect::<Vec<_>>().join(", ");
+            return Err(format!("a command line is a list of words: `agent: [{list}]`"));
+        }
+        Ok(Call::preset(word).unwrap_or_else(|| Call::command(vec![word.to_owned()])))
+    }
+
+    fn mapping(value: &Value) -> Result<Call, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Mapping {
+            name: Option<String>,
+            preset: Option<String>,
+            command: Option<Vec<String>>,
+            output: Option<String>,
+            #[serde(default)]
+            env: BTreeMap<String, String>,
+            version_check: Option<Vec<String>>,
+        }
+        let given: Mapping =
+            serde_json::from_value(value.clone()).map_err(|error| format!("`agent`: {error}"))?;
+        let mut call = match (given.preset, given.command) {
+            (Some(name), command) => {
+                let call = Call::preset(&name).ok_or_else(|| unknown("preset", &name, names()))?;
+                Call { argv: command.unwrap_or(call.argv.clone()), ..call }
+            }
+            (None, Some(argv)) if !argv.is_empty() => Call::command(argv),
+            (None, _) => return Err("`agent` as a mapping needs `command` or `preset`".to_owned()),
+        };
+        if let Some(output) = given.output {
+            let found = Format::ALL.iter().find(|(name, _)| *name == output);
+            let formats = || Format::ALL.iter().map(|(name, _)| *name);
+            call.output = found.ok_or_else(|| unknown("output", &output, formats()))?.1;
+        }
+        call.name = given.name.unwrap_or(call.name);
+        call.version_check = given.version_check.unwrap_or(call.version_check);
+        call.env.extend(given.env);
+        Ok(call)
+    }
+}
+
+const WANTED: &str = "`agent` must be a preset such as `claude`, a command as a list of words such \
+                      as [claude, -p], a mapping with `command`, or a list of presets and mappings";
+
+/// Whether an item of a list is an agent of its own and not a word of a command line.
+fn is_agent(item: &Value) -> bool {
+    item.is_object() || item.as_str().is_some_and(|word| agent_preset::find(word).is_some())
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    agent_preset::ALL.iter().map(|preset| preset.name)
+}
+
+fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    match nearest(given, known.iter().copied()) {
+        Some(near) => format!("unknown {what} `{given}`; did you mean `{near}`?"),
+        None => format!("unknown {what} `{given}`; there is {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: &Value) -> Vec<(String, String, Format)> {
+        let calls = Call::read(value).unwrap();
+        calls.into_iter().map(|call| (call.name, call.argv.join(" "), call.output)).collect()
+    }
+
+    #[test]
+    fn an_agent_is_a_name_a_command_or_a_mapping() {
+        let one = |name: &str, argv: &str, format| (name.to_owned(), argv.to_owned(), format);
+        let aider = "aider --yes-always --no-gitignore --message-file /dev/stdin";
+        assert_eq!(read(&json!("aider")), [one("aider", aider, Format::Aider)]);
+        assert_eq!(read(&json!("./my.sh")), [one("my.sh", "./my.sh", Format::Text)]);
+        assert_eq!(read(&json!(["sh", "-c", "x"])), [one("sh", "sh -c x", Format::Text)]);
+        assert_eq!(read(&json!(["claude", "-p"])), [one("claude", "claude -p", Format::Text)]);
+        let names: Vec<_> = read(&json!(["claude", "codex"])).into_iter().map(|c| c.0).collect();
+        assert_eq!(names, ["claude", "codex"]);
+        let typed = json!(["/opt/claude", "--output-format", "stream-json", "--verbose"]);
+        assert_eq!(read(&typed)[0].2, Format::ClaudeJson);
+        assert_eq!(
+            read(
+                &json!([{"command": ["x", "y"], "output": "codex-json", "name": "second"}, "codex"])
+            )[0],
+            one("second", "x y", Format::CodexJson)
+        );
+        let env = Call::read(&json!({"preset": "claude", "env": {"A": "b"}})).unwrap();
+        assert_eq!((env[0].env["A"].as_str(), env[0].argv[0].as_str()), ("b", "claude"));
+    }
+
+    #[test]
+    fn what_is_no_agent_is_told() {
+        for (value, part) in [
+            (json!([]), "must be a preset"),
+            (json!(""), "must be a preset"),
+            (json!(3), "must be a preset"),
+            (json!("claude -p"), "`agent: [claude, -p]`"),
+            (json!({"preset": "clade"}), "did you mean `claude`?"),
+            (json!({"command": ["x"], "output": "claude_json"}), "did you mean `claude-json`?"),
+            (json!({"output": "text"}), "needs `command` or `preset`"),
+            (json!({"comand": ["x"]}), "unknown field `comand`"),
+        ] {
+            let error = Call::read(&value).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

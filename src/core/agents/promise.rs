@@ -1,0 +1,112 @@
+//! An agent's word that all of it is done: a text or a pattern in its final result.
+//!
+//! Not worth much: agents say it too soon, and a prompt that asks for it is echoed. So only the
+//! final result counts, and only if the graph agrees, unless somebody wants it taken at its word.
+
+use std::fmt;
+
+use regex_lite::Regex;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+use crate::core::verdict::Report;
+
+/// The text, where nothing else is said.
+pub const TEXT: &str = "<promise>COMPLETE</promise>";
+
+/// What a promise is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Worth {
+    /// Nothing, unless the graph agrees.
+    #[default]
+    Check,
+    /// It ends the run.
+    Trust,
+    /// It is not even looked for.
+    Off,
+}
+
+/// A pattern for the final result.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        Regex::new(text).map(Pattern).map_err(|error| format!("`{text}` is no pattern: {error}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+        Pattern::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// What counts as a promise, and for how much.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// What it is worth.
+    pub worth: Worth,
+    /// The text that makes it; empty for none.
+    pub text: String,
+    /// The pattern that makes it.
+    pub pattern: Option<Pattern>,
+}
+
+impl Default for Promise {
+    fn default() -> Promise {
+        Promise { worth: Worth::default(), text: TEXT.to_owned(), pattern: None }
+    }
+}
+
+impl Promise {
+    /// Whether a final result makes it.
+    pub fn is_made(&self, result: &str) -> bool {
+        self.report(result).is_some()
+    }
+
+    /// What a final result reports by it, if it makes it.
+    pub fn report(&self, result: &str) -> Option<Report> {
+        let by_text = !self.text.is_empty() && result.contains(&self.text);
+        let by_pattern = || self.pattern.as_ref().is_some_and(|it| it.0.is_match(result));
+        match self.worth {
+            Worth::Off => None,
+            _ if by_text => Some(Report::Promise),
+            _ => by_pattern().then_some(Report::Pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_a_text_or_a_pattern() {
+        let plain = Promise::default();
+        assert!(plain.is_made("All done.\n<promise>COMPLETE</promise>\n"));
+        assert!(!plain.is_made("I cannot say COMPLETE yet."));
+        let pattern = Pattern::new("(?m)^ALL GREEN$").unwrap();
+        let both = Promise { text: String::new(), pattern: Some(pattern), ..Promise::default() };
+        assert!(both.is_made("tests ran\nALL GREEN\n"));
+        assert!(!both.is_made("not ALL GREEN\n<promise>COMPLETE</promise>"));
+        assert!(!Promise { worth: Worth::Off, ..both }.is_made("ALL GREEN"));
+        assert!(Pattern::new("(").unwrap_err().starts_with("`(` is no pattern: "));
+    }
+}

@@ -1,0 +1,216 @@
+//! When a limit is lifted, out of the words that say it.
+//!
+//! An agent writes the clock time of a named zone, and the zone of this machine need not be that
+//! one.
+
+use chrono::{
+    DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
+};
+
+use crate::core::time_zone;
+
+/// A clock time that is past by less than this has just been reached, and is not tomorrow's.
+const JUST: TimeDelta = TimeDelta::minutes(15);
+
+/// When the limit is lifted that a text is about; none if it does not say so.
+///
+/// - `… limit reached|1760000400`, seconds since 1970; 0 is what is written when it is not known;
+/// - `resets 10pm (Europe/Berlin)`, `reset at 9:56pm`, `resets Nov 23, 9pm`, `resets Mar 5, 2027,
+///   1am`, `try again at Jan 1st, 2030 12:00 AM`. Without a zone it is that of `now`, without a
+///   date the next such time, without a year the next such day.
+pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
+    epoch(text).or_else(|| {
+        let clock = Clock::find(text)?;
+        match clock.zone.as_deref().map(time_zone::named) {
+            Some(Ok(zone)) => clock.next(&now.with_timezone(&zone)),
+            Some(Err(_)) | None => clock.next(now),
+        }
+    })
+}
+
+fn epoch(text: &str) -> Option<DateTime<Utc>> {
+    let (_, rest) = text.split_once("limit reached|")?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    // Ten digits are seconds of 2001 to 2286.
+    let seconds = rest[..digits].parse().ok().filter(|_| digits == 10)?;
+    DateTime::from_timestamp(seconds, 0)
+}
+
+/// A time as it is written.
+#[derive(Debug, PartialEq, Eq)]
+struct Clock {
+    month_and_day: Option<(u32, u32)>,
+    year: Option<i32>,
+    time: NaiveTime,
+    zone: Option<String>,
+}
+
+impl Clock {
+    fn find(text: &str) -> Option<Clock> {
+        const BEFORE: &[&str] = &["resets at ", "resets ", "reset at ", "try again at "];
+        // ASCII only, so that places in both are the same.
+        let lower = text.to_ascii_lowercase();
+        BEFORE.iter().find_map(|before| {
+            let (at, _) = lower.match_indices(before).last()?;
+            Clock::read(&text[at + before.len()..])
+        })
+    }
+
+    fn read(text: &str) -> Option<Clock> {
+        let mut words = text
+            .split(|c: char| c.is_whitespace() || c == ',')
+            .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("at"))
+            .peekable();
+        let month_and_day = match words.peek().copied().and_then(month) {
+            None => None,
+            Some(month) => {
+                words.next();
+                let day = words.next()?.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                Some((month, day.parse().ok()?))
+            }
+        };
+        let year = words.peek().filter(|word| word.len() == 4).and_then(|word| word.parse().ok());
+        if year.is_some() {
+            words.next();
+        }
+        let mut time = clean(words.next()?);
+        if let Some(half) = words.peek().map(|word| clean(word))
+            && (half == "am" || half == "pm")
+        {
+            time.push_str(&half);
+            words.next();
+        }
+        let zone = words
+            .next()
+            .and_then(|word| word.strip_prefix('(')?.split_once(')'))
+            .map(|(zone, _)| zone.to_owned());
+        Some(Clock { month_and_day, year, time: time_of_day(&time)?, zone })
+    }
+
+    /// The next such time.
+    fn next<Z: TimeZone>(&self, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
+        let zone = now.timezone();
+        let today = now.naive_local().date();
+        let at = |date: NaiveDate| instant(&zone, date, self.time);
+        let is_over = |at: &DateTime<Utc>| *at + JUST < now.with_timezone(&Utc);
+        match (self.month_and_day, self.year) {
+            (None, _) => match at(today) {
+                Some(time) if is_over(&time) => at(today.checked_add_days(Days::new(1))?),
+                time => time,
+            },
+            (Some((month, day)), Some(year)) => at(NaiveDate::from_ymd_opt(year, month, day)?),
+            (Some((month, day)), None) => {
+                let this_year = NaiveDate::from_ymd_opt(today.year(), month, day).and_then(at);
+                this_year.filter(|time| !is_over(time)).or_else(|| {
+                    at(NaiveDate::from_ymd_opt(today.year().checked_add(1)?, month, day)?)
+                })
+            }
+        }
+    }
+}
+
+/// The later of two where clocks are put back; the hour after where they are put forward over it.
+fn instant<Z: TimeZone>(zone: &Z, date: NaiveDate, time: NaiveTime) -> Option<DateTime<Utc>> {
+    let local = date.and_time(time);
+    let found = match zone.from_local_datetime(&local) {
+        MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(_, at) => at,
+        MappedLocalTime::None => {
+            zone.from_local_datetime(&local.checked_add_signed(TimeDelta::hours(1))?).latest()?
+        }
+    };
+    Some(found.with_timezone(&Utc))
+}
+
+/// Without what may follow a word: a full stop, the end of a colour. In lower case.
+fn clean(word: &str) -> String {
+    let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(word.len());
+    word[..end].to_ascii_lowercase()
+}
+
+fn month(word: &str) -> Option<u32> {
+    const NAMES: &[&str] =
+        &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let word = word.to_ascii_lowercase();
+    (1..).zip(NAMES).find(|(_, name)| word.starts_with(*name)).map(|(number, _)| number)
+}
+
+/// `10pm`, `9:56pm`, `22:00`. In lower case.
+fn time_of_day(word: &str) -> Option<NaiveTime> {
+    let (digits, half) = match (word.strip_suffix("am"), word.strip_suffix("pm")) {
+        (Some(digits), _) => (digits, Some(0)),
+        (_, Some(digits)) => (digits, Some(12)),
+        (None, None) => (word, None),
+    };
+    let (hour, minute) = digits.split_once(':').map_or((digits, None), |(h, m)| (h, Some(m)));
+    let minute = minute.map(str::parse::<u32>);
+    let hour = hour.parse::<u32>().ok()?;
+    let hour = match (half, &minute) {
+        (Some(half), _) if (1..=12).contains(&hour) => hour % 12 + half,
+        (None, Some(_)) => hour,
+        _ => return None,
+    };
+    NaiveTime::from_hms_opt(hour, minute.unwrap_or(Ok(0)).ok()?, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time_zone::Zone;
+
+    fn at(text: &str, now: &str) -> Option<String> {
+        let now: DateTime<Zone> =
+            DateTime::parse_from_rfc3339(now).unwrap().with_timezone(&Zone::Asia__Tokyo);
+        reset(text, &now).map(|at| at.format("%Y-%m-%d %H:%M").to_string())
+    }
+
+    #[test]
+    fn clock_times_are_read_in_their_zone() {
+        // 21:30 in Berlin, 05:30 of the next day in Tokyo, where this machine is.
+        let now = "2026-11-20T20:30:00Z";
+        for (text, want) in [
+            ("You've hit your 5-hour limit · resets 10pm (Europe/Berlin)", "2026-11-20 21:00"),
+            ("resets 9:56pm (Europe/Berlin)", "2026-11-20 20:56"),
+            ("resets 9pm (Europe/Berlin)", "2026-11-21 20:00"),
+            // Reached a moment ago, and not tomorrow's.
+            ("resets 9:20pm (Europe/Berlin)", "2026-11-20 20:20"),
+            ("resets Nov 23, 9pm (Europe/Berlin)", "2026-11-23 20:00"),
+            ("resets Nov 23 at 8:55pm (UTC)", "2026-11-23 20:55"),
+            ("resets Jan 2, 1am (UTC)", "2027-01-02 01:00"),
+            ("resets Mar 5, 2027, 1am (UTC)", "2027-03-05 01:00"),
+            ("Your limit will reset at 3pm (America/Bogota).", "2026-11-21 20:00"),
+            ("5-hour limit reached ∙ resets 2am", "2026-11-21 17:00"),
+            ("try again at Jan 1st, 2030 12:00 AM.", "2029-12-31 15:00"),
+            ("try again at 3:05 PM.", "2026-11-21 06:05"),
+            ("resets 12am (UTC)", "2026-11-21 00:00"),
+            ("resets 12pm (UTC)", "2026-11-21 12:00"),
+            ("resets 22:00 (UTC)", "2026-11-20 22:00"),
+            ("resets 10pm (Nowhere/Land)", "2026-11-21 13:00"),
+            ("Claude AI usage limit reached|1795212000", "2026-11-20 22:00"),
+        ] {
+            assert_eq!(at(text, now).as_deref(), Some(want), "{text}");
+        }
+        for nothing in [
+            "",
+            "resets soon",
+            "resets 25pm",
+            "resets 0am",
+            "resets 10",
+            "resets Feb 30, 1am (UTC)",
+            "resets Nov",
+            "usage limit reached|0",
+            "usage limit reached|17952120001",
+            "limit reached|",
+        ] {
+            assert_eq!(at(nothing, now), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_are_put_forward_and_back() {
+        let berlin = |text: &str, now| at(&format!("resets {text} (Europe/Berlin)"), now).unwrap();
+        // 02:00 to 03:00 does not exist on 28 March 2027; 02:00 to 03:00 comes twice on 31 October.
+        assert_eq!(berlin("2:30am", "2027-03-27T23:00:00Z"), "2027-03-28 01:30");
+        assert_eq!(berlin("2:30am", "2027-10-30T23:00:00Z"), "2027-10-31 01:30");
+        assert_eq!(berlin("9pm", "2027-03-27T20:30:00Z"), "2027-03-28 19:00");
+    }
+}

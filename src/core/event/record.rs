@@ -1,0 +1,489 @@
+//! One line of the journal: an event with its envelope, to and from JSON.
+//!
+//! The line is flat, and is read without serde's `flatten`, whose buffering makes a long journal
+//! four times slower to fold: once the `action` is seen, the rest of the line goes straight into
+//! the event.
+
+use std::fmt;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, value::MapAccessDeserializer},
+};
+
+use crate::core::{event::Event, graph::task::TaskId, redact::Redactor};
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// When, to the millisecond.
+    pub timestamp: DateTime<Utc>,
+    /// The invocation it belongs to.
+    pub run_id: String,
+    /// Counts the lines of the journal, without gaps.
+    pub seq: u64,
+    /// The attempt's number in its run.
+    pub iteration: Option<u32>,
+    /// The task it is about.
+    pub task_id: Option<TaskId>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// The fields every line has, in the order in which they are written.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    timestamp: String,
+    run_id: &'a str,
+    seq: u64,
+    iteration: Option<u32>,
+    task_id: Option<&'a TaskId>,
+}
+
+impl Record {
+    /// One line of JSON with its newline; `action` and the event's fields follow the envelope.
+    pub fn to_line(&self) -> String {
+        let envelope = Envelope {
+            timestamp: self.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
+            run_id: &self.run_id,
+            seq: self.seq,
+            iteration: self.iteration,
+            task_id: self.task_id.as_ref(),
+        };
+        let json = |result: Result<String, serde_json::Error>| {
+            result.expect("an event has only string keys and finite numbers")
+        };
+        let head = json(serde_json::to_string(&envelope));
+        let body = json(serde_json::to_string(&self.event));
+        // body is `{"action":{fields}}`.
+        let (action, fields) =
+            body[1..body.len() - 1].split_once(':').expect("an event is one key and its fields");
+        let comma = if fields == "{}" { "" } else { "," };
+        format!("{},\"action\":{action}{comma}{}\n", &head[..head.len() - 1], &fields[1..])
+    }
+
+    /// Without the secrets in what happened. When, to what and in which run is no agent's word and
+    /// stays.
+    #[must_use]
+    pub fn redacted(self, secrets: &Redactor) -> Record {
+        let event = serde_json::to_string(&self.event)
+            .expect("an event has only string keys and finite numbers");
+        let clean = secrets.clone().text(&event);
+        if clean == event {
+            return self;
+        }
+        // A value that is a word of the journal's own is in every line of it.
+        let event = serde_json::from_str(&clean).unwrap_or(self.event);
+        Record { event, ..self }
+    }
+
+    /// Reads a line that [`Record::to_line`] wrote, by this version or another.
+    ///
+    /// # Errors
+    /// [`Unread::Unknown`] for an action of a newer version, else [`Unread::Damaged`].
+    pub fn from_line(line: &[u8]) -> Result<Record, Unread> {
+        let mut unknown = false;
+        let mut deserializer = serde_json::Deserializer::from_slice(line);
+        let record = deserializer
+            .deserialize_map(RecordVisitor { unknown: &mut unknown })
+            .and_then(|record| deserializer.end().map(|()| record));
+        record.map_err(|_| if unknown { Unread::Unknown } else { Unread::Damaged })
+    }
+}
+
+/// Why a line was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Not a record: torn, or written by somebody else.
+    Damaged,
+    /// An action that this version does not know.
+    Unknown,
+}
+
+struct RecordVisitor<'a> {
+    unknown: &'a mut bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    Timestamp,
+    RunId,
+    Seq,
+    Iteration,
+    TaskId,
+    Action,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
+    type Value = Record;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a journal line")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Record, M::Error> {
+        let (mut timestamp, mut run_id, mut seq) = (None, None, None);
+        let (mut iteration, mut task_id) = (None, None);
+        while let Some(key) = map.next_key::<Key>()? {
+            match key {
+                Key::Timestamp => timestamp = Some(map.next_value()?),
+                Key::RunId => run_id = Some(map.next_value()?),
+                Key::Seq => seq = Some(map.next_value()?),
+                Key::Iteration => iteration = map.next_value()?,
+                Key::TaskId => task_id = map.next_value()?,
+                Key::Other => {
+                    map.next_value::<de::IgnoredAny>()?;
+                }
+                Key::Action => {
+                    let action: std::borrow::Cow<'de, str> = map.next_value()?;
+                    if !Event::ACTIONS.contains(&&*action) {
+                        *self.unknown = true;
+                        return Err(de::Error::custom("unknown action"));
+                    }
+                    return Ok(Record {
+                        timestamp: timestamp
+                            .ok_or_else(|| de::Error::missing_field("timestamp"))?,
+                        run_id: run_id.ok_or_else(|| de::Error::missing_field("run_id"))?,
+                        seq: seq.ok_or_else(|| de::Error::missing_field("seq"))?,
+                        iteration,
+                        task_id,
+                        event: Event::deserialize(Tagged { action: &action, fields: map })?,
+                    });
+                }
+            }
+        }
+        Err(de::Error::missing_field("action"))
+    }
+}
+
+/// Presents `action` and the rest of the line as the externally tagged enum that serde derives.
+struct Tagged<'a, M> {
+    action: &'a str,
+    fields: M,
+}
+
+impl<'de, M: MapAccess<'de>> Deserializer<'de> for Tagged<'_, M> {
+    type Error = M::Error;
+
+    fn deserialize_any<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, M::Error> {
+        visitor.visit_enum(self)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier
+        ignored_any
+    }
+}
+
+impl<'de, M: MapAccess<'de>> de::EnumAccess<'de> for Tagged<'_, M> {
+    type Error = M::Error;
+    type Variant = Fields<M>;
+
+    fn variant_seed<S: de::DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, Fields<M>), M::Error> {
+        let tag = de::value::StrDeserializer::new(self.action);
+        Ok((seed.deserialize(tag)?, Fields(self.fields)))
+    }
+}
+
+struct Fields<M>(M);
+
+impl<'de, M: MapAccess<'de>> de::VariantAccess<'de> for Fields<M> {
+    type Error = M::Error;
+
+    fn unit_variant(self) -> Result<(), M::Error> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<S: de::DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<S::Value, M::Error> {
+        seed.deserialize(MapAccessDeserializer::new(self.0))
+    }
+
+    fn tuple_variant<V: de::Visitor<'de>>(
+        self,
+        _len: usize,
+        _visitor: V,
+    ) -> Result<V::Value, M::Error> {
+        Err(de::Error::custom("an event has named fields"))
+    }
+
+    fn struct_variant<V: de::Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, M::Error> {
+        visitor.visit_map(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        agents::{
+            provider_error::{Met, Obstacle},
+            transcript::{Format, Tokens, Usage},
+        },
+        event::*,
+        graph::task::Status,
+        verdict::*,
+    };
+
+    fn ended(verdict: Verdict) -> Ended {
+        Ended {
+            attempt: 2,
+            verdict,
+            why: "because".to_owned(),
+            outcome: Outcome::Exited { exit_code: 0 },
+            duration_seconds: 1.5,
+            evidence: Evidence {
+                report: Some(Report::DoneFile),
+                commits: vec![Commit { id: "a".repeat(40), subject: "Do \"it\"".to_owned() }],
+                diff: Some(DiffStat { files: 1, insertions: 2, deletions: 0 }),
+                leftovers: vec!["x y".to_owned()],
+                strayed: None,
+                verify: vec![check()],
+                question: Some("which?".to_owned()),
+                autocommit: Some(Autocommit::Refused("no".to_owned())),
+                missing: vec!["there is no `x`".to_owned()],
+                tampered: vec![".git/config".to_owned()],
+                verify_inputs_changed: vec!["check.sh".to_owned()],
+                metadata_only: true,
+                setup: Some(check()),
+                merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".to_owned() }),
+                obstacle: Some(Met {
+                    obstacle: Obstacle::UsageLimit { resets_at: Some(DateTime::UNIX_EPOCH) },
+                    until: Some(DateTime::UNIX_EPOCH),
+                }),
+            },
+            agent: Some("claude".to_owned()),
+            usage: Usage {
+                cost_usd: Some(0.25),
+                tokens: Some(Tokens { input: 1, output: 2, cache_read: 3, cache_write: 4 }),
+                turns: Some(5),
+                model: Some("m".to_owned()),
+            },
+            tools: [("Bash".to_owned(), 3)].into(),
+            last_line: Some("bye".to_owned()),
+            swept: vec!["sleep".to_owned()],
+            unlocked: vec![".git/index.lock".to_owned()],
+            pinned: Some("refs/ralph/a/2".to_owned()),
+            unpinned: vec!["big (101 MB)".to_owned()],
+            log: "logs/attempts/a/2".to_owned(),
+        }
+    }
+
+    fn check() -> Check {
+        Check {
+            command: "make \"test\"".to_owned(),
+            outcome: Outcome::TimedOut { limit_seconds: 900 },
+            duration_seconds: 900.25,
+            last_line: Some("ok".to_owned()),
+            log: "logs/attempts/a/2/verify-1.log".to_owned(),
+        }
+    }
+
+    fn child() -> Child {
+        Child {
+            child_run_id: "r2".to_owned(),
+            parent_run_id: "r1".to_owned(),
+            attempt: 1,
+            argv: vec!["worker".to_owned(), "--fast".to_owned()],
+            process: Identity { boot_id: "b".to_owned(), pid: 7, start_time: 8 },
+        }
+    }
+
+    fn batch() -> Batch {
+        let tasks = vec![TaskId::new("a").unwrap()];
+        Batch { branch: "main".to_owned(), onto: "b".to_owned(), tasks }
+    }
+
+    fn left() -> Left {
+        Left { attempt: 1, children: vec!["sleep".to_owned()], limit_seconds: 300.0 }
+    }
+
+    fn record(event: Event) -> Record {
+        Record {
+            timestamp: "2026-11-20T22:44:03.125Z".parse().unwrap(),
+            run_id: "r1".to_owned(),
+            seq: 7,
+            iteration: Some(3),
+            task_id: Some(TaskId::new("a").unwrap()),
+            event,
+        }
+    }
+
+    /// One of each variant, so that a new one must be added here to compile the test below.
+    #[expect(clippy::too_many_lines, reason = "one line or more for each")]
+    fn every_event() -> Vec<Event> {
+        let id = TaskId::new("a").unwrap();
+        let all = vec![
+            Event::LoopStarted(Begun {
+                schema: SCHEMA,
+                version: "0".to_owned(),
+                agent: vec!["cat".to_owned()],
+                timeout_seconds: Some(0.4),
+                once: true,
+                ..Begun::default()
+            }),
+            Event::GraphLoaded { tasks: 2, complete: 1 },
+            Event::GraphRejected { error: "x".to_owned() },
+            Event::SettingsLoaded { changed: vec!["timeout".to_owned()] },
+            Event::SettingsRejected { error: "x".to_owned() },
+            Event::RecordDamaged { kept: "k".to_owned() },
+            Event::GraphGuarded {
+                what: Harm::Dropped,
+                tasks: vec![id.clone()],
+                undone: true,
+                kept: Some("l/graph.damaged.yaml".to_owned()),
+            },
+            Event::Started {
+                attempt: 1,
+                base: None,
+                branch: Some("main".to_owned()),
+                log: "l".to_owned(),
+                why: "w".to_owned(),
+                format: Format::ClaudeJson,
+                worktree: Some("/t/1".to_owned()),
+            },
+            Event::WorktreeKept { worktree: "/t/1".to_owned(), why: "w".to_owned() },
+            Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: "l".to_owned() },
+            Event::Queued { attempt: 1, waiting: 2 },
+            Event::Merging(batch()),
+            Event::Split(batch()),
+            Event::MergeHeld(Held {
+                branch: "main".to_owned(),
+                checkout: "/t".to_owned(),
+                paths: vec!["a".to_owned()],
+                why: None,
+            }),
+            Event::Reported { attempt: 1 },
+            Event::Asked { attempt: 1, question: "which?".to_owned() },
+            Event::Answered(Answer { question: "which?".to_owned(), answer: "this".to_owned() }),
+            Event::Noted {
+                attempt: 1,
+                note: "n".to_owned(),
+                for_all: true,
+                tag: Some("tests".to_owned()),
+            },
+            Event::Verifying {
+                attempt: 1,
+                command: "make test".to_owned(),
+                baseline: true,
+                log: "l".to_owned(),
+            },
+            Event::Verified(check()),
+            Event::VerifyFailed(check()),
+            Event::VerifyPostponed { attempt: 1 },
+            Event::ChildStarted(child()),
+            Event::ChildEnded(ChildEnded {
+                child: child(),
+                outcome: ChildOutcome::Exited { exit_code: 3 },
+                duration_seconds: Some(1.5),
+            }),
+            Event::WaitingForChildren(left()),
+            Event::ChildrenEnded { attempt: 1, duration_seconds: 0.5 },
+            Event::ChildrenOverdue { left: left(), on_orphans: Orphans::Leave },
+            Event::Terminating { attempt: 1, why: "w".to_owned() },
+            Event::Completed(ended(Verdict::Complete)),
+            Event::Failed(ended(Verdict::Unverified)),
+            Event::Interrupted(ended(Verdict::Cancelled)),
+            Event::NeedsInput(ended(Verdict::NeedsInput)),
+            Event::RateLimited(ended(Verdict::RateLimited)),
+            Event::Denied(ended(Verdict::Denied)),
+            Event::Iterated(ended(Verdict::Again)),
+            Event::Promised { attempt: 1, kept: false },
+            Event::Parked { attempts: 3 },
+            Event::Recovered { attempt: 1, from_run: "r0".to_owned() },
+            Event::StatusChanged {
+                old: Some(Status::Pending),
+                new: None,
+                cause: Cause::Edited,
+                reason: None,
+            },
+            Event::Reset {},
+            Event::Waiting { until: DateTime::UNIX_EPOCH, why: "w".to_owned() },
+            Event::Blocked {
+                holders: vec![Holder { task_id: id, why: "parked".to_owned(), frees: 3 }],
+            },
+            Event::PauseRequested {},
+            Event::ResumeRequested { now: true },
+            Event::StopRequested(Stop { signal: Some("SIGINT".to_owned()), now: true }),
+            Event::Suspended {},
+            Event::Continued { seconds: 60, slept: true },
+            Event::ClockSet { seconds: -60 },
+            Event::HookFailed(HookFailed { hook: Hook::BeforeRun, check: check() }),
+            Event::NotifyFailed(NotifyFailed {
+                notifier: "webhook hooks.example.com".to_owned(),
+                moment: "finished".to_owned(),
+                why: "it answered 500".to_owned(),
+            }),
+            Event::Slept(Slept {
+                until: Some(DateTime::UNIX_EPOCH),
+                cron: vec!["@daily".to_owned()],
+                time_zone: Some("UTC".to_owned()),
+                process: Some(child().process),
+                exit_code: Some(2),
+                duration_seconds: Some(1.5),
+            }),
+            Event::Woken(Woken {
+                trigger: Trigger::Cron,
+                scheduled_for: Some(DateTime::UNIX_EPOCH),
+                late_seconds: 3600,
+                missed: 2,
+                run: vec!["--once".to_owned()],
+            }),
+            Event::WakeSkipped(Skipped {
+                trigger: Trigger::Webhook,
+                scheduled_for: None,
+                why: Hindrance::StillRunning,
+            }),
+            Event::ScheduleEnded { signal: Some("SIGTERM".to_owned()), exit_code: Some(143) },
+            Event::Finished {
+                why: "complete".to_owned(),
+                exit_code: 0,
+                iterations: 1,
+                completed: 1,
+                remaining: 0,
+                duration_seconds: 0.5,
+            },
+        ];
+        assert_eq!(all.len(), Event::ACTIONS.len());
+        all
+    }
+
+    #[test]
+    fn every_line_reads_back_as_it_was() {
+        for (event, action) in every_event().into_iter().zip(Event::ACTIONS) {
+            let record = record(event);
+            let line = record.to_line();
+            assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+            let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(value["action"], *action);
+            assert_eq!(value["timestamp"], "2026-11-20T22:44:03.125Z");
+            assert_eq!(Record::from_line(line.as_bytes()).as_ref(), Ok(&record), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_record_says_why() {
+        let line = record(Event::Reset {}).to_line();
+        let newer = line.replace("reset", "teleported");
+        assert_eq!(Record::from_line(newer.as_bytes()), Err(Unread::Unknown));
+        for cut in 0..line.trim_end().len() {
+            assert_eq!(Record::from_line(&line.as_bytes()[..cut]), Err(Unread::Damaged));
+        }
+        let more = line.replace("\"action\"", "\"new_field\":[1],\"action\"");
+        assert!(Record::from_line(more.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,243 @@
+//! The task graph, valid by construction: known ends, no cycle.
+//!
+//! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
+//! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
+
+pub mod edit;
+pub mod filter;
+pub mod glob;
+pub mod load;
+pub mod merge;
+pub mod task;
+pub mod task_paths;
+pub mod yaml;
+
+use std::collections::HashMap;
+
+use petgraph::{
+    Direction::{Incoming, Outgoing},
+    algo::{kosaraju_scc, toposort},
+    graph::{DiGraph, NodeIndex},
+};
+use serde_json::{Map, Value};
+
+use crate::core::graph::task::{Spelling, Status, Task, TaskId};
+
+/// Tasks and what depends on what. A task's number is its place in the file.
+#[derive(Clone, Debug)]
+pub struct TaskGraph {
+    tasks: Vec<Task>,
+    numbers: HashMap<TaskId, usize>,
+    /// An edge runs from a dependency to its dependent.
+    dag: DiGraph<(), ()>,
+    order: Vec<usize>,
+    /// How the file spells statuses.
+    pub spelling: Spelling,
+    /// What stands beside the tasks: `project`, `milestones`, `stories`, …, for templates.
+    pub project: Map<String, Value>,
+}
+
+impl TaskGraph {
+    /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, repeats allowed.
+    ///
+    /// # Errors
+    /// Every cycle there is, one per knot, and the tasks back.
+    pub fn new(tasks: Vec<Task>, mut edges: Vec<(usize, usize)>) -> Result<TaskGraph, Cyclic> {
+        edges.sort_unstable();
+        edges.dedup();
+        let mut dag = DiGraph::with_capacity(tasks.len(), edges.len());
+        for _ in &tasks {
+            dag.add_node(());
+        }
+        // petgraph lists the newest edge first; added backwards, neighbours come in file order.
+        for (from, to) in edges.into_iter().rev() {
+            dag.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
+        }
+        let Ok(order) = toposort(&dag, None) else {
+            return Err(Cyclic { cycles: cycles(&dag), tasks });
+        };
+        let numbers = tasks.iter().enumerate().map(|(i, task)| (task.id.clone(), i)).collect();
+        Ok(TaskGraph {
+            order: order.into_iter().map(NodeIndex::index).collect(),
+            tasks,
+            numbers,
+            dag,
+            spelling: Spelling::default(),
+            project: Map::new(),
+        })
+    }
+
+    /// All tasks, by number.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// One task by number.
+    pub fn task(&self, number: usize) -> &Task {
+        &self.tasks[number]
+    }
+
+    /// The number of a task.
+    pub fn number(&self, id: &TaskId) -> Option<usize> {
+        self.numbers.get(id).copied()
+    }
+
+    /// What a task depends on directly.
+    pub fn dependencies(&self, number: usize) -> impl Iterator<Item = usize> {
+        self.dag.neighbors_directed(NodeIndex::new(number), Incoming).map(NodeIndex::index)
+    }
+
+    /// What depends directly on a task.
+    pub fn dependents(&self, number: usize) -> impl Iterator<Item = usize> {
+        self.dag.neighbors_directed(NodeIndex::new(number), Outgoing).map(NodeIndex::index)
+    }
+
+    /// Every task after all of its dependencies.
+    pub fn topological(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// How many dependencies there are, repeats counted once.
+    pub fn edge_count(&self) -> usize {
+        self.dag.edge_count()
+    }
+
+    /// The number of tasks on the longest chain of dependencies.
+    pub fn longest_chain(&self) -> usize {
+        let mut depth = vec![0; self.tasks.len()];
+        for &number in &self.order {
+            depth[number] = 1 + self.dependencies(number).map(|d| depth[d]).max().unwrap_or(0);
+        }
+        depth.into_iter().max().unwrap_or(0)
+    }
+
+    /// Follows an edit of the file; the shape of the graph does not depend on statuses.
+    pub fn set_status(&mut self, number: usize, status: Status) {
+        self.tasks[number].status = status;
+    }
+
+    /// Follows an edit of the file.
+    pub fn set_claim(&mut self, number: usize, at: Option<String>, by: Option<String>) {
+        self.tasks[number].claimed_at = at;
+        self.tasks[number].claimed_by = by;
+    }
+}
+
+/// Tasks that cannot be put in order.
+#[derive(Debug)]
+pub struct Cyclic {
+    /// Each cycle as task numbers, a dependency before its dependent, the last before the first.
+    pub cycles: Vec<Vec<usize>>,
+    /// The tasks.
+    pub tasks: Vec<Task>,
+}
+
+/// One cycle out of every strongly connected component.
+fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
+    let mut found: Vec<Vec<usize>> = kosaraju_scc(dag)
+        .into_iter()
+        .filter(|knot| knot.len() > 1 || dag.find_edge(knot[0], knot[0]).is_some())
+        .map(|knot| cycle_in(dag, &knot))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// The shortest cycle through the knot's first task, by breadth-first search within the knot.
+fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
+    let start = *knot.iter().min().expect("a component has a member");
+    let members: std::collections::HashSet<_> = knot.iter().copied().collect();
+    let mut reached_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
+    let mut queue = std::collections::VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for next in dag.neighbors_directed(at, Outgoing).filter(|next| members.contains(next)) {
+            if next == start {
+                let mut path = vec![at.index()];
+                let mut back = at;
+                while back != start {
+                    back = reached_from[&back];
+                    path.push(back.index());
+                }
+                path.reverse();
+                return path;
+            }
+            if let std::collections::hash_map::Entry::Vacant(slot) = reached_from.entry(next) {
+                slot.insert(at);
+                queue.push_back(next);
+            }
+        }
+    }
+    unreachable!("a strongly connected component leads back to its first member")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::core::graph::task::{CommitRule, DEFAULT_MINUTES, Priority};
+
+    /// A pending task of middling priority.
+    pub(crate) fn task(id: &str) -> Task {
+        Task {
+            id: TaskId::new(id).unwrap(),
+            title: id.to_owned(),
+            description: None,
+            priority: Priority::default(),
+            status: Status::Pending,
+            minutes: DEFAULT_MINUTES,
+            commit: CommitRule::Required,
+            story: None,
+            milestone: None,
+            tags: Vec::new(),
+            touches: Vec::new(),
+            prompt: None,
+            agents: Vec::new(),
+            max_cost: None,
+            idle: None,
+            verify: None,
+            verify_baseline: None,
+            timeout: None,
+            stale_after: None,
+            max_attempts: None,
+            claimed_at: None,
+            claimed_by: None,
+            extra: Map::new(),
+        }
+    }
+
+    /// Tasks `t0`…, with the given edges.
+    pub(crate) fn graph(count: usize, edges: &[(usize, usize)]) -> TaskGraph {
+        let tasks = (0..count).map(|i| task(&format!("t{i}"))).collect();
+        TaskGraph::new(tasks, edges.to_vec()).expect("no cycle")
+    }
+
+    #[test]
+    fn neighbours_come_in_file_order() {
+        let graph = graph(4, &[(0, 3), (1, 3), (0, 2), (1, 3)]);
+        assert_eq!(graph.dependents(0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(graph.dependencies(3).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(graph.edge_count(), 3);
+        assert_eq!(graph.longest_chain(), 2);
+        assert_eq!(graph.number(&TaskId::new("t2").unwrap()), Some(2));
+    }
+
+    #[test]
+    fn cycles_are_named_one_per_knot() {
+        let tasks = || (0..7).map(|i| task(&format!("t{i}"))).collect();
+        let edges = vec![(0, 1), (1, 2), (2, 0), (3, 4), (4, 3), (5, 5), (0, 6)];
+        assert_eq!(
+            TaskGraph::new(tasks(), edges).unwrap_err().cycles,
+            [vec![0, 1, 2], vec![3, 4], vec![5]]
+        );
+    }
+
+    #[test]
+    fn a_chain_of_100_000_needs_no_stack() {
+        let edges: Vec<_> = (1..100_000).map(|i| (i - 1, i)).collect();
+        let long = graph(100_000, &edges);
+        assert_eq!(long.longest_chain(), 100_000);
+        let tasks = long.tasks().to_vec();
+        let mut edges = edges;
+        edges.push((99_999, 0));
+        assert_eq!(TaskGraph::new(tasks, edges).unwrap_err().cycles[0].len(), 100_000);
+    }
+}

@@ -1,0 +1,487 @@
+//! `task-graph.yaml` as text -> a valid graph, or everything that is wrong with it at once.
+//!
+//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). Three steps: the span
+//! tree, which has refused hostile input already, is checked for shape; the typed reader gives the
+//! values, every known field as any value at all, so that a wrong type is one fault among others
+//! and not the end; then values become tasks, each fault with the place the tree knows.
+//! Reads no disk.
+
+mod links;
+mod place;
+mod reader;
+mod runs;
+
+use std::{fmt, ops::Range};
+
+use serde::{Deserialize, de};
+use serde_json::{Map, Value};
+
+use crate::core::{
+    diagnostic::{Diagnostic, Severity, nearest},
+    graph::{
+        TaskGraph,
+        edit::Document,
+        yaml::{Fault, Kind, NodeId},
+    },
+};
+
+/// A graph that can be worked on, and what is odd about its file.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The graph.
+    pub graph: TaskGraph,
+    /// Only warnings.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Fields that the file format knows, in the order in which the docs name them.
+pub const FIELDS: &[&str] = &[
+    "id",
+    "title",
+    "description",
+    "priority",
+    "depends_on",
+    "status",
+    "story",
+    "milestone",
+    "tags",
+    "touches",
+    "complexity",
+    "estimate",
+    "prompt",
+    "agent",
+    "verify",
+    "verify_baseline",
+    "output",
+    "commit",
+    "timeout",
+    "idle",
+    "stale_after",
+    "max_attempts",
+    "max_cost",
+    "path",
+    "notes",
+    "claimed_at",
+    "claimed_by",
+    "completed_at",
+];
+
+/// The most faults of one file that are reported; a generated file can have one per line.
+pub const MAX_FAULTS: usize = 100;
+
+/// Reads a graph.
+///
+/// # Errors
+/// Every fault, in the order of the file, warnings among them.
+pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
+    let shape = Shape::check(document)?;
+    let file = match runs::read(document, &shape) {
+        Some(file) => file,
+        None => typed(document.text())?,
+    };
+    let (graph, mut faults) = reader::read(document, &shape, file);
+    faults.sort_by_key(|fault| (fault.at.start, fault.severity));
+    match graph {
+        Some(graph) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
+            Ok(Loaded { graph, warnings: faults })
+        }
+        _ => Err(faults),
+    }
+}
+
+/// The mapping node of task `number` in the document as it is now: edits renumber nodes.
+pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
+    let tree = document.tree();
+    let (_, list) = task_list(document)?;
+    tree.items(list).nth(number)
+}
+
+/// Reads any other small YAML file into a type.
+///
+/// # Errors
+/// The first fault.
+pub fn settings<T: de::DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
+    typed(document.text())
+}
+
+/// A fault of the span tree, in the common form.
+pub fn diagnostic(fault: Fault) -> Diagnostic {
+    let found = Diagnostic::error(fault.message, fault.at);
+    match fault.help {
+        Some(help) => found.help(help),
+        None => found,
+    }
+}
+
+fn typed<T: de::DeserializeOwned>(text: &str) -> Result<T, Vec<Diagnostic>> {
+    // libyaml takes a byte order mark before a mapping for a document of its own.
+    let bare = text.trim_start_matches('\u{feff}');
+    serde_yaml::from_str(bare).map_err(|error| {
+        let skipped = text.len() - bare.len();
+        let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
+        let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let message = error.to_string();
+        // The place is drawn; said in words it would stand there twice.
+        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+        vec![Diagnostic::error(message, at..at)]
+    })
+}
+
+fn task_list(document: &Document) -> Option<(NodeId, NodeId)> {
+    let (tree, text) = (document.tree(), document.text());
+    let root = tree.root()?;
+    tree.entry(text, root, "tasks").or_else(|| tree.entry(text, root, "nodes"))
+}
+
+/// Where things are, once the nesting is known to be right.
+struct Shape {
+    tasks: Vec<NodeId>,
+    edges: Vec<NodeId>,
+}
+
+impl Shape {
+    fn check(document: &Document) -> Result<Shape, Vec<Diagnostic>> {
+        let (tree, text) = (document.tree(), document.text());
+        let nothing = |what: &str, at: Range<usize>| {
+            vec![
+                Diagnostic::error(format!("{what} has no `tasks`"), at)
+                    .help("write `tasks:` and under it a list of tasks, each with an `id`"),
+            ]
+        };
+        let Some(root) = tree.root() else {
+            return Err(nothing("the file is empty: it", 0..0));
+        };
+        if !matches!(tree.kind(root), Kind::Mapping { .. }) {
+            return Err(nothing("the file is not a mapping and", tree.range(root)));
+        }
+        let Some((key, list)) = task_list(document) else {
+            let key = tree.entries(root).find_map(|(key, _)| {
+                let name = tree.scalar(text, key)?;
+                nearest(&name, ["tasks", "nodes"]).map(|near| (tree.range(key), near))
+            });
+            let (at, near) = key.unzip();
+            let faults = nothing("the file", at.unwrap_or(0..0));
+            return Err(faults.into_iter().map(|fault| fault.did_you_mean(near)).collect());
+        };
+        let mut faults = Vec::new();
+        if let (Some((first, _)), Some((second, _))) =
+            (tree.entry(text, root, "tasks"), tree.entry(text, root, "nodes"))
+        {
+            faults.push(
+                Diagnostic::error("both `tasks` and `nodes` are given", tree.range(second))
+                    .related(tree.range(first), "the other list")
+                    .help("put all tasks into one of the two"),
+            );
+        }
+        let name = tree.scalar(text, key).unwrap_or_default();
+        let tasks = mappings(document, list, &format!("`{name}`"), "a task", &mut faults);
+        for &task in &tasks {
+            merge_keys(document, task, &mut faults);
+        }
+        let edges = match tree.entry(text, root, "edges") {
+            Some((_, list)) => mappings(document, list, "`edges`", "an edge", &mut faults),
+            None => Vec::new(),
+        };
+        if faults.is_empty() { Ok(Shape { tasks, edges }) } else { Err(faults) }
+    }
+}
+
+/// The items of a list that must all be mappings.
+fn mappings(
+    document: &Document,
+    list: NodeId,
+    list_name: &str,
+    item_name: &str,
+    faults: &mut Vec<Diagnostic>,
+) -> Vec<NodeId> {
+    let tree = document.tree();
+    if !matches!(tree.kind(list), Kind::Sequence { .. }) {
+        faults.push(
+            Diagnostic::error(format!("{list_name} is not a list"), first_line(document, list))
+                .label(format!("{}, not a list", what(document, list)))
+                .help("write each item on a line of its own that starts with `- `"),
+        );
+        return Vec::new();
+    }
+    let items: Vec<NodeId> = tree.items(list).collect();
+    for &item in &items {
+        if !matches!(tree.kind(item), Kind::Mapping { .. }) && faults.len() < MAX_FAULTS {
+            faults.push(
+                Diagnostic::error(
+                    format!("{item_name} must be a mapping"),
+                    first_line(document, item),
+                )
+                .label(what(document, item)),
+            );
+        }
+    }
+    items
+}
+
+fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
+    if let Some((key, _)) = document.tree().entry(document.text(), task, "<<") {
+        faults.push(
+            Diagnostic::error("merge keys (`<<`) are not read", document.tree().range(key))
+                .help("write the fields out, or put what all tasks share under `defaults`"),
+        );
+    }
+}
+
+fn what(document: &Document, node: NodeId) -> &'static str {
+    match document.tree().kind(node) {
+        Kind::Sequence { .. } => "a list",
+        Kind::Mapping { .. } => "a mapping",
+        Kind::Alias => "an alias",
+        _ if document.tree().range(node).is_empty() => "nothing",
+        _ => "a single value",
+    }
+}
+
+/// The first line of a node, so that a fault of a long list is not drawn over all of it.
+fn first_line(document: &Document, node: NodeId) -> Range<usize> {
+    let at = document.tree().range(node);
+    let line = document.text()[at.clone()].lines().next().map_or(0, str::len);
+    at.start..at.start + line
+}
+
+/// The file as the typed reader gives it.
+#[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
+struct GraphText {
+    tasks: Vec<Fields>,
+    edges: Vec<Edge>,
+    defaults: Fields,
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Top {
+    Tasks,
+    Nodes,
+    Edges,
+    Defaults,
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl<'de> Deserialize<'de> for GraphText {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<GraphText, D::Error> {
+        struct GraphTextVisitor;
+        impl<'de> de::Visitor<'de> for GraphTextVisitor {
+            type Value = GraphText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a task graph")
+            }
+
+            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<GraphText, M::Error> {
+                let mut file = GraphText::default();
+                while let Some(key) = map.next_key()? {
+                    match key {
+                        Top::Tasks | Top::Nodes => file.tasks = map.next_value()?,
+                        Top::Edges => file.edges = map.next_value()?,
+                        Top::Defaults => file.defaults = map.next_value()?,
+                        Top::Other(name) => {
+                            file.rest.insert(name, map.next_value()?);
+                        }
+                    }
+                }
+                Ok(file)
+            }
+        }
+        deserializer.deserialize_map(GraphTextVisitor)
+    }
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
+struct Edge {
+    #[serde(default)]
+    from: Value,
+    #[serde(default)]
+    to: Value,
+}
+
+/// One task, every known field any value at all.
+#[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
+struct Fields {
+    id: Value,
+    title: Value,
+    description: Value,
+    priority: Value,
+    depends_on: Value,
+    status: Value,
+    story: Value,
+    milestone: Value,
+    tags: Value,
+    prompt: Value,
+    commit: Value,
+    timeout: Value,
+    stale_after: Value,
+    max_attempts: Value,
+    claimed_at: Value,
+    claimed_by: Value,
+    /// `complexity`, `estimate`, `agent`, `verify`, `output`, `path`, … and unknown ones.
+    extra: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Field {
+    Id,
+    Title,
+    Description,
+    Priority,
+    DependsOn,
+    Status,
+    Story,
+    Milestone,
+    Tags,
+    Prompt,
+    Commit,
+    Timeout,
+    StaleAfter,
+    MaxAttempts,
+    ClaimedAt,
+    ClaimedBy,
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+        struct FieldsVisitor;
+        impl<'de> de::Visitor<'de> for FieldsVisitor {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a task")
+            }
+
+            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+                let mut fields = Fields::default();
+                while let Some(key) = map.next_key()? {
+                    let slot = match key {
+                        Field::Id => &mut fields.id,
+                        Field::Title => &mut fields.title,
+                        Field::Description => &mut fields.description,
+                        Field::Priority => &mut fields.priority,
+                        Field::DependsOn => &mut fields.depends_on,
+                        Field::Status => &mut fields.status,
+                        Field::Story => &mut fields.story,
+                        Field::Milestone => &mut fields.milestone,
+                        Field::Tags => &mut fields.tags,
+                        Field::Prompt => &mut fields.prompt,
+                        Field::Commit => &mut fields.commit,
+                        Field::Timeout => &mut fields.timeout,
+                        Field::StaleAfter => &mut fields.stale_after,
+                        Field::MaxAttempts => &mut fields.max_attempts,
+                        Field::ClaimedAt => &mut fields.claimed_at,
+                        Field::ClaimedBy => &mut fields.claimed_by,
+                        Field::Other(name) => fields.extra.entry(name).or_insert(Value::Null),
+                    };
+                    *slot = map.next_value()?;
+                }
+                Ok(fields)
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Fields, E> {
+                Ok(Fields::default())
+            }
+        }
+        deserializer.deserialize_any(FieldsVisitor)
+    }
+}
+
+impl Fields {
+    /// Takes from `defaults` what the task itself does not say.
+    fn fill(&mut self, defaults: &Fields) {
+        for (own, default) in [
+            (&mut self.priority, &defaults.priority),
+            (&mut self.prompt, &defaults.prompt),
+            (&mut self.tags, &defaults.tags),
+            (&mut self.commit, &defaults.commit),
+            (&mut self.timeout, &defaults.timeout),
+            (&mut self.stale_after, &defaults.stale_after),
+            (&mut self.max_attempts, &defaults.max_attempts),
+        ] {
+            if own.is_null() && !default.is_null() {
+                own.clone_from(default);
+            }
+        }
+        for (name, value) in &defaults.extra {
+            self.extra.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WHOLE: [&str; 2] = [
+        "version: 1\ntasks:\n  - id: a1\n    title: \"A\" # c\n    priority: P1\n  - id: b1\n    \
+         depends_on:\n      - a1\n    description: |\n      two\n\n      lines\n  - {id: c1, \
+         status: done, depends_on: [a1, b1]}\n",
+        "nodes: [{id: a1}, {id: b1, timeout: 2h}, {id: c1, max_attempts: 2}]\nedges:\n  - {from: \
+         a1, to: b1}\n  - from: b1\n    to: c1\ndefaults: {priority: low, tags: [x]}\n",
+    ];
+
+    fn read(text: &str) -> Option<Vec<String>> {
+        let document = Document::parse(text).ok()?;
+        match load(&document) {
+            Ok(loaded) => Some(loaded.graph.tasks().iter().map(|t| t.id.to_string()).collect()),
+            Err(faults) => {
+                assert!(faults.iter().any(|fault| fault.severity == Severity::Error), "{text:?}");
+                assert!(faults.len() <= MAX_FAULTS + 1, "{text:?}");
+                for fault in faults {
+                    assert!(text.get(fault.at.clone()).is_some(), "{:?} in {text:?}", fault.at);
+                }
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_cut_at_any_byte_is_refused_or_is_the_first_tasks() {
+        for whole in WHOLE {
+            assert_eq!(read(whole).unwrap(), ["a1", "b1", "c1"]);
+            for cut in 0..whole.len() {
+                let Some(ids) = read(&whole[..cut]) else { continue };
+                assert!(!ids.is_empty(), "empty at {cut} of {whole:?}");
+                // The last one may have lost the end of its name.
+                let names = ids.iter().zip(["a1", "b1", "c1"]);
+                let (last, before) = (ids.len() - 1, names.clone().take(ids.len() - 1));
+                assert!(before.clone().all(|(id, name)| id == name), "{ids:?} at {cut}");
+                assert!(["a1", "b1", "c1"][last].starts_with(&ids[last]), "{ids:?} at {cut}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn no_mutation_panics(
+            which in 0..WHOLE.len(),
+            cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize,
+                prop::sample::select(vec![
+                    "", "", "\n", "  ", "- ", "a1", "id: ", "id: a1", "null", "~", "[", "{", "}", "]",
+                    ":", ": ", "&x ", "*x", "<<: ", "\"", "'", "|", "depends_on: ", "tasks:", "1e9",
+                    "!!int ", "\u{0}", "\u{feff}", "\u{e9}", "---\n", "priority: ", "status: ", "# ",
+                ])), 1..6),
+        ) {
+            let mut text: Vec<char> = WHOLE[which].chars().collect();
+            for (place, length, with) in cuts {
+                let from = place.index(text.len() + 1);
+                let to = (from + length).min(text.len());
+                text.splice(from..to, with.chars());
+            }
+            let _ = read(&text.into_iter().collect::<String>());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Dependencies: both ways of writing them, names to tasks, and the cycles they form.
+
+use std::collections::HashMap;
+
+use super::{Edge, place::Place, reader::Reader};
+use crate::core::{
+    diagnostic::{Diagnostic, nearest},
+    graph::task::{Task, TaskId},
+};
+
+/// A dependency and where it is written.
+pub(super) struct Link {
+    pub(super) edge: (usize, usize),
+    pub(super) place: Place,
+}
+
+impl Reader<'_> {
+    /// Every dependency of both shapes, with its place.
+    pub(super) fn links(
+        &mut self,
+        numbers: &HashMap<TaskId, usize>,
+        depends_on: &[Vec<String>],
+        edges: &[Edge],
+    ) -> Vec<Link> {
+        let mut links = Vec::new();
+        for (number, names) in depends_on.iter().enumerate() {
+            for (item, name) in names.iter().enumerate() {
+                let place = Place::Item(number, "depends_on", item);
+                if let Some(from) = self.known(numbers, name, place) {
+                    links.push(Link { edge: (from, number), place });
+                }
+            }
+        }
+        for (index, edge) in edges.iter().enumerate() {
+            let [from, to] = [("from", &edge.from), ("to", &edge.to)].map(|(end, value)| {
+                let place = Place::Edge(index, end);
+                if value.is_null() {
+                    self.error(format!("the edge has no `{end}`"), place, "");
+                }
+                let name = self.text(value, place, end)?;
+                self.known(numbers, &name, place)
+            });
+            if let (Some(from), Some(to)) = (from, to) {
+                links.push(Link { edge: (from, to), place: Place::Edge(index, "from") });
+            }
+        }
+        links.retain(|link| {
+            let itself = link.edge.0 == link.edge.1;
+            if itself {
+                let at = self.places.range(link.place);
+                let fault = Diagnostic::error("a task depends on itself", at);
+                self.faults.push(fault.help("remove it: a task cannot wait for its own end"));
+            }
+            !itself
+        });
+        links
+    }
+
+    /// The task a dependency names.
+    fn known(
+        &mut self,
+        numbers: &HashMap<TaskId, usize>,
+        name: &str,
+        place: Place,
+    ) -> Option<usize> {
+        // A suggestion compares with every id; past this many faults nobody reads on.
+        const SUGGESTIONS: usize = 20;
+        if let Some(number) = numbers.get(name) {
+            return Some(*number);
+        }
+        let near = (self.faults.len() < SUGGESTIONS)
+            .then(|| nearest(name, numbers.keys().map(TaskId::as_str)))
+            .flatten();
+        let mut fault = Diagnostic::error(
+            format!("unknown dependency `{}`", name.escape_debug()),
+            self.places.range(place),
+        )
+        .label("no task has this id");
+        if let Place::Item(number, _, _) = place {
+            fault = fault.related(self.places.range(Place::Field(number, "id")), "in this task");
+        }
+        self.push(fault.did_you_mean(near));
+        None
+    }
+
+    pub(super) fn cycles(&mut self, tasks: &[Task], cycles: &[Vec<usize>], links: &[Link]) {
+        /// A longer cycle is shown by its ends.
+        const SHOWN: usize = 8;
+        for cycle in cycles {
+            let (first, last) = (cycle[0], cycle[cycle.len() - 1]);
+            let name = |number: &usize| format!("`{}`", tasks[*number].id);
+            let mut names: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
+            if cycle.len() > SHOWN {
+                names.push(format!("… {} more …", cycle.len() - SHOWN));
+            }
+            names.push(name(&first));
+            let place = links
+                .iter()
+                .find(|link| link.edge == (last, first))
+                .map_or(Place::Field(first, "id"), |link| link.place);
+            let fault = Diagnostic::error(
+                format!("the tasks form a cycle: {}", names.join(" -> ")),
+                self.places.range(place),
+            );
+            self.push(
+                fault
+                    .label(format!("this makes {} wait for itself", name(&first)))
+                    .help("remove one of these dependencies"),
+            );
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where in the file a fault is: fields, items and edges to byte ranges.
+
+use std::ops::Range;
+
+use super::{Shape, first_line};
+use crate::core::graph::{edit::Document, yaml::NodeId};
+
+/// A place in the file that a fault can be about.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// A field of a task; the task's `id`, or the task, where it has no such field.
+    Field(usize, &'static str),
+    /// One item of a task's list.
+    Item(usize, &'static str, usize),
+    /// One end of an edge.
+    Edge(usize, &'static str),
+    /// A field of `defaults`.
+    Default(&'static str),
+}
+
+/// Finds places in one document.
+pub(super) struct Places<'a> {
+    /// The text and its tree.
+    pub(super) document: &'a Document,
+    /// Its tasks and edges.
+    pub(super) shape: &'a Shape,
+}
+
+impl Places<'_> {
+    pub(super) fn node(&self, place: Place) -> Option<NodeId> {
+        let (tree, text) = (self.document.tree(), self.document.text());
+        let field = |mapping, name| tree.entry(text, mapping, name).map(|(_, value)| value);
+        match place {
+            Place::Field(task, name) => field(self.shape.tasks[task], name),
+            Place::Item(task, name, item) => {
+                let list = field(self.shape.tasks[task], name)?;
+                tree.items(list).nth(item).or(Some(list))
+            }
+            Place::Edge(edge, name) => field(self.shape.edges[edge], name),
+            Place::Default(name) => field(field(tree.root()?, "defaults")?, name),
+        }
+    }
+
+    /// The bytes a fault is about.
+    pub(super) fn range(&self, place: Place) -> Range<usize> {
+        if let Some(node) = self.node(place) {
+            return self.document.tree().range(node);
+        }
+        match place {
+            Place::Field(task, _) | Place::Item(task, _, _) => {
+                let id = (self.document.tree())
+                    .entry(self.document.text(), self.shape.tasks[task], "id")
+                    .map(|(_, value)| self.document.tree().range(value));
+                id.unwrap_or_else(|| first_line(self.document, self.shape.tasks[task]))
+            }
+            Place::Edge(edge, _) => first_line(self.document, self.shape.edges[edge]),
+            Place::Default(_) => 0..0,
+        }
+    }
+
+    pub(super) fn short_range(&self, place: Place) -> Range<usize> {
+        let at = self.range(place);
+        let line = self.document.text()[at.clone()].lines().next().map_or(0, str::len);
+        at.start..at.start + line
+    }
+
+    pub(super) fn key_range(&self, number: Option<usize>, name: &str) -> Range<usize> {
+        let (tree, text) = (self.document.tree(), self.document.text());
+        let mapping = match number {
+            Some(number) => Some(self.shape.tasks[number]),
+            None => tree.root().and_then(|root| Some(tree.entry(text, root, "defaults")?.1)),
+        };
+        let key = mapping.and_then(|mapping| tree.entry(text, mapping, name));
+        key.map_or(0..0, |(key, _)| tree.range(key))
+    }
+}

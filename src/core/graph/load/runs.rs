@@ -1,0 +1,169 @@
+//! The typed reader, given one run of tasks after the other.
+//!
+//! Odd on purpose: `serde_yaml` keeps every event of a text until it has read all of it, which is
+//! seventeen times the text, and half of its time goes into getting that memory. The span tree
+//! knows where a task's lines begin, so the text is cut there and each run is read for itself, on
+//! every processor there is. What a run cannot be read without (an alias, a list in brackets, an
+//! error whose place is wanted) makes this give up, and the text is read as a whole.
+
+use std::{num::NonZero, ops::Range, thread};
+
+use serde::de::DeserializeOwned;
+
+use super::{Fields, GraphText, Shape, task_list};
+use crate::core::graph::{
+    edit::Document,
+    yaml::{Kind, NodeId, column, line_start},
+};
+
+/// A run ends with the first task behind so many bytes.
+const RUN: usize = 16 * 1024;
+/// Below so many bytes a second thread costs more than it saves.
+const WORTH_A_THREAD: usize = 4 * RUN;
+/// More threads than this wait for memory.
+const THREADS: usize = 4;
+
+/// A run: its bytes and how many tasks the tree has in them.
+type Run = (Range<usize>, usize);
+
+/// The file, if it is written so that it can be cut.
+pub(super) fn read(document: &Document, shape: &Shape) -> Option<GraphText> {
+    let (runs, list) = runs(document, shape)?;
+    let text = document.text();
+    let rest = format!("{}  []\n{}", &text[..list.start], &text[list.end..]);
+    let mut file: GraphText = part(&rest)?;
+    let threads = if list.len() < WORTH_A_THREAD { 1 } else { processors() };
+    let each = runs.len().div_ceil(threads);
+    let read_all = |runs: &[Run], room: usize| -> Option<Vec<Fields>> {
+        let mut tasks = Vec::with_capacity(room);
+        for (bytes, count) in runs {
+            let read: Vec<Fields> = part(&text[bytes.clone()])?;
+            if read.len() != *count {
+                return None;
+            }
+            tasks.extend(read);
+        }
+        Some(tasks)
+    };
+    let (own, others) = runs.split_at(each.min(runs.len()));
+    thread::scope(|scope| {
+        let mut started = Vec::new();
+        for runs in others.chunks(each) {
+            let thread = thread::Builder::new().name("load".to_owned());
+            started.push(thread.spawn_scoped(scope, move || read_all(runs, 0)).ok()?);
+        }
+        file.tasks = read_all(own, shape.tasks.len())?;
+        for thread in started {
+            file.tasks.append(&mut thread.join().ok()??);
+        }
+        Some(file)
+    })
+}
+
+fn part<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_yaml::from_str(text.trim_start_matches('\u{feff}')).ok()
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS)
+}
+
+/// The runs, and the lines that all of them together take.
+fn runs(document: &Document, shape: &Shape) -> Option<(Vec<Run>, Range<usize>)> {
+    let (tree, text) = (document.tree(), document.text());
+    let (key, list) = task_list(document)?;
+    let in_block = matches!(tree.kind(tree.root()?), Kind::Mapping { flow: false })
+        && matches!(tree.kind(list), Kind::Sequence { flow: false });
+    if !in_block
+        || tree.has_aliases()
+        || tree.is_tagged(list)
+        || column(text, tree.range(key).start) != 0
+    {
+        return None;
+    }
+    let start = |node: NodeId| tree.range(node).start;
+    let first = *shape.tasks.first()?;
+    let dash = dash_before(text, start(first))?;
+    let list_end = tree.range(list).end;
+    let next = tree.entries(tree.root()?).map(|(key, _)| start(key)).find(|at| *at >= list_end);
+    let end = next.unwrap_or(text.len());
+    if next.is_some_and(|at| line_start(text.as_bytes(), at) != at) {
+        return None;
+    }
+    let mut runs = Vec::new();
+    let mut from = line_start(text.as_bytes(), start(first));
+    let whole = from..end;
+    let mut count = 0;
+    for &task in &shape.tasks {
+        let at = start(task);
+        if at - from >= RUN && dash_before(text, at) == Some(dash) {
+            let line = line_start(text.as_bytes(), at);
+            runs.push((from..line, count));
+            (from, count) = (line, 0);
+        }
+        count += 1;
+    }
+    runs.push((from..end, count));
+    Some((runs, whole))
+}
+
+/// The column of the dash of an item that starts at `at`, if nothing else is before it on its line.
+fn dash_before(text: &str, at: usize) -> Option<usize> {
+    let lead = &text[line_start(text.as_bytes(), at)..at];
+    let dash = lead.find('-')?;
+    let blank = |part: &str| part.bytes().all(|byte| byte == b' ');
+    (blank(&lead[..dash]) && blank(&lead[dash + 1..]) && dash + 1 < lead.len()).then_some(dash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::typed, *};
+
+    /// Both readings of `head`, `item` so often that it makes several runs, and `tail`.
+    fn both(head: &str, item: &str, tail: &str) -> (Option<GraphText>, GraphText) {
+        let count = 2 * WORTH_A_THREAD / item.len();
+        let items: String = (0..count).map(|n| item.replace('@', &n.to_string())).collect();
+        let document = Document::parse(&format!("{head}{items}{tail}")).unwrap();
+        let shape = Shape::check(&document).unwrap();
+        (read(&document, &shape), typed(document.text()).unwrap())
+    }
+
+    #[test]
+    fn runs_read_as_the_whole_does() {
+        let layouts = [
+            ("tasks:\n", "- id: a@\n", ""),
+            ("version: 1\ntasks:", "\n  - id: a@\n    n: 1", "\n"),
+            ("\u{feff}tasks: #c\n\n#d\n", "    -   id: a@\n        tags: [x, y]\n", "#e\n"),
+            ("tasks:\r\n", "- title: 'x'\r\n  id: a@\r\n", "\r\nnodez: 1\r\n"),
+            (
+                "%YAML 1.2\n---\nx: {y: z}\ntasks:\n",
+                "- id: a@\n  description: |+\n    x\n\n\n",
+                "...\n",
+            ),
+            (
+                "tasks:\n",
+                "  - id: a@\n    description: >\n      - id: b\n\n     # no comment\n",
+                "edges: []\n",
+            ),
+            ("nodes:\n", "- id: a@\n  title: a\n    b\n# c\n\n", "defaults:\n  priority: 3\n"),
+            ("tasks: &all\n", "- {id: a@, status: ~}\n-\n  id: b@\n- ? id\n  : c@\n", "project: x"),
+        ];
+        for (head, item, tail) in layouts {
+            let (runs, whole) = both(head, item, tail);
+            assert_eq!(runs.unwrap_or_else(|| panic!("{head}{item}")), whole, "{head}{item}{tail}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_read_as_a_whole() {
+        for (head, item, tail) in [
+            ("tasks: [", "{id: a@},", "]\n"),
+            ("tasks:\n", "-\n  id: a@\n", ""),
+            ("x: &x 1\ntasks:\n", "- id: a@\n", "y: *x\n"),
+            ("{tasks: [", "{id: a@},", "]}"),
+        ] {
+            let (runs, _) = both(head, item, tail);
+            assert!(runs.is_none(), "{head}{item}{tail}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One list or mapping as the text pieces that it is made of, in block style and in brackets.
+//!
+//! Every byte of the part is in exactly one of its pieces, but for what separates them. Odd on
+//! purpose: whatever is written in an uncommon way is not cut at all; who asked does without.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::value::{Shape, Value};
+use crate::core::graph::edit::next_line;
+use crate::core::graph::yaml::{Kind, NodeId, Tree, column, line_start};
+
+/// A text and its tree.
+pub(super) struct Source<'a> {
+    pub(super) text: &'a str,
+    pub(super) tree: &'a Tree,
+}
+
+/// The bytes that belong to a node: its key, its comment behind, deeper comments below.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// The node; none for a file with nothing in it.
+    pub(super) node: Option<NodeId>,
+    /// Where it stands.
+    pub(super) at: Range<usize>,
+    /// Blanks in place of a dash that stands before it on its line.
+    pub(super) pad: usize,
+}
+
+/// How pieces are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// As whole lines; in this column.
+    Block(usize),
+    /// Between brackets, with commas.
+    Flow,
+}
+
+/// A part in pieces.
+pub(super) struct Cut {
+    pub(super) style: Style,
+    /// What stands before the first piece.
+    pub(super) open: String,
+    /// What stands on the first line before the first piece, a dash or only blanks.
+    pub(super) dash: String,
+    pub(super) pieces: Vec<Piece>,
+    /// The place of each piece by its name.
+    pub(super) by_name: HashMap<String, usize>,
+    /// What stands behind the last piece.
+    pub(super) close: String,
+}
+
+/// One entry or item.
+pub(super) struct Piece {
+    /// Blank lines and comments above, or the blanks behind a comma.
+    pub(super) lead: String,
+    pub(super) part: Part,
+}
+
+/// A child in the text: its node, the bytes of its key and value, its name.
+struct Child {
+    node: NodeId,
+    at: Range<usize>,
+    name: String,
+}
+
+impl Source<'_> {
+    /// All of the text.
+    pub(super) fn whole(&self) -> Part {
+        Part { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
+    }
+
+    pub(super) fn text_of(&self, part: &Part) -> String {
+        " ".repeat(part.pad) + &self.text[part.at.clone()]
+    }
+
+    pub(super) fn value_of(&self, part: &Part) -> Option<Value> {
+        match part.node {
+            Some(node) => Value::read(self.text, self.tree, node),
+            None => Some(Value::Map(Vec::new())),
+        }
+    }
+
+    /// Cuts a part, if it is written in a common way.
+    pub(super) fn cut(&self, part: &Part, shape: Shape) -> Option<Cut> {
+        let node = part.node?;
+        let children = self.children(node, shape)?;
+        match self.tree.kind(node) {
+            Kind::Mapping { flow: true } | Kind::Sequence { flow: true } => {
+                self.cut_flow(part, node, children)
+            }
+            Kind::Mapping { .. } | Kind::Sequence { .. } => {
+                self.cut_block(part, node, children, shape == Shape::File)
+            }
+            _ => None,
+        }
+    }
+
+    fn children(&self, node: NodeId, shape: Shape) -> Option<Vec<Child>> {
+        let (tree, text) = (self.tree, self.text);
+        let entries = tree.entries(node).map(|(key, value)| {
+            let (start, end) = (tree.range(key).start, tree.range(key).end);
+            let name = tree.scalar(text, key)?.into_owned();
+            Some(Child { node: value, at: start..end.max(tree.range(value).end), name })
+        });
+        let items = tree.items(node).map(|item| {
+            let name = Value::read(text, tree, item)?.name(shape)?;
+            Some(Child { node: item, at: tree.range(item), name })
+        });
+        entries.chain(items).collect()
+    }
+
+    fn cut_flow(&self, part: &Part, node: NodeId, children: Vec<Child>) -> Option<Cut> {
+        let (range, text) = (self.tree.range(node), self.text);
+        if !text[range.clone()].starts_with(['[', '{']) {
+            return None;
+        }
+        let open = " ".repeat(part.pad) + &text[part.at.start..=range.start];
+        let mut end = range.start + 1;
+        let (mut pieces, mut by_name) = (Vec::new(), HashMap::new());
+        for child in children {
+            let gap = text.get(end..child.at.start)?;
+            let separator = if pieces.is_empty() { "" } else { "," };
+            if gap.trim() != separator {
+                return None;
+            }
+            end = child.at.end;
+            let lead = gap[gap.find(',').map_or(0, |comma| comma + 1)..].to_owned();
+            by_name.insert(child.name, pieces.len());
+            pieces
+                .push(Piece { lead, part: Part { node: Some(child.node), at: child.at, pad: 0 } });
+        }
+        let inner = text.get(end..range.end)?.trim();
+        let is_plain = ["]", "}"].contains(&inner.trim_start_matches(',').trim_start());
+        let close = text[end..part.at.end].to_owned();
+        let dash = String::new();
+        is_plain.then_some(Cut { style: Style::Flow, open, dash, pieces, by_name, close })
+    }
+
+    fn cut_block(
+        &self,
+        part: &Part,
+        node: NodeId,
+        children: Vec<Child>,
+        is_file: bool,
+    ) -> Option<Cut> {
+        let (text, bytes) = (self.text, self.text.as_bytes());
+        let is_list = matches!(self.tree.kind(node), Kind::Sequence { .. });
+        let col = column(text, self.tree.range(node).start);
+        let first = children.first()?;
+        let first_line = line_start(bytes, self.tree.range(node).start);
+        // The first entry of an item stands behind its dash; everything else has lines of its own.
+        let is_behind_dash = !is_list && !is_file && first_line <= part.at.start;
+        let (mut open, mut dash) = (String::new(), String::new());
+        let mut end = part.at.start;
+        if is_behind_dash {
+            dash = " ".repeat(part.pad) + text.get(part.at.start..first.at.start)?;
+            if dash.len() != col || !dash.bytes().all(|byte| b" -".contains(&byte)) {
+                return None;
+            }
+            end = first.at.start;
+        } else if !is_file {
+            end = next_line(bytes, part.at.start);
+            open = " ".repeat(part.pad) + text.get(part.at.start..end)?;
+        }
+        let (mut pieces, mut by_name) = (Vec::new(), HashMap::new());
+        for child in children {
+            let start = if pieces.is_empty() && is_behind_dash {
+                child.at.start
+            } else if is_list {
+                self.dash_line(end..child.at.start, col)?
+            } else {
+                let line = line_start(bytes, child.at.start);
+                let lead = text.get(line..child.at.start)?;
+                (lead.len() == col && lead.bytes().all(|byte| byte == b' ')).then_some(line)?
+            };
+            let lead = text.get(end..start)?;
+            // Above the first entry of the file there may be directives.
+            let is_head = is_file && pieces.is_empty();
+            if !is_head && !lead.lines().all(is_blank_or_comment) {
+                return None;
+            }
+            let pad = if start == child.at.start && is_behind_dash { col } else { 0 };
+            end = self.end_of(&child, part.at.end);
+            end += deeper_comments(text.get(end..part.at.end)?, col);
+            let part = Part { node: Some(child.node), at: start..end, pad };
+            by_name.insert(child.name, pieces.len());
+            pieces.push(Piece { lead: lead.to_owned(), part });
+        }
+        let close = text.get(end..part.at.end)?.to_owned();
+        Some(Cut { style: Style::Block(col), open, dash, pieces, by_name, close })
+    }
+
+    /// The start of the one line in `gap` that has the dash of an item.
+    fn dash_line(&self, gap: Range<usize>, col: usize) -> Option<usize> {
+        let mut at = gap.start;
+        let mut found = None;
+        for line in self.text.get(gap)?.split_inclusive('\n') {
+            let lead = line.len() - line.trim_start_matches(' ').len();
+            if line[lead..].starts_with('-') {
+                let is_only = found.replace(at).is_none();
+                (is_only && lead == col).then_some(())?;
+            }
+            at += line.len();
+        }
+        found
+    }
+
+    /// The end of a child's last line. Blank lines are part of a text that keeps them.
+    fn end_of(&self, child: &Child, limit: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        let last = self.tree.last_of(child.node);
+        let mut end = next_line(bytes, child.at.end);
+        let header = self.text[self.tree.range(last)].lines().next().unwrap_or_default();
+        let is_block = matches!(self.tree.kind(last), Kind::Literal | Kind::Folded);
+        if is_block && header.split('#').next().is_some_and(|header| header.contains('+')) {
+            let rest = self.text[end..].split_inclusive('\n');
+            end += rest.take_while(|line| line.trim().is_empty()).map(str::len).sum::<usize>();
+        }
+        end.min(limit)
+    }
+}
+
+fn is_blank_or_comment(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
+}
+
+/// How many bytes at the beginning are comments that stand deeper than `col`, and so belong to what
+/// is above them.
+fn deeper_comments(text: &str, col: usize) -> usize {
+    let (mut length, mut found) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim_start_matches(' ');
+        if !is_blank_or_comment(line) {
+            break;
+        }
+        length += line.len();
+        if bare.starts_with('#') {
+            if line.len() - bare.len() <= col {
+                break;
+            }
+            found = length;
+        }
+    }
+    found
+}

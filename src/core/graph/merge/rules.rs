@@ -1,0 +1,280 @@
+//! What two sides come to that both changed something: by task, by field, by item.
+//!
+//! It decides on values alone and must not know how they are written.
+
+use std::collections::{HashMap, HashSet};
+
+use super::value::{Shape, Value};
+use crate::core::graph::task::Status;
+
+/// What shall stand in one place.
+#[derive(Clone, Debug)]
+pub(super) enum Want {
+    /// This value.
+    Just(Value),
+    /// A mapping of parts.
+    Map(Vec<(String, Want)>),
+    /// A list of parts.
+    List(Vec<(String, Want)>),
+    /// What a person must decide: ours, theirs.
+    Conflict(Option<Value>, Option<Value>),
+}
+
+/// Which side a person could take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Ours,
+    Theirs,
+}
+
+impl Want {
+    /// What it is if the person takes this side everywhere.
+    pub(super) fn taking(&self, side: Side) -> Option<Value> {
+        let all = |parts: &[(String, Want)]| -> Vec<(String, Value)> {
+            parts
+                .iter()
+                .filter_map(|(name, want)| Some((name.clone(), want.taking(side)?)))
+                .collect()
+        };
+        match self {
+            Want::Just(value) => Some(value.clone()),
+            Want::Map(parts) => Some(Value::Map(all(parts))),
+            Want::List(parts) => {
+                Some(Value::List(all(parts).into_iter().map(|(_, value)| value).collect()))
+            }
+            Want::Conflict(ours, theirs) => match side {
+                Side::Ours => ours.clone(),
+                Side::Theirs => theirs.clone(),
+            },
+        }
+    }
+
+    /// The value, where nothing is left to decide.
+    pub(super) fn settled(&self) -> Option<Value> {
+        if self.is_settled() { self.taking(Side::Ours) } else { None }
+    }
+
+    fn is_settled(&self) -> bool {
+        match self {
+            Want::Just(_) => true,
+            Want::Map(parts) | Want::List(parts) => parts.iter().all(|(_, want)| want.is_settled()),
+            Want::Conflict(..) => false,
+        }
+    }
+
+    /// Its parts, and whether it is a list.
+    pub(super) fn parts(&self, shape: Shape) -> Option<(bool, Vec<(String, Want)>)> {
+        match self {
+            Want::Map(parts) => Some((false, parts.clone())),
+            Want::List(parts) => Some((true, parts.clone())),
+            Want::Just(value) => {
+                let parts = value.parts(shape)?.into_iter();
+                let parts = parts.map(|(name, value)| (name, Want::Just(value.clone())));
+                Some((matches!(value, Value::List(_)), parts.collect()))
+            }
+            Want::Conflict(..) => None,
+        }
+    }
+}
+
+/// Base, ours, theirs.
+pub(super) type Three<T> = [T; 3];
+
+/// Which of ours (1) and theirs (2) stands, if that is clear without looking into them.
+pub(super) fn plainly<T: PartialEq>([base, ours, theirs]: &Three<T>) -> Option<usize> {
+    if ours == theirs || base == theirs {
+        Some(1)
+    } else if base == ours {
+        Some(2)
+    } else {
+        None
+    }
+}
+
+/// Merges what may be missing on any side; none if it shall be missing.
+pub(super) fn merge(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
+    if let Some(side) = plainly(&sides) {
+        return sides[side].cloned().map(Want::Just);
+    }
+    let [_, ours, theirs] = sides;
+    Some(by_part(sides, shape).unwrap_or_else(|| Want::Conflict(ours.cloned(), theirs.cloned())))
+}
+
+fn by_part(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
+    let (base, ours, theirs) = (sides[0].filter(|base| !base.is_nothing()), sides[1]?, sides[2]?);
+    let is_list = matches!(ours, Value::List(_));
+    let is_alike = |value: &Value| matches!(value, Value::List(_)) == is_list;
+    if !is_alike(theirs) || !base.is_none_or(is_alike) {
+        return None;
+    }
+    let base_parts = base.map_or(Some(Vec::new()), |base| base.parts(shape))?;
+    let parts = [base_parts, ours.parts(shape)?, theirs.parts(shape)?];
+    let found = parts.each_ref().map(|parts| {
+        let by_name = parts.iter().map(|(name, value)| (name.as_str(), *value));
+        by_name.collect::<HashMap<_, _>>()
+    });
+    let names = parts.each_ref().map(|parts| {
+        let names = parts.iter().map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>()
+    });
+    let progress = (shape == Shape::Task).then(|| progress([base, Some(ours), Some(theirs)]));
+    let mut wanted = Vec::new();
+    for name in order(&names) {
+        let these = found.each_ref().map(|values| values.get(name).copied());
+        let want = match progress {
+            Some(progress) if PROGRESS.contains(&name) => match progress {
+                Progress::Of(side) => these[side].cloned().map(Want::Just),
+                Progress::Unclear if these[1] == these[2] => these[1].cloned().map(Want::Just),
+                Progress::Unclear => Some(Want::Conflict(these[1].cloned(), these[2].cloned())),
+            },
+            _ => merge(these, shape.below(name)),
+        };
+        wanted.extend(want.map(|want| (name.to_owned(), want)));
+    }
+    Some(if is_list { Want::List(wanted) } else { Want::Map(wanted) })
+}
+
+/// The base with the tasks that are in theirs and neither in it nor in ours, and with the edges of
+/// theirs that lead to them; none where there are none.
+pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Value> {
+    let Value::Map(entries) = theirs else {
+        return None;
+    };
+    let ids = |file: &Value| -> HashSet<String> {
+        let lists = ["tasks", "nodes"].into_iter().filter_map(|key| file.get(key));
+        let items = lists.filter_map(|list| match list {
+            Value::List(items) => Some(items),
+            _ => None,
+        });
+        items.flatten().filter_map(|item| item.name(Shape::Tasks)).collect()
+    };
+    let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
+    let is_new = |item: &Value, key: &str| {
+        let id = item.get(key).and_then(Value::text);
+        id.is_some_and(|id| !known.contains(id))
+    };
+    let mut added = match base {
+        Value::Map(entries) => entries.clone(),
+        _ => return None,
+    };
+    let mut is_any = false;
+    for (name, value) in entries {
+        let key = match (Shape::File.below(name), value) {
+            (Shape::Tasks, Value::List(_)) => "id",
+            (Shape::Edges, Value::List(_)) => "to",
+            _ => continue,
+        };
+        let Value::List(items) = value else {
+            continue;
+        };
+        let items: Vec<Value> = items.iter().filter(|item| is_new(item, key)).cloned().collect();
+        if items.is_empty() {
+            continue;
+        }
+        is_any = true;
+        match added.iter_mut().find(|(known, _)| known == name) {
+            Some((_, Value::List(all))) => all.extend(items),
+            Some(_) => return None,
+            None => added.push((name.clone(), Value::List(items))),
+        }
+    }
+    is_any.then_some(Value::Map(added))
+}
+
+/// The names of all sides in one order: that of ours, or that of theirs if only they moved
+/// something; what is new on the other side stands behind what it follows there.
+fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {
+    let set = |names: &[&'a str]| names.iter().copied().collect::<HashSet<&str>>();
+    let sets = [set(base), set(ours), set(theirs)];
+    let common = |names: &[&'a str]| -> Vec<&'a str> {
+        names.iter().copied().filter(|name| sets.iter().all(|set| set.contains(name))).collect()
+    };
+    let (was, is, other) = (common(base), common(ours), common(theirs));
+    let theirs_leads = was == is && was != other;
+    let (first, second) = if theirs_leads { (theirs, ours) } else { (ours, theirs) };
+    let (first_set, second_set) =
+        if theirs_leads { (&sets[2], &sets[1]) } else { (&sets[1], &sets[2]) };
+
+    let mut behind: HashMap<Option<&str>, Vec<&'a str>> = HashMap::new();
+    let mut last = None;
+    for name in second {
+        if first_set.contains(name) {
+            last = Some(*name);
+        } else {
+            behind.entry(last).or_default().push(name);
+        }
+    }
+    let mut all = Vec::with_capacity(first.len() + second.len());
+    let mut waiting = behind.remove(&None).unwrap_or_default();
+    for name in first {
+        let is_new = !second_set.contains(name);
+        if !is_new {
+            all.append(&mut waiting);
+            waiting = behind.remove(&Some(*name)).unwrap_or_default();
+        }
+        all.push(*name);
+    }
+    all.append(&mut waiting);
+    all
+}
+
+/// How far a task is: these go together, from one side.
+const PROGRESS: [&str; 4] = ["status", "claimed_at", "claimed_by", "completed_at"];
+
+#[derive(Clone, Copy)]
+enum Progress {
+    /// Ours (1) or theirs (2).
+    Of(usize),
+    Unclear,
+}
+
+fn progress(tasks: Three<Option<&Value>>) -> Progress {
+    let fields = tasks.map(|task| PROGRESS.map(|name| task.and_then(|task| task.get(name))));
+    if let Some(side) = plainly(&fields) {
+        return Progress::Of(side);
+    }
+    let [_, ours, theirs] = fields;
+    let (Some(our_status), Some(their_status)) = (status(ours[0]), status(theirs[0])) else {
+        return Progress::Unclear;
+    };
+    if our_status == their_status {
+        return Progress::Of(if since(theirs) < since(ours) { 2 } else { 1 });
+    }
+    match rank(our_status).cmp(&rank(their_status)) {
+        std::cmp::Ordering::Greater => Progress::Of(1),
+        std::cmp::Ordering::Less => Progress::Of(2),
+        std::cmp::Ordering::Equal => Progress::Unclear,
+    }
+}
+
+/// A task without a status is pending.
+fn status(value: Option<&Value>) -> Option<Status> {
+    match value {
+        None => Some(Status::Pending),
+        Some(value) if value.is_nothing() => Some(Status::Pending),
+        Some(value) => Status::parse(value.text()?),
+    }
+}
+
+/// Which of two statuses says more. What is done stays done whatever was thought of it elsewhere; a
+/// person's "not now" says more than a question, and that more than a claim. Only "done" and "will
+/// not be done" contradict each other.
+fn rank(status: Status) -> u8 {
+    match status {
+        Status::Pending => 0,
+        Status::InProgress => 1,
+        Status::NeedsInput => 2,
+        Status::Blocked => 3,
+        Status::Complete | Status::Cancelled => 4,
+    }
+}
+
+/// Of two that came to the same status, the first stands: times as `ralph` writes them sort as
+/// text. One without a time comes last.
+fn since(fields: [Option<&Value>; 4]) -> [(bool, &str); 3] {
+    let [_, claimed_at, claimed_by, completed_at] = fields;
+    [completed_at, claimed_at, claimed_by].map(|field| {
+        let text = field.and_then(Value::text);
+        (text.is_none(), text.unwrap_or_default())
+    })
+}

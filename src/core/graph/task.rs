@@ -1,0 +1,366 @@
+//! A task and the words for it: id, status, priority, weight.
+//!
+//! Knows nothing of files: how these are written in `task-graph.yaml` is `load`'s affair.
+
+use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::core::{agents::agent_command::Call, graph::glob::Glob};
+
+/// The name of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, never with `..`.
+///
+/// The rule makes an id safe as a file name, a branch name and a word on a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct TaskId(Arc<str>);
+
+/// The longest id, in bytes.
+pub const MAX_ID: usize = 64;
+
+impl TaskId {
+    /// Checks the rule.
+    ///
+    /// # Errors
+    /// A fragment that fits behind "the id `…`".
+    pub fn new(text: &str) -> Result<TaskId, &'static str> {
+        let mut bytes = text.bytes();
+        let Some(first) = bytes.next() else {
+            return Err("is empty");
+        };
+        if text.len() > MAX_ID {
+            return Err("is longer than 64 characters");
+        }
+        if !first.is_ascii_alphanumeric() {
+            return Err("must start with a letter or a digit");
+        }
+        if !bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')) {
+            return Err("may hold only letters, digits, `.`, `_` and `-`");
+        }
+        if text.contains("..") {
+            return Err("must not contain `..`");
+        }
+        Ok(TaskId(text.into()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Maps by id are asked for plain text; what is no id is in none of them.
+impl Borrow<str> for TaskId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for TaskId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<TaskId, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        TaskId::new(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// What the graph file says of a task. Whether a pending task is *ready* is derived, never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Not begun, or given back.
+    Pending,
+    /// Claimed. Whether something really runs is known from the lock and the attempt records.
+    InProgress,
+    /// Done and proven.
+    Complete,
+    /// Held back by a person.
+    Blocked,
+    /// Waits for an answer.
+    NeedsInput,
+    /// Will not be done; does not satisfy its dependents.
+    Cancelled,
+}
+
+/// Every spelling that is read, the canonical one first; `_`, `-`, blanks and case do not matter.
+const SPELLINGS: [(Status, &[&str]); 6] = [
+    (Status::Pending, &["pending", "ready", "todo", "open", "backlog", "not-started"]),
+    (Status::InProgress, &["in-progress", "doing", "started", "wip"]),
+    (Status::Complete, &["complete", "completed", "done", "closed"]),
+    (Status::Blocked, &["blocked", "on-hold"]),
+    (Status::NeedsInput, &["needs-input", "waiting-for-input"]),
+    (
+        Status::Cancelled,
+        &["cancelled", "canceled", "deferred", "rejected", "wontfix", "skipped", "superseded"],
+    ),
+];
+
+impl Status {
+    /// Reads any known spelling.
+    pub fn parse(text: &str) -> Option<Status> {
+        let exact = SPELLINGS.iter().find(|(_, words)| words.contains(&text));
+        if let Some((status, _)) = exact {
+            return Some(*status);
+        }
+        let folded: String = text
+            .chars()
+            .map(|c| if c == '_' || c == ' ' { '-' } else { c.to_ascii_lowercase() })
+            .collect();
+        let squeezed = |word: &str| word.chars().filter(|c| *c != '-').collect::<String>();
+        SPELLINGS
+            .iter()
+            .find(|(_, words)| {
+                words.contains(&folded.as_str())
+                    || words.iter().any(|w| squeezed(w) == squeezed(&folded))
+            })
+            .map(|(status, _)| *status)
+    }
+
+    /// Whether nothing is left to do: complete or cancelled.
+    pub fn is_over(self) -> bool {
+        matches!(self, Status::Complete | Status::Cancelled)
+    }
+
+    /// The canonical spelling.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::InProgress => "in-progress",
+            Status::Complete => "complete",
+            Status::Blocked => "blocked",
+            Status::NeedsInput => "needs-input",
+            Status::Cancelled => "cancelled",
+        }
+    }
+
+    /// Every spelling that is read, for suggestions.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        SPELLINGS.iter().flat_map(|(_, words)| words.iter().copied())
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// How one graph file spells its statuses, so that what `ralph` writes looks like the rest of it.
+#[derive(Clone, Debug, Default)]
+pub struct Spelling {
+    seen: Vec<(Status, String, usize)>,
+}
+
+impl Spelling {
+    /// Notes one spelling found in the file.
+    pub fn note(&mut self, status: Status, text: &str) {
+        match self.seen.iter_mut().find(|(_, word, _)| word == text) {
+            Some((_, _, count)) => *count += 1,
+            None => self.seen.push((status, text.to_owned(), 1)),
+        }
+    }
+
+    /// The file's commonest spelling of `status`; where it has none, the canonical word with the
+    /// separator and case of its other words.
+    pub fn write(&self, status: Status) -> String {
+        let commonest = self
+            .seen
+            .iter()
+            .filter(|(seen, _, _)| *seen == status)
+            // `ready` beside `pending` is a note to people; a task given back is just pending.
+            .max_by_key(|(_, word, count)| {
+                (status == Status::Pending && word == "pending", *count)
+            });
+        if let Some((_, word, _)) = commonest {
+            return word.clone();
+        }
+        let any = |test: fn(&str) -> bool| self.seen.iter().any(|(_, word, _)| test(word));
+        let mut word = status.word().to_owned();
+        if any(|w| w.contains('_')) {
+            word = word.replace('-', "_");
+        }
+        if !self.seen.is_empty() && !any(|w| w.contains(|c: char| c.is_ascii_lowercase())) {
+            word = word.to_ascii_uppercase();
+        } else if !self.seen.is_empty() && !any(|w| w.starts_with(|c: char| c.is_ascii_lowercase()))
+        {
+            word[..1].make_ascii_uppercase();
+        }
+        word
+    }
+}
+
+/// How urgent: smaller is more urgent. `P0`–`P4` are 0–4, critical/high/medium/low are 0/1/2/3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Priority(pub i64);
+
+impl Priority {
+    /// Reads a number, `P0`–`P4` or a word.
+    pub fn parse(text: &str) -> Option<Priority> {
+        let text = text.trim();
+        let value = match text.to_ascii_lowercase().as_str() {
+            "critical" | "urgent" | "p0" => 0,
+            "high" | "p1" => 1,
+            "medium" | "normal" | "p2" => 2,
+            "low" | "p3" => 3,
+            "p4" => 4,
+            other => other.parse().ok()?,
+        };
+        Some(Priority(value))
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Priority {
+        Priority(2)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "P{}", self.0)
+    }
+}
+
+/// The expected length of a task, in minutes: what the longest remaining chain is summed from.
+///
+/// The sizes double from half an hour. Only their proportion matters to the choice.
+pub fn minutes_of_size(size: &str) -> Option<u32> {
+    match size.to_ascii_uppercase().as_str() {
+        "XS" => Some(15),
+        "S" => Some(30),
+        "M" => Some(60),
+        "L" => Some(120),
+        "XL" => Some(240),
+        _ => None,
+    }
+}
+
+/// The weight of a task that names neither `estimate` nor `complexity`: that of size M.
+pub const DEFAULT_MINUTES: u32 = 60;
+
+/// Whether a completed task must have left a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommitRule {
+    /// Nothing changed in git means nothing proven.
+    #[default]
+    Required,
+    /// Research and the like: a report is enough.
+    Optional,
+}
+
+/// One task as declared. What it depends on is the graph's.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its name.
+    pub id: TaskId,
+    /// One line; the id where the file gives none.
+    pub title: String,
+    /// The text for the agent.
+    pub description: Option<String>,
+    /// How urgent.
+    pub priority: Priority,
+    /// As the file has it.
+    pub status: Status,
+    /// Expected length in minutes, from `estimate` or `complexity`.
+    pub minutes: u32,
+    /// Whether a commit is required.
+    pub commit: CommitRule,
+    /// The story it belongs to.
+    pub story: Option<String>,
+    /// The milestone it belongs to.
+    pub milestone: Option<String>,
+    /// Free labels.
+    pub tags: Vec<String>,
+    /// What files it will change. None where it does not say.
+    pub touches: Vec<Glob>,
+    /// The template under `prompts/` that replaces `task.md`.
+    pub prompt: Option<String>,
+    /// The agents to be tried one after the other; none for those of the project.
+    pub agents: Vec<Call>,
+    /// What must succeed before it is complete, each for a shell; none where the task says nothing.
+    pub verify: Option<Vec<String>>,
+    /// Whether that is tried before the attempt too.
+    pub verify_baseline: Option<bool>,
+    /// Wall-clock limit of one attempt.
+    pub timeout: Option<Duration>,
+    /// After how long without a sign of life an attempt is ended; zero for never.
+    pub idle: Option<Duration>,
+    /// After how long `in-progress` counts as stale.
+    pub stale_after: Option<Duration>,
+    /// Attempts before it is parked.
+    pub max_attempts: Option<u32>,
+    /// What all its attempts together may cost, in US dollars.
+    pub max_cost: Option<f64>,
+    /// When it was claimed (RFC 3339), as the file has it.
+    pub claimed_at: Option<String>,
+    /// By whom it was claimed.
+    pub claimed_by: Option<String>,
+    /// Every other field of the file, for templates: `path`, `output`, `verify` as it is written, unknown ones.
+    pub extra: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_rule() {
+        for good in ["a", "S-001-R", "T_1.2", "0", &"x".repeat(64)] {
+            assert!(TaskId::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", ".a", "a b", "a/b", "a..b", "é", "a\0", "a\u{1b}[0m", &"x".repeat(65)]
+        {
+            assert!(TaskId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn statuses_read_in_any_family() {
+        for (text, want) in [
+            ("IN_PROGRESS", Status::InProgress),
+            ("In Progress", Status::InProgress),
+            ("inProgress", Status::InProgress),
+            ("Done", Status::Complete),
+            ("todo", Status::Pending),
+            ("needs_input", Status::NeedsInput),
+            ("wontfix", Status::Cancelled),
+        ] {
+            assert_eq!(Status::parse(text), Some(want), "{text}");
+        }
+        assert_eq!(Status::parse("dnoe"), None);
+    }
+
+    #[test]
+    fn writing_keeps_the_files_family() {
+        let of = |words: &[&str]| {
+            let mut spelling = Spelling::default();
+            for word in words {
+                spelling.note(Status::parse(word).unwrap(), word);
+            }
+            spelling
+        };
+        assert_eq!(of(&[]).write(Status::InProgress), "in-progress");
+        assert_eq!(of(&["todo", "done"]).write(Status::Complete), "done");
+        assert_eq!(of(&["needs_input"]).write(Status::InProgress), "in_progress");
+        assert_eq!(of(&["TODO"]).write(Status::InProgress), "IN-PROGRESS");
+        assert_eq!(of(&["Todo"]).write(Status::Complete), "Complete");
+        assert_eq!(of(&["ready", "ready", "pending"]).write(Status::Pending), "pending");
+        assert_eq!(of(&["ready"]).write(Status::Pending), "ready");
+    }
+
+    #[test]
+    fn priorities_read_as_numbers_and_words() {
+        assert_eq!(Priority::parse("P0"), Some(Priority(0)));
+        assert_eq!(Priority::parse("High"), Some(Priority(1)));
+        assert_eq!(Priority::parse("7"), Some(Priority(7)));
+        assert_eq!(Priority::parse("soonish"), None);
+    }
+}

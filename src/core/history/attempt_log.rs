@@ -1,0 +1,149 @@
+//! Every attempt there was, as the journal tells it: a second fold over the same records, for those
+//! who ask for more than the newest attempt of a task. Pure.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use crate::core::{
+    event::{Ended, Event, record::Record},
+    graph::task::TaskId,
+};
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its number, per task.
+    pub attempt: u32,
+    /// The run it belonged to.
+    pub run_id: String,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// The commit it began with.
+    pub base: Option<String>,
+    /// Where prompt and output lie, relative to the repository.
+    pub log: String,
+    /// When and how it ended; none while it runs, or if nobody was there to say.
+    pub ended: Option<(DateTime<Utc>, Ended)>,
+    /// What happened to its task and to the graph file while it ran.
+    pub changes: Vec<Record>,
+}
+
+impl Entry {
+    /// What a person types for it: `a.2`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.task_id, self.attempt)
+    }
+}
+
+/// All attempts, in the order in which they began.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    entries: Vec<Entry>,
+    /// The open attempt of each task, as a place in `entries`.
+    open: BTreeMap<TaskId, usize>,
+}
+
+impl Ledger {
+    /// Takes in one more fact.
+    pub fn apply(&mut self, record: &Record) {
+        let Some(id) = &record.task_id else {
+            return;
+        };
+        if let Some(ended) = record.event.ended() {
+            let at = self.open.remove(id);
+            if let Some(entry) = at.map(|at| &mut self.entries[at])
+                && entry.attempt == ended.attempt
+            {
+                entry.ended = Some((record.timestamp, ended.clone()));
+            }
+        }
+        match &record.event {
+            Event::Started { attempt, base, log, .. } => {
+                self.open.insert(id.clone(), self.entries.len());
+                self.entries.push(Entry {
+                    task_id: id.clone(),
+                    attempt: *attempt,
+                    run_id: record.run_id.clone(),
+                    started_at: record.timestamp,
+                    base: base.clone(),
+                    log: log.clone(),
+                    ended: None,
+                    changes: Vec::new(),
+                });
+            }
+            Event::StatusChanged { .. }
+            | Event::GraphGuarded { .. }
+            | Event::Reported { .. }
+            | Event::Asked { .. }
+            | Event::Noted { .. } => {
+                // Another task's status may be this attempt's doing as well.
+                for at in self.open.values() {
+                    self.entries[*at].changes.push(record.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The attempts, the oldest first; of one task only where `id` is given.
+    pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
+    }
+
+    /// What `a.2` or `a` means: that attempt, or the newest of the task. An id may itself end like
+    /// the name of an attempt; the task comes first then.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        let newest = self.entries.iter().rev().find(|entry| entry.task_id.as_str() == name);
+        newest.or_else(|| {
+            let (id, number) = split(name)?;
+            self.entries.iter().rev().find(|entry| entry.task_id == id && entry.attempt == number)
+        })
+    }
+}
+
+/// The task and number that the name of an attempt is made of.
+pub fn split(name: &str) -> Option<(TaskId, u32)> {
+    let (id, number) = name.rsplit_once('.')?;
+    Some((TaskId::new(id).ok()?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        event::Cause,
+        graph::task::Status,
+        history::tests::{end, record, started},
+        verdict::Verdict,
+    };
+
+    #[test]
+    fn every_attempt_is_kept_with_its_end_and_what_changed_meanwhile() {
+        let mut ledger = Ledger::default();
+        let changed = || Event::StatusChanged {
+            old: None,
+            new: Some(Status::Pending),
+            cause: Cause::EditedDuringAttempt,
+            reason: None,
+        };
+        ledger.apply(&record("b", 1, changed()));
+        ledger.apply(&record("a", 1, started(1)));
+        ledger.apply(&record("b", 2, changed()));
+        ledger.apply(&record("a", 3, Event::Failed(end(1, Verdict::Failed))));
+        ledger.apply(&record("a", 4, started(2)));
+        ledger.apply(&record("a.2", 5, started(1)));
+        let names =
+            |id: Option<&TaskId>| -> Vec<String> { ledger.of(id).map(Entry::name).collect() };
+        assert_eq!(names(None), ["a.1", "a.2", "a.2.1"]);
+        assert_eq!(names(Some(&TaskId::new("a").unwrap())), ["a.1", "a.2"]);
+        let first = ledger.find("a.1").unwrap();
+        assert_eq!(first.changes.len(), 1);
+        assert_eq!(first.ended.as_ref().unwrap().1.verdict, Verdict::Failed);
+        assert!(ledger.find("a").unwrap().ended.is_none(), "the newest");
+        assert_eq!(ledger.find("a.2").unwrap().name(), "a.2.1", "a task of that name comes first");
+        assert!(ledger.find("c").is_none() && ledger.find("a.3").is_none());
+    }
+}

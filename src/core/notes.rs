@@ -1,0 +1,269 @@
+//! Notes in a file that people write in too: a Markdown list with one item for each note, under a
+//! heading where it has one. Pure; which file it is, is not known here.
+//!
+//! An item that is written here ends with the attempt and the time, `(parser.2, 2026-…Z)`, and only
+//! such items are ever taken out again. Every other byte of the file stays.
+
+use std::{cmp::Reverse, ops::Range};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::core::history::attempt_log;
+
+/// The longest note, in bytes.
+pub const LONGEST: usize = 2000;
+/// How much room the notes of one file may take together, in bytes. A prompt shows about as much.
+pub const ROOM: usize = 4 * 1024;
+
+/// A note to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct Note<'a> {
+    /// What it says; one line or several.
+    pub text: &'a str,
+    /// The heading that it belongs under; none for the end of the file.
+    pub heading: Option<&'a str>,
+    /// The name of the attempt that leaves it, such as `parser.2`.
+    pub attempt: &'a str,
+    /// When.
+    pub at: DateTime<Utc>,
+}
+
+/// A list item of a file.
+struct Item {
+    /// Its lines, by number.
+    lines: Range<usize>,
+    /// What it says, for comparison.
+    says: String,
+    /// When it was written; none for an item of a person's.
+    at: Option<DateTime<Utc>>,
+}
+
+/// A file by lines, each with its end.
+struct Page<'a> {
+    lines: Vec<&'a str>,
+    items: Vec<Item>,
+    /// The lines that are headings, by number.
+    headings: Vec<usize>,
+}
+
+/// The text of the file with the note in it, and without the oldest ones where all together would
+/// take more than `room` bytes. None if the file says it already.
+pub fn add(text: &str, note: &Note<'_>, room: usize) -> Option<String> {
+    let page = Page::of(text);
+    let says = plain(note.text);
+    if page.items.iter().any(|item| item.says == says) {
+        return None;
+    }
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let item = note.item(end);
+    let kept = page.without_oldest(room.saturating_sub(item.len()));
+    Some(Page::of(&kept).with(&item, note.heading, end))
+}
+
+impl Note<'_> {
+    fn item(&self, end: &str) -> String {
+        let lines = self.text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+        let text = lines.collect::<Vec<_>>().join(&format!("{end}  "));
+        let at = self.at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        format!("- {text} ({}, {at}){end}", self.attempt)
+    }
+}
+
+impl Page<'_> {
+    fn of(text: &str) -> Page<'_> {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let (mut items, mut headings) = (Vec::<Item>::new(), Vec::new());
+        let (mut open, mut fenced) = (false, false);
+        for (number, line) in lines.iter().enumerate() {
+            let is_blank = line.trim().is_empty();
+            if open && line.starts_with("  ") && !is_blank {
+                items.last_mut().expect("one is open").lines.end = number + 1;
+                continue;
+            }
+            open = !fenced && (line.starts_with("- ") || line.starts_with("* "));
+            if line.starts_with("```") || line.starts_with("~~~") {
+                fenced = !fenced;
+            } else if open {
+                items.push(Item { lines: number..number + 1, says: String::new(), at: None });
+            } else if !fenced && line.trim_start_matches('#').starts_with(' ') {
+                headings.extend(line.starts_with('#').then_some(number));
+            }
+        }
+        for item in &mut items {
+            let whole = lines[item.lines.clone()].concat();
+            let (said, at) = signed(whole[2..].trim_end());
+            (item.says, item.at) = (plain(said), at);
+        }
+        Page { lines, items, headings }
+    }
+
+    /// The text without the oldest notes, so that those that are left take at most `room` bytes.
+    fn without_oldest(&self, mut room: usize) -> String {
+        let mut notes: Vec<&Item> = self.items.iter().filter(|item| item.at.is_some()).collect();
+        notes.sort_by_key(|item| Reverse((item.at, item.lines.start)));
+        let mut lines = self.lines.clone();
+        for item in notes {
+            let size: usize = lines[item.lines.clone()].iter().map(|line| line.len()).sum();
+            if size > room {
+                // Nothing that is older is kept either.
+                room = 0;
+                lines[item.lines.clone()].fill("");
+            } else {
+                room -= size;
+            }
+        }
+        lines.concat()
+    }
+
+    /// The text with an item at the end of the part under `heading`, which is made if it is not
+    /// there.
+    fn with(&self, item: &str, heading: Option<&str>, end: &str) -> String {
+        let title = |number: usize| self.lines[number].trim_start_matches('#').trim();
+        let found = heading.and_then(|heading| {
+            let same = |number: &usize| title(*number).eq_ignore_ascii_case(heading);
+            self.headings.iter().copied().find(same)
+        });
+        let part = match found {
+            Some(first) => {
+                let next = self.headings.iter().copied().find(|number| *number > first);
+                first..next.unwrap_or(self.lines.len())
+            }
+            None => 0..self.lines.len(),
+        };
+        let is_text = |number: &usize| !self.lines[*number].trim().is_empty();
+        let at = part.clone().rev().find(is_text).map_or(part.start, |last| last + 1);
+        let mut text = self.lines[..at].concat();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text += end;
+        }
+        let made = heading.filter(|_| found.is_none());
+        let in_list = self.items.iter().any(|item| item.lines.end == at);
+        if at > 0 && (made.is_some() || !in_list) {
+            text += end;
+        }
+        if let Some(heading) = made {
+            text = format!("{text}## {heading}{end}{end}");
+        }
+        text += item;
+        if self.lines.get(at).is_some_and(|next| !next.trim().is_empty()) {
+            text += end;
+        }
+        text + &self.lines[at..].concat()
+    }
+}
+
+/// An item's text without the attempt and the time that it ends with, and that time.
+fn signed(text: &str) -> (&str, Option<DateTime<Utc>>) {
+    let parts = || {
+        let (said, signature) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let (attempt, at) = signature.split_once(", ")?;
+        attempt_log::split(attempt)?;
+        let at = DateTime::parse_from_rfc3339(at).ok()?;
+        Some((said, at.to_utc()))
+    };
+    parts().map_or((text, None), |(said, at)| (said, Some(at)))
+}
+
+/// The words alone.
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(second, 0).unwrap()
+    }
+
+    fn note<'a>(text: &'a str, heading: Option<&'a str>, second: i64) -> Note<'a> {
+        Note { text, heading, attempt: "a.1", at: at(second) }
+    }
+
+    fn added(text: &str, line: &str, heading: Option<&str>) -> String {
+        add(text, &note(line, heading, 0), ROOM).unwrap()
+    }
+
+    const SIGNED: &str = "(a.1, 1970-01-01T00:00:00Z)";
+
+    #[test]
+    fn a_note_goes_to_the_end_of_its_part() {
+        let one = added("", "One\n\n two ", Some("tests"));
+        assert_eq!(one, format!("## tests\n\n- One\n   two {SIGNED}\n"));
+        let two = added(&one, "Two", Some("Tests"));
+        assert_eq!(two, format!("{one}- Two {SIGNED}\n"));
+        let three = added(&two, "Three", Some("build"));
+        assert_eq!(three, format!("{two}\n## build\n\n- Three {SIGNED}\n"));
+        let four = added(&three, "Four", Some("tests"));
+        let [head, tail] = [two, format!("\n## build\n\n- Three {SIGNED}\n")];
+        assert_eq!(four, format!("{head}- Four {SIGNED}\n{tail}"));
+        assert_eq!(added("", "One", None), format!("- One {SIGNED}\n"));
+    }
+
+    #[test]
+    fn what_a_person_wrote_stays_as_it_is() {
+        let text = "# Ours\r\n\r\nProse.\r\n```sh\r\n# no heading\r\n- no item\r\n```\r\n# Next";
+        let signed = format!("- X {SIGNED}\r\n");
+        assert_eq!(
+            added(text, "X", Some("ours")),
+            text.replace("# Next", &format!("\r\n{signed}\r\n# Next"))
+        );
+        assert_eq!(added(text, "X", Some("new")), format!("{text}\r\n\r\n## new\r\n\r\n{signed}"));
+    }
+
+    #[test]
+    fn what_is_known_is_not_added_again() {
+        let text = format!("* A person's\n  item\n- An  agent's {SIGNED}\n");
+        assert_eq!(add(&text, &note("a person's item", None, 1), ROOM), None);
+        assert_eq!(add(&text, &note("An agent's", Some("x"), 1), ROOM), None);
+        assert!(add(&text, &note("Another", None, 1), ROOM).is_some());
+    }
+
+    #[test]
+    fn the_oldest_notes_give_way() {
+        let mut text = "Prose.\n\n- A person's (see a.1)\n".to_owned();
+        for second in 0..9 {
+            let heading = ["odd", "even"][usize::from(second % 2 == 0)];
+            let line = format!("Note {second}");
+            text = add(&text, &note(&line, Some(heading), second), 3 * 40).unwrap();
+        }
+        let left: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+        let signed = |n: u8| format!("- Note {n} (a.1, 1970-01-01T00:00:0{n}Z)");
+        assert_eq!(left, ["- A person's (see a.1)", &signed(6), &signed(8), &signed(7)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_of_a_person_is_lost(
+            lines in prop::collection::vec(
+                prop::sample::select(vec![
+                    "", "# tests", "## build", "Prose.", "- item", "  more", "```", "* x (y)",
+                    "- n (a.1, 1970-01-01T00:00:00Z)", "- m (a.2, 1970-01-01T00:00:09Z)",
+                ]),
+                0..12,
+            ),
+            heading in prop::option::of(prop::sample::select(vec!["tests", "build", "new"])),
+            room in 0usize..120,
+            crlf in any::<bool>(),
+        ) {
+            let text = lines.join(if crlf { "\r\n" } else { "\n" });
+            let new = add(&text, &note("A new one", heading, 5), room).unwrap();
+            let ours: Vec<Range<usize>> = Page::of(&text)
+                .items
+                .into_iter()
+                .filter_map(|item| item.at.map(|_| item.lines))
+                .collect();
+            let mut rest = new.split_inclusive('\n').map(str::trim_end);
+            for (number, line) in text.split_inclusive('\n').map(str::trim_end).enumerate() {
+                if !ours.iter().any(|item| item.contains(&number)) {
+                    prop_assert!(rest.any(|found| found == line), "{line:?} in {new:?}");
+                }
+            }
+            prop_assert!(new.contains("- A new one (a.1, 1970-01-01T00:00:05Z)"));
+            prop_assert!(Page::of(&new).lines.iter().filter(|line| line.contains("- A new")).count() == 1);
+        }
+    }
+}

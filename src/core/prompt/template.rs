@@ -1,0 +1,47 @@
+//! The built-in templates, by name: what `ralph template` prints and `ralph init` writes.
+
+use crate::core::prompt::DEFAULT_TEMPLATE;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Template {
+    /// `prompts/task.md`: what an agent is told of a task.
+    Task,
+    /// `PROMPT.md` of a loop without a graph.
+    Prompt,
+    /// `task-graph.yaml`.
+    Graph,
+    /// `.ralph/config.yaml`.
+    Config,
+    /// The paragraph for `AGENTS.md` and `CLAUDE.md`, between its marks.
+    Agents,
+    /// The recipes for a `justfile`.
+    Just,
+}
+
+impl Template {
+    /// Its text.
+    pub fn text(self) -> String {
+        match self {
+            Template::Task => DEFAULT_TEMPLATE.to_owned(),
+            Template::Prompt => include_str!("template/prompt.md").to_owned(),
+            Template::Graph => format!("{GRAPH_HEAD}{TASKS_START}"),
+            Template::Config => include_str!("template/config.yaml").to_owned(),
+            Template::Agents => include_str!("template/agents.md").to_owned(),
+            Template::Just => include_str!("template/just").to_owned(),
+        }
+    }
+}
+
+/// A graph without its tasks.
+pub const GRAPH_HEAD: &str = include_str!("template/graph.yaml");
+/// Tasks for a project that has no code yet.
+pub const TASKS_START: &str = include_str!("template/tasks-start.yaml");
+/// Tasks for one that has.
+pub const TASKS_CODE: &str = include_str!("template/tasks-code.yaml");
+/// A task that makes others out of a document, which is called `PLAN` in it.
+pub const TASK_PLAN: &str = include_str!("template/tasks-plan.yaml");
+/// The settings for all projects.
+pub const GLOBAL: &str = include_str!("template/global.yaml");
+/// `.ralph/.gitignore`.
+pub const IGNORE: &str = include_str!("template/ignore");

@@ -1,0 +1,605 @@
+//! What a task cannot be worked on beside: one that changes the same files, or as many attempts as
+//! a limit allows.
+//!
+//! Only what is active holds a task back, so none is held back for ever: when all of it has ended,
+//! any task can start.
+
+use std::num::NonZeroU32;
+
+use chrono::{DateTime, Utc};
+
+use super::{Active, Key, Turn, View};
+use crate::core::{agents::agent_command::Call, graph::task::Task};
+
+/// What keeps a task from being worked on beside what is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar<'a> {
+    /// The task of this number changes the same files.
+    Touches(usize),
+    /// So many attempts with this agent, or at tasks with this tag, are at work.
+    Limit(&'a str, NonZeroU32),
+}
+
+impl<'a> View<'a> {
+    /// What keeps a task apart from what is active; none if nothing does.
+    pub fn apart(&self, number: usize, now: DateTime<Utc>) -> Option<Bar<'a>> {
+        match self.agent(number, now) {
+            Turn::Busy(bar) => Some(bar),
+            Turn::Now(_) | Turn::Later(_) | Turn::Never => self.bar(number),
+        }
+    }
+
+    /// The same in words that fit behind the name of the task.
+    pub fn explain(&self, bar: Bar<'_>) -> String {
+        match bar {
+            Bar::Touches(other) => {
+                format!("changes the same files as `{}`", self.graph.task(other).id)
+            }
+            Bar::Limit(name, limit) => format!("the limit of {limit} for `{name}` is reached"),
+        }
+    }
+
+    /// What keeps a task apart whichever agent it gets.
+    pub(super) fn bar(&self, number: usize) -> Option<Bar<'a>> {
+        self.tag(number).or_else(|| self.clash(number).map(Bar::Touches))
+    }
+
+    /// Which of its agents a task would have, were none of them at rest; none if a limit keeps it
+    /// from starting. A task without agents has the first.
+    pub(super) fn place(&self, number: usize) -> Option<usize> {
+        let calls = self.agents(number);
+        let free = calls.iter().position(|call| self.busy(call).is_none());
+        let place = if calls.is_empty() { Some(0) } else { free };
+        place.filter(|_| self.tag(number).is_none())
+    }
+
+    /// The limit of an agent, if it is reached.
+    pub(super) fn busy(&self, call: &Call) -> Option<Bar<'a>> {
+        self.full(&call.name, |active| active.agent == Some(&call.name))
+    }
+
+    /// The limit of one of its tags, if it is reached.
+    fn tag(&self, number: usize) -> Option<Bar<'a>> {
+        self.graph.task(number).tags.iter().find_map(|tag| {
+            self.full(tag, |active| self.graph.task(active.number).tags.contains(tag))
+        })
+    }
+
+    fn full(&self, name: &str, counts: impl Fn(&Active<'_>) -> bool) -> Option<Bar<'a>> {
+        let (name, limit) = self.policy.limits.get_key_value(name)?;
+        let at_work = self.active.iter().filter(|active| active.works && counts(active)).count();
+        (at_work >= limit.get() as usize).then_some(Bar::Limit(name, *limit))
+    }
+
+    /// The active task that changes the same files. One that only waits to be merged still does.
+    pub(super) fn clash(&self, number: usize) -> Option<usize> {
+        let task = self.graph.task(number);
+        let mut others = self.active.iter().map(|active| active.number);
+        if task.touches.is_empty() {
+            return None;
+        }
+        others.find(|other| overlap(task, self.graph.task(*other)))
+    }
+
+    /// Whether a task gives way to one of those that only wait for files, because that is more
+    /// urgent and needs the same: otherwise a stream of small tasks could keep an urgent large one
+    /// waiting to the end. Among equally urgent ones, whatever can start does.
+    pub(super) fn gives_way(&self, key: Key, apart: impl IntoIterator<Item = Key>) -> bool {
+        let task = self.graph.task(key.number);
+        apart.into_iter().any(|other| {
+            other.priority < key.priority && overlap(task, self.graph.task(other.number))
+        })
+    }
+
+    /// The first of the `ready` tasks, in their order, that gives way neither to one that is kept
+    /// `apart` nor to one that gives way itself.
+    pub(super) fn first(&self, ready: Vec<Key>, mut apart: Vec<Key>) -> Option<Key> {
+        ready.into_iter().find(|key| {
+            let gives_way = self.gives_way(*key, apart.iter().copied());
+            apart.extend(gives_way.then_some(*key));
+            !gives_way
+        })
+    }
+}
+
+/// Whether two tasks change the same files, by what they say.
+fn overlap(a: &Task, b: &Task) -> bool {
+    a.touches.iter().any(|own| b.touches.iter().any(|theirs| own.overlaps(theirs)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::{
+        agents::provider_error::{Met, Obstacle},
+        event::{Begun, Ended, Event, StopReason},
+        graph::{TaskGraph, glob::Glob, task::Status, tests::task},
+        history::{
+            History,
+            tests::{end, record, started},
+        },
+        select::{
+            Decision, MAX_FAILURES, Policy, State, keys,
+            tests::{any_graph, at, twin},
+        },
+        verdict::{Evidence, Verdict},
+    };
+
+    fn calls(names: &[&str]) -> Vec<Call> {
+        names.iter().map(|name| Call::command(vec![(*name).to_owned()])).collect()
+    }
+
+    fn limits(of: &[(&str, u32)]) -> BTreeMap<String, NonZeroU32> {
+        let limit = |(name, n): &(&str, u32)| Some(((*name).to_owned(), NonZeroU32::new(*n)?));
+        of.iter().filter_map(limit).collect()
+    }
+
+    fn globs(texts: &[&str]) -> Vec<Glob> {
+        texts.iter().map(|text| Glob::new(text).unwrap()).collect()
+    }
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    /// Tasks `t0`… with what they touch, their tags and their agents.
+    fn graph(tasks: &[(&str, &[&str], &[&str])]) -> TaskGraph {
+        let tasks = tasks.iter().enumerate().map(|(n, (touches, tags, agents))| Task {
+            touches: globs(&touches.split_whitespace().collect::<Vec<_>>()),
+            tags: strings(tags),
+            agents: calls(agents),
+            ..task(&format!("t{n}"))
+        });
+        TaskGraph::new(tasks.collect(), Vec::new()).unwrap()
+    }
+
+    fn active(number: usize, agent: Option<&str>, works: bool) -> Active<'_> {
+        Active { number, agent, works }
+    }
+
+    /// Looks at a graph beside what is active, with ten attempts at once.
+    fn beside(
+        graph: &TaskGraph,
+        limits: BTreeMap<String, NonZeroU32>,
+        active: &[Active<'_>],
+        check: impl Fn(View<'_>),
+    ) {
+        let policy = Policy { jobs: 10, limits, ..Policy::default() };
+        let (keys, history) = (keys(graph, false), History::default());
+        check(View { graph, keys: &keys, history: &history, policy: &policy, active });
+    }
+
+    #[test]
+    fn tasks_that_change_the_same_files_are_kept_apart_until_one_is_merged() {
+        let graph = graph(&[("src/*", &[], &[]), ("src/a docs", &[], &[]), ("docs/x", &[], &[])]);
+        for works in [true, false] {
+            beside(&graph, BTreeMap::new(), &[active(0, None, works)], |view| {
+                assert_eq!(view.state(0, at(0)), State::Running);
+                assert_eq!(view.state(1, at(0)), State::Apart);
+                assert_eq!(view.apart(1, at(0)), Some(Bar::Touches(0)));
+                assert_eq!(view.explain(Bar::Touches(0)), "changes the same files as `t0`");
+                assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
+            });
+        }
+        beside(&graph, BTreeMap::new(), &[], |view| {
+            assert_eq!(view.decide(at(0)), Decision::Start(view.keys[0]));
+        });
+        beside(&graph, BTreeMap::new(), &[active(0, None, true), active(2, None, true)], |view| {
+            assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
+        });
+    }
+
+    #[test]
+    fn limits_hold_for_agents_and_tags_at_work() {
+        let (p, q) = (Some("p"), Some("q"));
+        let graph = graph(&[
+            ("", &["db"], &["p", "q"]),
+            ("", &[], &["p", "q"]),
+            ("", &["db"], &["q"]),
+            ("", &[], &["p"]),
+            ("", &[], &["p", "q"]),
+        ]);
+        let all = || limits(&[("p", 1), ("q", 2), ("db", 1), ("unknown", 1)]);
+        let name = |turn: Turn<'_>| match turn {
+            Turn::Now(call) => call.unwrap().name.clone(),
+            other => format!("{other:?}"),
+        };
+        beside(&graph, all(), &[active(0, p, true)], |view| {
+            assert_eq!(name(view.agent(1, at(0))), "q", "the next of the list takes it");
+            assert_eq!(view.decide(at(0)), Decision::Start(view.keys[1]));
+            assert_eq!(view.state(2, at(0)), State::Apart);
+            let bar = view.apart(2, at(0)).unwrap();
+            assert_eq!(view.explain(bar), "the limit of 1 for `db` is reached");
+            let bar = view.apart(3, at(0)).unwrap();
+            assert_eq!(view.explain(bar), "the limit of 1 for `p` is reached");
+        });
+        beside(&graph, all(), &[active(0, p, false)], |view| {
+            assert_eq!(name(view.agent(3, at(0))), "p", "it only waits to be merged");
+            assert_eq!(view.state(2, at(0)), State::Ready);
+        });
+        let busy = [active(0, p, true), active(1, q, true), active(2, q, true)];
+        beside(&graph, all(), &busy, |view| {
+            assert_eq!((view.state(3, at(0)), view.state(4, at(0))), (State::Apart, State::Apart));
+            assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
+        });
+    }
+
+    #[test]
+    fn small_tasks_do_not_keep_an_urgent_large_one_waiting() {
+        let mut tasks = graph(&[
+            ("src/a", &[], &[]),
+            ("src", &[], &[]),
+            ("src/b x", &[], &[]),
+            ("x", &[], &[]),
+            ("y", &[], &[]),
+        ])
+        .tasks()
+        .to_vec();
+        for (task, priority) in tasks.iter_mut().zip([3, 1, 2, 3, 4]) {
+            task.priority.0 = priority;
+        }
+        let graph = TaskGraph::new(tasks.clone(), Vec::new()).unwrap();
+        beside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
+            // `t2` would take files that `t1` needs next, and `t3` some that `t2` needs.
+            assert_eq!(view.decide(at(0)), Decision::Start(view.keys[4]));
+        });
+        for task in &mut tasks {
+            task.priority.0 = 2;
+        }
+        let graph = TaskGraph::new(tasks, Vec::new()).unwrap();
+        beside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
+            assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
+        });
+    }
+
+    fn obstructed(agent: &str, met: Met) -> Event {
+        let evidence = Evidence { obstacle: Some(met), ..Evidence::default() };
+        Event::RateLimited(Ended {
+            agent: Some(agent.to_owned()),
+            evidence,
+            ..end(1, Verdict::RateLimited)
+        })
+    }
+
+    #[test]
+    fn a_limit_that_one_attempt_meets_pauses_its_agent_for_all() {
+        let agents: [&[&str]; 6] = [&["p"], &["p"], &["p"], &["p"], &["q"], &["p", "q"]];
+        let graph = graph(&agents.map(|agents| ("", &[][..], agents)));
+        let mut history = History::default();
+        for (id, start) in [("t0", 0), ("t1", 0), ("t2", 1)] {
+            history.apply(&record(id, start, started(1)));
+        }
+        let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
+        let state = |history: &History, active: &[Active<'_>], now| {
+            let view = View { graph: &graph, keys: &keys, history, policy: &policy, active };
+            let states: Vec<State> = (3..6).map(|number| view.state(number, at(now))).collect();
+            (states, view.decide(at(now)))
+        };
+        let p = Some("p");
+        let mut end_of = |id: &str, now: i64| {
+            let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
+            let met = Met::new(Obstacle::RateLimit, earlier, at(now));
+            history.apply(&record(id, now, obstructed("p", met)));
+            history.clone()
+        };
+        // Two go on; nothing of `p` begins before the minute is over, the others do.
+        let after = end_of("t0", 10);
+        let (states, decision) = state(&after, &[active(1, p, true), active(2, p, true)], 11);
+        assert_eq!(states, [State::Limited(at(70)), State::Ready, State::Ready]);
+        assert_eq!(decision, Decision::Start(keys[4]));
+        // They meet the same limit: one step, counted from the last.
+        end_of("t1", 12);
+        let after = end_of("t2", 20);
+        assert_eq!((after.resting["p"].count, after.resting["p"].since), (1, at(10)));
+        assert_eq!(state(&after, &[], 21).0[0], State::Limited(at(80)));
+        // One that ran beside them and met nothing is no sign that the limit is gone.
+        let mut beside = after.clone();
+        beside.apply(&record("t3", 0, started(1)));
+        assert_eq!(beside.obstacles_before("p", &graph.task(3).id), 1);
+        // The next one knew of it: the second step.
+        history.apply(&record("t0", 81, started(2)));
+        history.apply(&record("t1", 82, started(2)));
+        let met = |history: &History, id: &str, now| {
+            let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
+            Met::new(Obstacle::RateLimit, earlier, at(now)).until.unwrap()
+        };
+        assert_eq!(met(&history, "t0", 90), at(90 + 120));
+        let limit = Met::new(Obstacle::RateLimit, 1, at(90));
+        history.apply(&record("t0", 90, obstructed("p", limit)));
+        assert_eq!(met(&history, "t1", 91), at(91 + 120));
+        let well = || Ended { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
+        history.apply(&record("t1", 92, Event::Completed(well())));
+        assert_eq!(history.resting["p"].count, 2);
+        history.apply(&record("t1", 300, started(3)));
+        history.apply(&record("t1", 310, Event::Completed(well())));
+        assert!(history.resting.is_empty());
+    }
+
+    fn id_number(id: &str) -> usize {
+        id[1..].parse().unwrap()
+    }
+
+    /// Patterns, and which of five paths each matches.
+    const FILES: [(&str, u8); 5] = [
+        ("a/**", 0b00011),
+        ("b/**", 0b01100),
+        ("[ab]/x", 0b00101),
+        ("{c,b/y}", 0b11000),
+        ("**", 0b11111),
+    ];
+    const AGENTS: [&[&str]; 4] = [&[], &["p"], &["q"], &["p", "q"]];
+    const TAGS: [&[&str]; 4] = [&[], &[], &["t"], &["t", "u"]];
+
+    /// An open attempt.
+    #[derive(Clone, Debug)]
+    struct Open {
+        number: usize,
+        agent: &'static str,
+        /// When its work is over.
+        worked: i64,
+        /// When it is merged.
+        merged: i64,
+        /// 0 is a failure, 1 a limit of the provider.
+        fate: u8,
+    }
+
+    /// A run with several attempts at once.
+    #[derive(Debug)]
+    struct Trial {
+        graph: TaskGraph,
+        policy: Policy,
+        /// The paths of each task.
+        files: Vec<u8>,
+        history: History,
+        now: i64,
+        open: Vec<Open>,
+        begun: Vec<(Key, u64)>,
+    }
+
+    impl Trial {
+        /// From the first decision to the end; how long attempts work, wait to be merged, and end is
+        /// taken from `fates` in turn, and from the task where there are none.
+        fn run(&mut self, fates: &[(i64, i64, u8)]) -> Result<StopReason, TestCaseError> {
+            let mut fates = fates.iter().cycle();
+            let keys = keys(&self.graph, self.policy.inherit);
+            for _ in 0..2000 {
+                let (decision, agent) = self.decide(&keys);
+                match decision {
+                    Decision::Start(key) => {
+                        prop_assert_eq!(Some(key.number), self.expected());
+                        let agent = agent.expect("it has an agent");
+                        self.may_begin(key.number, agent)?;
+                        let length = i64::from(self.graph.task(key.number).minutes);
+                        let (work, merge, fate) = *fates.next().unwrap_or(&(length, 0, 9));
+                        let worked = self.now + work;
+                        let (number, merged) = (key.number, worked + merge);
+                        self.open.push(Open { number, agent, worked, merged, fate });
+                        self.begun.push((key, u64::try_from(self.now).unwrap()));
+                        let id = self.graph.task(number).id.to_string();
+                        self.graph.set_status(number, Status::InProgress);
+                        self.history.apply(&record(&id, self.now, started(1)));
+                    }
+                    Decision::Wait(wait) => {
+                        let until = wait.until.map(|until| until.timestamp());
+                        self.wait(until)?;
+                    }
+                    Decision::Stop(reason) => {
+                        prop_assert!(self.open.is_empty(), "nothing is left behind");
+                        let done = |task: &Task| task.status == Status::Complete;
+                        let all = self.graph.tasks().iter().all(done);
+                        prop_assert_eq!(all, reason == StopReason::Complete);
+                        return Ok(reason);
+                    }
+                }
+            }
+            Err(TestCaseError::fail("the run does not end"))
+        }
+
+        fn decide(&self, keys: &[Key]) -> (Decision, Option<&'static str>) {
+            let of = |open: &Open| active(open.number, Some(open.agent), self.works(open));
+            let active: Vec<Active<'_>> = self.open.iter().map(of).collect();
+            let view = View {
+                graph: &self.graph,
+                keys,
+                history: &self.history,
+                policy: &self.policy,
+                active: &active,
+            };
+            let decision = view.decide(at(self.now));
+            let agent = match decision {
+                Decision::Start(key) => match view.agent(key.number, at(self.now)) {
+                    Turn::Now(Some(call)) => ["p", "q"].into_iter().find(|name| call.name == *name),
+                    _ => None,
+                },
+                _ => None,
+            };
+            (decision, agent)
+        }
+
+        fn at_work(&self) -> impl Iterator<Item = &Open> {
+            self.open.iter().filter(|open| self.works(open))
+        }
+
+        /// What need not be merged works until its end is seen.
+        fn works(&self, open: &Open) -> bool {
+            open.worked > self.now || open.worked == open.merged
+        }
+
+        fn agents(&self, number: usize) -> Vec<String> {
+            let own = &self.graph.task(number).agents;
+            let calls = if own.is_empty() { &self.policy.agents } else { own };
+            calls.iter().map(|call| call.name.clone()).collect()
+        }
+
+        fn is_full(&self, name: &str, counts: impl Fn(&Open) -> bool) -> bool {
+            let limit = self.policy.limits.get(name).map_or(99, |limit| limit.get() as usize);
+            self.at_work().filter(|open| counts(open)).count() >= limit
+        }
+
+        fn rests(&self, agent: &str) -> bool {
+            let until = self.history.resting.get(agent).and_then(|rest| rest.met.until);
+            until.is_some_and(|until| until > at(self.now))
+        }
+
+        /// What is to be chosen, by the letter of the rule; none if nothing can be.
+        fn expected(&self) -> Option<usize> {
+            let mut apart: Vec<usize> = Vec::new();
+            twin(&self.graph).into_iter().find(|number| {
+                let task = self.graph.task(*number);
+                let past = self.history.of(&task.id);
+                let pause = [0, 1, 2][past.counted.min(2) as usize];
+                let backs_off =
+                    past.last.as_ref().is_some_and(|last| at(self.now) < last.at + secs(pause));
+                let agents = self.agents(*number);
+                let awake: Vec<&String> = agents.iter().filter(|name| !self.rests(name)).collect();
+                if past.counted >= self.policy.max_attempts || backs_off || awake.is_empty() {
+                    return false;
+                }
+                if task.tags.iter().any(|tag| {
+                    self.is_full(tag, |open| self.graph.task(open.number).tags.contains(tag))
+                }) || awake.iter().all(|name| self.is_full(name, |open| open.agent == **name))
+                {
+                    return false;
+                }
+                let shares = |other: usize| self.files[*number] & self.files[other] != 0;
+                let is_barred = self.open.iter().any(|open| shares(open.number));
+                let yields = apart.iter().any(|other| {
+                    shares(*other) && self.graph.task(*other).priority < task.priority
+                });
+                if is_barred || yields {
+                    apart.push(*number);
+                }
+                !is_barred && !yields
+            })
+        }
+
+        /// Holds the beginning of an attempt against the rules.
+        fn may_begin(&self, number: usize, agent: &str) -> Result<(), TestCaseError> {
+            prop_assert!(self.at_work().count() < self.policy.jobs);
+            prop_assert!(!self.rests(agent) && self.agents(number).iter().any(|a| a == agent));
+            prop_assert!(!self.is_full(agent, |open| open.agent == agent));
+            let task = self.graph.task(number);
+            for tag in &task.tags {
+                let has = |open: &Open| self.graph.task(open.number).tags.contains(tag);
+                prop_assert!(!self.is_full(tag, has));
+            }
+            for open in &self.open {
+                prop_assert!(open.number != number);
+                prop_assert_eq!(self.files[open.number] & self.files[number], 0);
+            }
+            let is_done = |d| self.graph.task(d).status == Status::Complete;
+            prop_assert!(self.graph.dependencies(number).all(is_done));
+            Ok(())
+        }
+
+        /// Goes on to when the next thing happens, one at a time.
+        fn wait(&mut self, until: Option<i64>) -> Result<(), TestCaseError> {
+            // Nothing that could begin is passed over.
+            let can_more = self.at_work().count() < self.policy.jobs;
+            if can_more && self.history.run.failures_in_a_row < MAX_FAILURES {
+                prop_assert_eq!(self.expected(), None);
+            }
+            let times = self.open.iter().flat_map(|open| [open.worked, open.merged]);
+            let next = times.filter(|time| *time > self.now).chain(until).min();
+            let over = self.open.iter().filter(|open| open.merged <= self.now);
+            let Some(open) = over.min_by_key(|open| (open.merged, open.number)).cloned() else {
+                let next = next.filter(|next| *next > self.now);
+                prop_assert!(next.is_some(), "it waits for nothing");
+                self.now = next.unwrap_or(self.now);
+                return Ok(());
+            };
+            self.open.retain(|other| other.number != open.number);
+            let id = self.graph.task(open.number).id.clone();
+            let agent = Some(open.agent.to_owned());
+            let (status, event) = match open.fate {
+                0 => (Status::Pending, Event::Failed(Ended { agent, ..end(1, Verdict::Failed) })),
+                1 => {
+                    let earlier = self.history.obstacles_before(open.agent, &id);
+                    let met = Met::new(Obstacle::RateLimit, earlier, at(self.now));
+                    (Status::Pending, obstructed(open.agent, met))
+                }
+                _ => {
+                    let ended = Ended { agent, ..end(1, Verdict::Complete) };
+                    (Status::Complete, Event::Completed(ended))
+                }
+            };
+            self.graph.set_status(open.number, status);
+            self.history.apply(&record(id.as_str(), self.now, event));
+            Ok(())
+        }
+    }
+
+    fn secs(seconds: i64) -> chrono::TimeDelta {
+        chrono::TimeDelta::seconds(seconds)
+    }
+
+    fn trial() -> impl Strategy<Value = Trial> {
+        let fields = (
+            prop::sample::subsequence((0..FILES.len()).collect::<Vec<_>>(), 0..=2),
+            0..4usize,
+            0..4usize,
+            any::<bool>(),
+        );
+        let fields = proptest::collection::vec(fields, 10);
+        let limit = || 0u32..4;
+        let policy = (1..=5usize, limit(), limit(), limit(), any::<bool>());
+        (any_graph(&[Status::Pending]), fields, policy).prop_map(|(graph, fields, policy)| {
+            let (jobs, p, t, q, both) = policy;
+            let mut files = Vec::new();
+            let mut tasks = graph.tasks().to_vec();
+            for (task, (places, agents, tags, free)) in tasks.iter_mut().zip(&fields) {
+                let places: Vec<usize> = places.iter().copied().filter(|_| !free).collect();
+                files.push(places.iter().fold(0, |all, place| all | FILES[*place].1));
+                task.touches = globs(&places.iter().map(|at| FILES[*at].0).collect::<Vec<_>>());
+                (task.agents, task.tags) = (calls(AGENTS[*agents]), strings(TAGS[*tags]));
+            }
+            let edges =
+                (0..tasks.len()).flat_map(|n| graph.dependencies(n).map(move |d| (d, n))).collect();
+            let policy = Policy {
+                jobs,
+                limits: limits(&[("p", p), ("q", q), ("t", t), ("u", t)]),
+                agents: calls(if both { &["q", "p"] } else { &["p"] }),
+                start_limit: 0,
+                max_iterations: 1000,
+                ..Policy::default()
+            };
+            let mut history = History::default();
+            history.apply(&record("t0", 0, Event::LoopStarted(Begun::default())));
+            let graph = TaskGraph::new(tasks, edges).unwrap();
+            Trial { graph, policy, files, history, now: 0, open: Vec::new(), begun: Vec::new() }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn many_at_once_keep_every_rule_and_come_to_an_end(
+            mut trial in trial(),
+            fates in proptest::collection::vec((1i64..20, 0i64..9, 0u8..9), 1..40),
+        ) {
+            trial.run(&fates)?;
+        }
+
+        #[test]
+        fn what_is_foreseen_is_what_happens_when_all_goes_well(mut trial in trial()) {
+            let keys = keys(&trial.graph, false);
+            let view = View {
+                graph: &trial.graph,
+                keys: &keys,
+                history: &trial.history,
+                policy: &trial.policy,
+                active: &[],
+            };
+            let length = |number: usize| u64::from(view.graph.task(number).minutes);
+            let foreseen = view.forecast(trial.policy.jobs, &length, at(0));
+            let slots: Vec<_> = foreseen.slots.iter().map(|slot| (slot.key, slot.start)).collect();
+            prop_assert_eq!(trial.run(&[])?, StopReason::Complete);
+            let begun: Vec<_> = trial.begun.iter().map(|(key, at)| (key.number, *at)).collect();
+            let slots: Vec<_> = slots.iter().map(|(key, at)| (key.number, *at)).collect();
+            prop_assert_eq!(begun, slots);
+        }
+    }
+}

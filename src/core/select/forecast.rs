@@ -1,0 +1,157 @@
+//! What would happen if every attempt succeeded: in which order, on how many at once, until when.
+//!
+//! It is the greedy choice of `decide` itself with lengths instead of agents, so that what is
+//! predicted and what is done cannot drift apart but by the lengths.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use chrono::{DateTime, Utc};
+
+use super::{Active, Key, View, can_start, ready::Ready};
+use crate::core::graph::task::Status;
+
+/// A task of a forecast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Why it is chosen when it is.
+    pub key: Key,
+    /// When it begins, after the beginning of all.
+    pub start: u64,
+    /// When it ends.
+    pub end: u64,
+}
+
+/// Everything that can be done, in the order in which it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// The tasks.
+    pub slots: Vec<Slot>,
+    /// When the last one ends.
+    pub end: u64,
+}
+
+impl<'a> View<'a> {
+    /// What would happen with `jobs` attempts at once, each as long as `length` says of its task,
+    /// in any unit.
+    pub fn forecast(
+        &self,
+        jobs: usize,
+        length: &dyn Fn(usize) -> u64,
+        now: DateTime<Utc>,
+    ) -> Forecast {
+        self.simulate(Ready::new(true), jobs, length, now)
+    }
+
+    fn simulate(
+        &self,
+        mut ready: Ready<'a>,
+        jobs: usize,
+        length: &dyn Fn(usize) -> u64,
+        now: DateTime<Utc>,
+    ) -> Forecast {
+        let count = self.graph.tasks().len();
+        let mut open: Vec<usize> = (0..count).map(|n| self.waits_for(n).count()).collect();
+        let startable = |number: usize| {
+            self.policy.filter.admits(self.graph.task(number))
+                && self.graph.task(number).status == Status::Pending
+                && !self.out_of_attempts(number)
+        };
+        for number in self.admitted().filter(|number| can_start(self.state(*number, now))) {
+            ready.push(self, number);
+        }
+        let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        // Those that can hold others back.
+        let mut active: Vec<Active<'a>> = Vec::new();
+        let mut forecast = Forecast::default();
+        loop {
+            while running.len() < jobs.max(1)
+                && let Some((key, place)) = ready.pop(&View { active: &active, ..*self })
+            {
+                let start = forecast.end;
+                let end = start + length(key.number);
+                if ready.matters(self, key.number) {
+                    let agent = self.agents(key.number).get(place).map(|call| call.name.as_str());
+                    active.push(Active { number: key.number, agent, works: true });
+                }
+                running.push(Reverse((end, key.number)));
+                forecast.slots.push(Slot { key, start, end });
+            }
+            let Some(Reverse((end, number))) = running.pop() else {
+                return forecast;
+            };
+            forecast.end = end;
+            active.retain(|active| active.number != number);
+            ready.release(number);
+            for dependent in self.graph.dependents(number) {
+                open[dependent] -= 1;
+                if open[dependent] == 0 && startable(dependent) {
+                    ready.push(self, dependent);
+                }
+            }
+        }
+    }
+
+    /// The chain that nothing can shorten: the tasks that follow each other without a pause when
+    /// there is no bound on how many run at once.
+    pub fn critical_path(&self, length: &dyn Fn(usize) -> u64, now: DateTime<Utc>) -> Vec<usize> {
+        let slots = self.simulate(Ready::new(false), usize::MAX, length, now).slots;
+        let mut ends = vec![None; self.graph.tasks().len()];
+        for slot in &slots {
+            ends[slot.key.number] = Some((slot.start, slot.end));
+        }
+        let Some(last) = slots.iter().max_by_key(|slot| (slot.end, Reverse(slot.key))) else {
+            return Vec::new();
+        };
+        let mut path = vec![last.key.number];
+        while let Some(number) = path.last()
+            && let Some((start, _)) = ends[*number]
+            && let Some(before) = self
+                .graph
+                .dependencies(*number)
+                .find(|before| ends[*before].is_some_and(|(_, end)| end == start))
+        {
+            path.push(before);
+        }
+        path.reverse();
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        graph::{TaskGraph, task::Task, tests::task},
+        history::History,
+        select::{Policy, keys},
+    };
+
+    fn with(
+        lengths: &[u64],
+        edges: &[(usize, usize)],
+        check: impl Fn(View<'_>, &dyn Fn(usize) -> u64),
+    ) {
+        let tasks: Vec<Task> = (0..lengths.len()).map(|n| task(&format!("t{n}"))).collect();
+        let graph = TaskGraph::new(tasks, edges.to_vec()).unwrap();
+        let (keys, history, policy) = (keys(&graph, false), History::default(), Policy::default());
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        check(view, &|number| lengths[number]);
+    }
+
+    #[test]
+    fn more_at_once_is_sooner_until_the_longest_chain() {
+        let now = DateTime::from_timestamp(0, 0).unwrap();
+        with(&[10, 20, 30, 5, 5], &[(0, 1), (1, 2)], |view, length| {
+            for (jobs, end) in [(1, 70), (2, 60), (3, 60), (usize::MAX, 60)] {
+                let forecast = view.forecast(jobs, length, now);
+                assert_eq!((forecast.end, forecast.slots.len()), (end, 5), "{jobs}");
+            }
+            assert_eq!(view.critical_path(length, now), [0, 1, 2]);
+        });
+        with(&[], &[], |view, length| {
+            assert_eq!(view.forecast(4, length, now), Forecast::default());
+            assert!(view.critical_path(length, now).is_empty());
+        });
+    }
+}

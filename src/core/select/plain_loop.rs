@@ -1,0 +1,194 @@
+//! Where a plain loop is decided otherwise than a run over a graph.
+
+use chrono::TimeDelta;
+
+use super::{MAX_FAILURES, View, backoff};
+use crate::core::{event::StopReason, history::Past};
+
+impl View<'_> {
+    /// The pause after the newest attempt at a task.
+    pub fn pause_after(&self, past: &Past) -> TimeDelta {
+        let run = &self.history.run;
+        match &self.policy.plain {
+            None => backoff(past.counted),
+            // What an earlier loop of this name came to does not hold up this one.
+            Some(_) if run.iterations == run.begun.before => TimeDelta::zero(),
+            Some(plain) => {
+                let delay = TimeDelta::from_std(plain.restart_delay()).unwrap_or(TimeDelta::MAX);
+                delay.max(backoff(run.failures_in_a_row))
+            }
+        }
+    }
+
+    /// What a pause before the next attempt is for.
+    pub(super) fn pausing(&self) -> &'static str {
+        if self.policy.plain.is_some() && self.history.run.failures_in_a_row == 0 {
+            "the next iteration"
+        } else {
+            "backing off after a failure"
+        }
+    }
+
+    /// All is done.
+    pub(super) fn complete(&self) -> StopReason {
+        if self.policy.plain.is_none() {
+            return StopReason::Complete;
+        }
+        let run = &self.history.run;
+        let task = self.graph.tasks().first().map(|task| self.history.of(&task.id));
+        let last = task.and_then(|past| past.last.as_ref()).filter(|_| run.last_completed);
+        let report = last.and_then(|last| last.ended.evidence.report);
+        StopReason::Done { iterations: run.iterations, report }
+    }
+
+    /// So many failures in a row end it; 0 for no such limit.
+    pub(super) fn max_failures(&self) -> u32 {
+        self.policy.plain.as_ref().map_or(MAX_FAILURES, |plain| plain.max_failures)
+    }
+
+    /// The limit of restarts, if it has been reached.
+    pub(super) fn restarts(&self) -> Option<StopReason> {
+        let max = self.policy.plain.as_ref()?.max_restarts?;
+        let limit = format!("the limit of {max} restart{}", if max == 1 { "" } else { "s" });
+        (self.history.run.iterations > max).then_some(StopReason::Limit(limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+    use crate::core::{
+        agents::transcript::Format,
+        event::{Begun, Event, Plain},
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+            tests::task,
+        },
+        history::{
+            History,
+            tests::{end, record},
+        },
+        select::{Decision, Policy, keys},
+        verdict::Verdict,
+    };
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(seconds, 0).unwrap()
+    }
+
+    /// What is decided two seconds after the last of these iterations, which ended one after the
+    /// other, and of which `before` were made by a loop that was paused.
+    fn decided(plain: &Plain, status: Status, before: u32, verdicts: &[Verdict]) -> Decision {
+        let graph = TaskGraph::new(
+            vec![crate::core::graph::task::Task { status, ..task("l") }],
+            Vec::new(),
+        )
+        .unwrap();
+        let mut history = History::default();
+        let begun = Begun { before, ..Begun::default() };
+        history.apply(&record("", 0, Event::LoopStarted(begun)));
+        for (attempt, verdict) in (1..).zip(verdicts.iter().skip(before as usize)) {
+            history.apply(&record(
+                "l",
+                0,
+                Event::Started {
+                    attempt,
+                    base: None,
+                    branch: None,
+                    log: String::new(),
+                    why: String::new(),
+                    format: Format::Text,
+                    worktree: None,
+                },
+            ));
+            let ended = end(attempt, *verdict);
+            let ended = match verdict {
+                Verdict::Complete => Event::Completed(ended),
+                Verdict::Again => Event::Iterated(ended),
+                _ => Event::Failed(ended),
+            };
+            history.apply(&record("l", 0, ended));
+        }
+        let policy = Policy {
+            max_iterations: 20,
+            max_attempts: u32::MAX,
+            start_limit: 0,
+            plain: Some(plain.clone()),
+            ..Policy::default()
+        };
+        let keys = keys(&graph, false);
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        view.decide(at(2))
+    }
+
+    fn plain() -> Plain {
+        Plain {
+            name: TaskId::new("l").unwrap(),
+            prompt_file: "PROMPT.md".into(),
+            restart_delay_seconds: 1.0,
+            max_restarts: None,
+            max_failures: MAX_FAILURES,
+        }
+    }
+
+    /// The end of the wait in seconds, or 0 for a start.
+    fn wait(decision: &Decision) -> i64 {
+        match decision {
+            Decision::Start(_) => 0,
+            Decision::Wait(wait) => wait.until.unwrap().timestamp(),
+            Decision::Stop(reason) => panic!("{reason}"),
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_back_off_until_the_fifth() {
+        use Verdict::{Again, Failed, TimedOut};
+        let ends = |verdicts: &[Verdict]| decided(&plain(), Status::Pending, 0, verdicts);
+        for (verdicts, want) in [
+            (&[][..], 0),
+            (&[Again], 0),
+            (&[Failed], 0),
+            (&[Failed, Failed, Failed], 4),
+            (&[Failed, TimedOut, Failed, Failed], 8),
+            (&[Failed, Failed, Failed, Again], 0),
+            (&[Failed, Failed, Failed, Failed, Again, Failed, Failed, Failed], 4),
+        ] {
+            assert_eq!(wait(&ends(verdicts)), want, "{verdicts:?}");
+        }
+        assert_eq!(ends(&[Failed; 5]), Decision::Stop(StopReason::Failures(5)));
+        let never = Plain { max_failures: 0, ..plain() };
+        assert_eq!(wait(&decided(&never, Status::Pending, 0, &[Failed; 9])), 256);
+        assert_eq!(wait(&decided(&never, Status::Pending, 0, &[Failed; 12])), 300);
+        assert_eq!(wait(&decided(&plain(), Status::Pending, 4, &[Failed; 4])), 0);
+    }
+
+    #[test]
+    fn the_restart_delay_is_the_least_pause() {
+        let slow = Plain { restart_delay_seconds: 6.0, ..plain() };
+        let ends = |verdicts: &[Verdict]| wait(&decided(&slow, Status::Pending, 0, verdicts));
+        assert_eq!(ends(&[]), 0, "nothing to restart yet");
+        assert_eq!(ends(&[Verdict::Again]), 6);
+        assert_eq!(ends(&[Verdict::Failed; 4]), 8);
+        let endless = Plain { restart_delay_seconds: 1e18, ..plain() };
+        assert!(wait(&decided(&endless, Status::Pending, 0, &[Verdict::Again])) > 1_000_000);
+    }
+
+    #[test]
+    fn a_question_comes_before_a_limit_and_the_end_before_both() {
+        use Verdict::{Again, Complete};
+        let last = Plain { max_restarts: Some(1), ..plain() };
+        let stop = |status, verdicts: &[Verdict]| match decided(&last, status, 0, verdicts) {
+            Decision::Stop(reason) => reason.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(stop(Status::Pending, &[Again; 2]), "the limit of 1 restart reached");
+        assert!(stop(Status::NeedsInput, &[Again; 2]).starts_with("waiting for a person: `l`"));
+        assert_eq!(stop(Status::Complete, &[Again, Complete]), "loop complete after 2 iterations");
+        assert_eq!(stop(Status::Complete, &[]), "loop complete after 0 iterations");
+        assert_eq!(wait(&decided(&last, Status::Pending, 0, &[Again])), 0);
+    }
+}

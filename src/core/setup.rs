@@ -1,0 +1,318 @@
+//! What `ralph init` finds, and what it makes of that: texts, and what becomes of each file.
+//!
+//! Pure: what is there comes in as names and texts, what is to be written goes out as a list.
+
+mod backlog;
+mod checks;
+mod marks;
+mod recipes;
+
+pub use backlog::{Backlog, backlog};
+pub use checks::{Check, READ, checks};
+
+use crate::core::{
+    agents::agent_preset,
+    prompt::template::{self, Template},
+};
+
+/// A project as it was found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What lies at its top, by name; folders end with a slash.
+    pub names: Vec<String>,
+    /// The agents that are known by name and are on PATH.
+    pub agents: Vec<Agent>,
+    /// The ways to test it that it declares.
+    pub checks: Vec<Check>,
+    /// What there is that looks like work to do.
+    pub backlog: Vec<Backlog>,
+}
+
+/// An agent on PATH.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// The name of its preset.
+    pub name: &'static str,
+    /// Where it was found.
+    pub path: String,
+    /// What shows that somebody is logged in: a name, never a value.
+    pub login: Option<String>,
+}
+
+impl Found {
+    /// The agent that is most likely the wanted one.
+    pub fn agent(&self) -> &'static str {
+        let logged_in = self.agents.iter().find(|agent| agent.login.is_some());
+        logged_in.or(self.agents.first()).map_or(agent_preset::ALL[0].name, |agent| agent.name)
+    }
+
+    /// The commands that test the project: the one that it has for people where that can run, else
+    /// one for each language in it.
+    pub fn verify(&self) -> Vec<String> {
+        let ready = || self.checks.iter().filter(|check| check.is_ready);
+        match ready().find(|check| check.is_entry) {
+            Some(entry) => vec![entry.command.clone()],
+            None => ready().map(|check| check.command.clone()).collect(),
+        }
+    }
+
+    /// The justfile, or what it will be called.
+    pub fn justfile(&self) -> &str {
+        self.names.iter().find(|name| recipes::is_justfile(name)).map_or("justfile", |name| name)
+    }
+
+    /// Whether there is something to work on besides plans and what `ralph` and git have written.
+    fn has_code(&self) -> bool {
+        const NONE: &[&str] = &["logs/", "prompts/", "docs/", "task-graph.yaml"];
+        let is_prose = |name: &str| {
+            let name = name.to_lowercase();
+            [".md", ".txt", ".json"].iter().any(|end| name.ends_with(end))
+                || [".", "license", "specs/", "justfile"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
+        };
+        self.names.iter().any(|name| !NONE.contains(&name.as_str()) && !is_prose(name))
+            || !self.checks.is_empty()
+    }
+}
+
+/// What is wanted of the set-up.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The agent; none where that is said elsewhere.
+    pub agent: Option<String>,
+    /// The commands that verify a task.
+    pub verify: Vec<String>,
+    /// Attempts in a run, where that is not the default.
+    pub max_iterations: Option<u32>,
+    /// Whether recipes go into a justfile.
+    pub recipes: bool,
+    /// Whether agents are told of `ralph` in their own file.
+    pub paragraph: bool,
+    /// Whether the settings for all projects are written too.
+    pub global: bool,
+}
+
+impl Wanted {
+    /// What is wanted where nobody says.
+    pub fn of(found: &Found) -> Wanted {
+        Wanted {
+            agent: Some(found.agent().to_owned()),
+            verify: found.verify(),
+            max_iterations: None,
+            recipes: true,
+            paragraph: false,
+            global: false,
+        }
+    }
+}
+
+/// The project's settings.
+pub fn config(found: &Found, wanted: &Wanted) -> String {
+    let doubtful = || found.checks.iter().filter(|check| !check.is_ready);
+    let verify = if !wanted.verify.is_empty() {
+        wanted
+            .verify
+            .iter()
+            .fold("verify:\n".to_owned(), |text, command| text + "  - " + &scalar(command) + "\n")
+    } else if doubtful().next().is_some() {
+        doubtful().fold(String::new(), |text, check| {
+            let Check { command, program, source, .. } = check;
+            text + &format!("# verify: [{command}]  # from {source}; `{program}` is not on PATH\n")
+        })
+    } else {
+        "# verify: [make test]\n".to_owned()
+    };
+    settings(&Template::Config.text(), wanted).replace("# verify: [make test]\n", &verify)
+}
+
+/// The settings for all projects.
+pub fn global(wanted: &Wanted) -> String {
+    settings(template::GLOBAL, wanted)
+}
+
+fn settings(text: &str, wanted: &Wanted) -> String {
+    let agent = match &wanted.agent {
+        Some(agent) => format!("\nagent: {}\n", scalar(agent)),
+        None => "\n# agent: claude  # as ~/.ralph/config.yaml has it\n".to_owned(),
+    };
+    let text = text.replace("\nagent: claude\n", &agent);
+    match wanted.max_iterations {
+        Some(count) => text.replace("# max_iterations: 50 ", &format!("max_iterations: {count} ")),
+        None => text,
+    }
+}
+
+/// A text as one line of YAML: bare where it can be.
+fn scalar(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " ./_-+=".contains(c);
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '.' || c == '/');
+    let word = ["true", "false", "null", "yes", "no", "on", "off"].contains(&&*text.to_lowercase());
+    if starts && !word && text.chars().all(plain) && !text.ends_with(' ') {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
+    }
+}
+
+/// A graph with tasks that make sense for the project.
+pub fn graph(found: &Found) -> String {
+    let plan = found.backlog.iter().find_map(|one| one.document.as_deref());
+    let plan = plan.map_or(String::new(), |path| template::TASK_PLAN.replace("PLAN", path));
+    let tasks = if found.has_code() { template::TASKS_CODE } else { template::TASKS_START };
+    // With a plan there is more to do than examples.
+    let tasks = if plan.is_empty() { tasks } else { but_last(tasks) };
+    format!("{}{plan}{tasks}", template::GRAPH_HEAD)
+}
+
+/// Tasks without the last of them.
+fn but_last(tasks: &str) -> &str {
+    tasks.rfind("\n\n").map_or(tasks, |at| &tasks[..=at])
+}
+
+/// What is to be in a file.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// This and nothing else.
+    Whole(String),
+    /// The recipes, beside what there is.
+    Recipes,
+    /// The paragraph for agents, beside what there is.
+    Paragraph,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is made, with this text.
+    Create(String),
+    /// It gets this text in place of another.
+    Replace(String),
+    /// It gets this text, which is its own and something more: this.
+    Add(String, String),
+    /// It stays as it is, and not because it is right already, for this reason.
+    Keep(String),
+    /// It has what it should have.
+    Same,
+}
+
+impl Fate {
+    /// What a file that has the text `there` comes to; `may_replace` where that may be lost.
+    pub fn of(there: Option<&[u8]>, content: &Content, may_replace: bool) -> Fate {
+        let Some(bytes) = there else {
+            return Fate::Create(match content {
+                Content::Whole(text) => text.clone(),
+                Content::Recipes => recipes::new(),
+                Content::Paragraph => Template::Agents.text(),
+            });
+        };
+        let text = str::from_utf8(bytes);
+        match (content, text) {
+            (Content::Whole(wanted), _) if wanted.as_bytes() == bytes => Fate::Same,
+            (Content::Whole(wanted), _) if may_replace => Fate::Replace(wanted.clone()),
+            (Content::Whole(_), _) => Fate::Keep("is there already".to_owned()),
+            (_, Err(_)) => Fate::Keep("is not UTF-8".to_owned()),
+            (Content::Recipes, Ok(text)) => recipes::add(text),
+            (Content::Paragraph, Ok(text)) => marks::put(text, may_replace),
+        }
+    }
+
+    /// The text that is to be written, if any is.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Fate::Create(text) | Fate::Replace(text) | Fate::Add(text, _) => Some(text),
+            Fate::Keep(_) | Fate::Same => None,
+        }
+    }
+}
+
+/// Text put behind what there is, a blank line between, with line ends as they are there.
+fn append(there: &str, more: &str) -> String {
+    let crlf = there.contains("\r\n");
+    let mut text = there.to_owned();
+    let end = if crlf { "\r\n" } else { "\n" };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push_str(end);
+    }
+    if !text.is_empty() && !text.ends_with(&format!("{end}{end}")) {
+        text.push_str(end);
+    }
+    text + &with_ends(more, crlf)
+}
+
+fn with_ends(text: &str, crlf: bool) -> String {
+    if crlf { text.replace('\n', "\r\n") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(agent: &str, verify: &[&str]) -> Wanted {
+        Wanted {
+            agent: Some(agent.to_owned()),
+            verify: verify.iter().map(|&command| command.to_owned()).collect(),
+            max_iterations: Some(7),
+            recipes: true,
+            paragraph: false,
+            global: false,
+        }
+    }
+
+    #[test]
+    fn settings_say_what_was_wanted() {
+        let text = config(&Found::default(), &wanted("codex", &["make test", "a: [b] # c"]));
+        for line in ["agent: codex", "  - make test", "  - \"a: [b] # c\"", "max_iterations: 7  "] {
+            assert!(text.lines().any(|it| it.starts_with(line)), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("# verify"), "{text}");
+        let text = global(&wanted("true", &[]));
+        assert!(text.contains("\nagent: \"true\"\n") && text.contains("\nmax_iterations: 7 "));
+    }
+
+    #[test]
+    fn a_test_whose_program_is_missing_is_offered_as_a_comment() {
+        let check = Check {
+            command: "go test ./...".to_owned(),
+            program: "go".to_owned(),
+            source: "go.mod".to_owned(),
+            is_entry: false,
+            is_ready: false,
+        };
+        let found = Found { checks: vec![check], ..Found::default() };
+        assert!(found.verify().is_empty());
+        let text = config(&found, &wanted("claude", &[]));
+        let line = "# verify: [go test ./...]  # from go.mod; `go` is not on PATH";
+        assert!(text.lines().any(|it| it == line), "{text}");
+    }
+
+    #[test]
+    fn what_is_there_is_replaced_only_where_it_may_be() {
+        let whole = Content::Whole("new".to_owned());
+        assert_eq!(Fate::of(None, &whole, false), Fate::Create("new".to_owned()));
+        assert_eq!(Fate::of(Some(b"new"), &whole, true), Fate::Same);
+        assert_eq!(Fate::of(Some(b"old"), &whole, true), Fate::Replace("new".to_owned()));
+        assert!(matches!(Fate::of(Some(b"old"), &whole, false), Fate::Keep(_)));
+        for content in [Content::Recipes, Content::Paragraph] {
+            assert!(matches!(Fate::of(Some(b"\xff"), &content, true), Fate::Keep(_)));
+        }
+    }
+
+    #[test]
+    fn what_is_appended_ends_its_lines_as_the_file_does() {
+        assert_eq!(append("", "x\n"), "x\n");
+        assert_eq!(append("a", "x\n"), "a\n\nx\n");
+        assert_eq!(append("a\n\n", "x\n"), "a\n\nx\n");
+        assert_eq!(append("a\r\n", "x\ny\n"), "a\r\n\r\nx\r\ny\r\n");
+    }
+
+    #[test]
+    fn a_project_with_nothing_but_prose_has_no_code() {
+        let of = |names: &[&str]| Found {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Found::default()
+        };
+        assert!(!of(&[".git/", "README.md", "LICENSE-MIT", "PRD.md", ".ralph/"]).has_code());
+        assert!(of(&[".git/", "README.md", "src/"]).has_code());
+    }
+}

@@ -1,0 +1,99 @@
+//! Recipes for a `justfile`, beside those that are there.
+
+use std::collections::BTreeSet;
+
+use super::{Fate, append};
+use crate::core::prompt::template::Template;
+
+/// Whether `just` takes a file of this name.
+pub fn is_justfile(name: &str) -> bool {
+    ["justfile", ".justfile"].contains(&&*name.to_lowercase())
+}
+
+/// A new file with nothing but them.
+pub(super) fn new() -> String {
+    let head = "# What people type. `just` alone lists it.\n\n_default:\n    @just --list\n\n";
+    format!("{head}{}", Template::Just.text())
+}
+
+/// Adds those whose names are free.
+pub(super) fn add(text: &str) -> Fate {
+    let taken = taken(text);
+    let recipes = Template::Just.text();
+    let (mut missing, mut names, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
+    for recipe in recipes.trim_end().split("\n\n") {
+        let lines = || recipe.lines().filter(|line| !line.starts_with('#'));
+        let name = lines().find_map(defined).unwrap_or_default();
+        if !taken.contains(&name) {
+            missing.push(recipe);
+            names.push(name);
+        } else if !lines().all(|line| text.lines().any(|it| it == line)) {
+            clashes.push(format!("`{name}`"));
+        }
+    }
+    let others = match clashes.len() {
+        0 => String::new(),
+        _ => format!("has {} of its own", clashes.join(", ")),
+    };
+    if missing.is_empty() {
+        return if others.is_empty() { Fate::Same } else { Fate::Keep(others) };
+    }
+    let others = if others.is_empty() { others } else { format!("; it {others}") };
+    let what = format!("recipes {}{others}", names.join(", "));
+    Fate::Add(append(text, &(missing.join("\n\n") + "\n")), what)
+}
+
+/// The names that recipes, aliases and modules have.
+pub(super) fn taken(text: &str) -> BTreeSet<String> {
+    text.lines().filter_map(defined).collect()
+}
+
+/// What a line defines, if it is not a variable.
+fn defined(line: &str) -> Option<String> {
+    let name = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect()
+    };
+    for word in ["alias ", "mod ", "mod? "] {
+        if let Some(rest) = line.strip_prefix(word) {
+            let name = name(rest.trim_start());
+            return (!name.is_empty()).then_some(name);
+        }
+    }
+    let line = line.strip_prefix('@').unwrap_or(line);
+    let found = name(line);
+    let rest = line[found.len()..].trim_start();
+    let is_recipe = !found.is_empty() && !rest.starts_with(":=") && rest.contains(':');
+    let is_setting = ["set", "export", "import"].contains(&found.as_str()) && rest.contains(":=");
+    (is_recipe && !is_setting).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINE: &str = "set shell := ['sh', '-c']\nversion := '1'\nalias c := check\nmod docs\n\n\
+                        @check target='all': build\n  cargo check\n\nbuild:\n  cargo build\n";
+
+    #[test]
+    fn names_are_found_in_every_form() {
+        let found: Vec<String> = taken(MINE).into_iter().collect();
+        assert_eq!(found, ["build", "c", "check", "docs"]);
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added_and_only_once() {
+        let Fate::Add(text, what) = add(MINE) else { panic!() };
+        assert!(text.starts_with(MINE));
+        assert_eq!(
+            what,
+            "recipes ralph, prompt, dag-status, task-reset; it has `check` of its own"
+        );
+        assert_eq!(text.matches("check").count(), MINE.matches("check").count());
+        assert_eq!(add(&text), Fate::Keep("has `check` of its own".to_owned()));
+        assert_eq!(add(&new()), Fate::Same);
+        assert_eq!(add(&new().replace('\n', "\r\n")), Fate::Same);
+        let Fate::Add(text, _) = add("a:\r\n  b\r\n") else { panic!() };
+        assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
+        assert_eq!(add(&text), Fate::Same);
+    }
+}

@@ -1,0 +1,189 @@
+//! What attempts cost, and how much they may.
+//!
+//! What an agent does not say is unknown: it is counted as such and never taken for nothing. Pure.
+
+use std::{fmt, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::core::{agents::transcript::Tokens, duration, event::Ended};
+
+/// What some attempts used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spend {
+    /// How many attempts.
+    pub attempts: u32,
+    /// In US dollars, of those that told it.
+    pub cost_usd: f64,
+    /// How many did not tell what they cost.
+    pub unknown_cost: u32,
+    /// Of those that told them.
+    pub tokens: Tokens,
+    /// How many did not tell their tokens.
+    pub unknown_tokens: u32,
+    /// Wall time.
+    pub duration_seconds: f64,
+}
+
+impl Spend {
+    /// Counts one more attempt.
+    pub fn add(&mut self, ended: &Ended) {
+        self.attempts += 1;
+        self.cost_usd += ended.usage.cost_usd.unwrap_or_default();
+        self.unknown_cost += u32::from(ended.usage.cost_usd.is_none());
+        self.tokens = self.tokens.plus(ended.usage.tokens.unwrap_or_default());
+        self.unknown_tokens += u32::from(ended.usage.tokens.is_none());
+        self.duration_seconds += ended.duration_seconds;
+    }
+
+    /// What it cost, in words.
+    pub fn cost(&self) -> String {
+        match self.unknown_cost {
+            0 => dollars(self.cost_usd),
+            unknown if unknown == self.attempts => "unknown".to_owned(),
+            unknown => format!("{} and {unknown} unknown", dollars(self.cost_usd)),
+        }
+    }
+}
+
+/// A sum for people: cents, or more digits of less than ten cents.
+pub fn dollars(sum: f64) -> String {
+    if sum != 0.0 && sum < 0.1 { format!("${sum:.4}") } else { format!("${sum:.2}") }
+}
+
+/// How much a run may use before it stops. What runs is never cut off for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Budget {
+    /// US dollars, in a run.
+    pub cost: Option<f64>,
+    /// Tokens in a run, those read from a cache left out: they cost a tenth.
+    pub tokens: Option<u64>,
+    /// Wall time of a run, waiting included.
+    pub duration: Option<Duration>,
+    /// US dollars in the last 24 hours, whatever the run.
+    pub cost_per_day: Option<f64>,
+}
+
+/// A budget that is used up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reached {
+    /// The money of a run: its limit, and what was spent.
+    Cost(f64, f64),
+    /// The tokens of a run.
+    Tokens(u64, u64),
+    /// The time of a run.
+    Duration(Duration),
+    /// The money of a day.
+    Day(f64, f64),
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reached::Cost(limit, spent) => {
+                write!(f, "the limit of {} for a run ({} spent)", dollars(*limit), dollars(*spent))
+            }
+            Reached::Tokens(limit, used) => {
+                write!(f, "the limit of {limit} tokens for a run ({used} used)")
+            }
+            Reached::Duration(limit) => {
+                write!(f, "the limit of {} for a run", duration::short(*limit))
+            }
+            Reached::Day(limit, spent) => {
+                let (limit, spent) = (dollars(*limit), dollars(*spent));
+                write!(f, "the limit of {limit} for 24 hours ({spent} spent)")
+            }
+        }
+    }
+}
+
+impl Budget {
+    /// The first of them that is used up, by what a run has spent since it began and what was spent
+    /// at which time.
+    pub fn reached(
+        &self,
+        run: &Spend,
+        began: Option<DateTime<Utc>>,
+        recent: &[(DateTime<Utc>, f64)],
+        now: DateTime<Utc>,
+    ) -> Option<Reached> {
+        let tokens = run.tokens.input + run.tokens.output + run.tokens.cache_write;
+        let cost = self.cost.filter(|limit| run.cost_usd >= *limit);
+        if let Some(limit) = cost {
+            return Some(Reached::Cost(limit, run.cost_usd));
+        }
+        if let Some(limit) = self.tokens.filter(|limit| tokens >= *limit) {
+            return Some(Reached::Tokens(limit, tokens));
+        }
+        let ran = began.and_then(|began| (now - began).to_std().ok()).unwrap_or_default();
+        if let Some(limit) = self.duration.filter(|limit| ran >= *limit) {
+            return Some(Reached::Duration(limit));
+        }
+        let day: f64 = recent.iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum();
+        let limit = self.cost_per_day.filter(|limit| day >= *limit)?;
+        Some(Reached::Day(limit, day))
+    }
+}
+
+/// How far back the money of a day is counted: a calendar's day would end in the middle of a night.
+pub const DAY: TimeDelta = TimeDelta::hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{agents::transcript::Usage, history::tests::end, verdict::Verdict};
+
+    fn at(hours: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::hours(hours)
+    }
+
+    #[test]
+    fn unknown_is_not_nothing() {
+        let mut spend = Spend::default();
+        let mut ended = end(1, Verdict::Failed);
+        spend.add(&ended);
+        assert_eq!(spend.cost(), "unknown");
+        ended.usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
+        spend.add(&ended);
+        assert_eq!(spend.cost(), "$0.25 and 1 unknown");
+        assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 2, 2));
+        assert_eq!((dollars(0.0), dollars(0.0042)), ("$0.00".to_owned(), "$0.0042".to_owned()));
+    }
+
+    #[test]
+    fn each_budget_is_reached_by_its_own_measure() {
+        let tokens = Tokens { input: 10, output: 5, cache_read: 1000, cache_write: 1 };
+        let run = Spend { cost_usd: 2.0, tokens, ..Spend::default() };
+        let recent = [(at(1), 5.0), (at(30), 1.0)];
+        let reached = |budget: Budget| {
+            budget.reached(&run, Some(at(29)), &recent, at(31)).map(|reached| reached.to_string())
+        };
+        let blank = Budget::default();
+        assert_eq!(reached(blank), None);
+        for (budget, want) in [
+            (
+                Budget { cost: Some(2.0), ..blank },
+                Some("the limit of $2.00 for a run ($2.00 spent)"),
+            ),
+            (Budget { cost: Some(2.01), ..blank }, None),
+            (
+                Budget { tokens: Some(16), ..blank },
+                Some("the limit of 16 tokens for a run (16 used)"),
+            ),
+            (Budget { tokens: Some(17), ..blank }, None),
+            (
+                Budget { duration: Some(Duration::from_secs(7200)), ..blank },
+                Some("the limit of 2h for a run"),
+            ),
+            (Budget { cost_per_day: Some(1.5), ..blank }, None),
+            (
+                Budget { cost_per_day: Some(1.0), ..blank },
+                Some("the limit of $1.00 for 24 hours ($1.00 spent)"),
+            ),
+        ] {
+            assert_eq!(reached(budget).as_deref(), want, "{budget:?}");
+        }
+    }
+}

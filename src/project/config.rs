@@ -1,0 +1,573 @@
+//! The settings: which there are, what they are where nobody says, and what is wrong with one.
+//!
+//! The doc comments are what `ralph schema` and the docs say. Where values come from is `layers`'
+//! affair.
+
+mod hooks;
+mod notify;
+mod schedule;
+
+use std::{collections::BTreeMap, num::NonZeroU32, sync::OnceLock, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    adapters::git::How,
+    core::{
+        agents::{
+            agent_command::Call,
+            promise::{self, Pattern, Promise, Worth},
+        },
+        duration,
+        event::Orphans,
+        select,
+        spend::Budget,
+    },
+};
+pub use schedule::{Schedule, Secret, Trigger};
+
+pub use hooks::Hooks;
+pub use notify::{Notifier, Way};
+
+/// The agent, where nothing else is said.
+const AGENT: &str = "claude";
+/// Where learnings are, where nothing else is said.
+const LEARNINGS: &str = "docs/knowledge/learnings.md";
+
+/// Settings as they are written: what one layer says, or all of them together.
+pub type Layer = Map<String, Value>;
+
+/// Every setting with its value.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "settings of ralph")]
+#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
+pub struct Config {
+    /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, aider), a command as a
+    /// list of words, a mapping with `command` or `preset`, or a list of agents of which the next
+    /// goes on while the limit of the one before it lasts.
+    #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
+    pub agent: Agents,
+    /// Whether `ralph` commits what an attempt that reported its task done left uncommitted.
+    pub autocommit: bool,
+    /// How long what an agent left running after its report is waited for; `0s` for not at all.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub child_wait_timeout: Duration,
+    /// How long such a commit may take, hooks and signing included.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub commit_timeout: Duration,
+    /// A regular expression for the final result of an agent that also makes a promise of it.
+    #[schemars(with = "Option<String>")]
+    pub done_pattern: Option<Pattern>,
+    /// How long an agent may take to exit after its final result; its work counts.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub exit_grace: Duration,
+    /// Whether what `ralph` has recorded survives a power cut. A change counts from the next run.
+    pub fsync: bool,
+    /// Between asking an agent to end and killing it.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub grace: Duration,
+    /// How long a command of `hooks` may take.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub hook_timeout: Duration,
+    /// Commands that are run before and after runs and attempts.
+    pub hooks: Hooks,
+    /// After how long without output, processor time and changed files an attempt is ended; `0s`
+    /// for never.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub idle: Duration,
+    /// Attempts at the same time; above 1 each in a worktree of its own.
+    #[schemars(range(min = 1))]
+    pub jobs: usize,
+    /// The file in which agents keep what they learned.
+    pub learnings: String,
+    /// How many attempts there are at the same time with an agent, or at tasks with a tag: a
+    /// mapping of names to numbers, such as `{claude: 3, db: 1}`.
+    #[schemars(with = "BTreeMap<String, NonZeroU32>")]
+    pub limits: Limits,
+    /// Attempts per task before it is parked.
+    #[schemars(range(min = 1))]
+    pub max_attempts: u32,
+    /// What a run may cost, in US dollars.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost: Option<f64>,
+    /// What 24 hours may cost, in US dollars, whatever the run.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost_per_day: Option<f64>,
+    /// How long a run may take; nothing is started after it.
+    #[serde(with = "maybe_length")]
+    #[schemars(with = "Option<String>")]
+    pub max_duration: Option<Duration>,
+    /// Attempts per run.
+    #[schemars(range(min = 1))]
+    pub max_iterations: u32,
+    /// Tokens that a run may use, those read from a cache left out.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
+    /// How long a provider that gives no service for now may be waited for.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub max_wait: Duration,
+    /// Who is told of what: a list of commands, webhooks and desktops.
+    #[schemars(with = "Vec<notify::Written>")]
+    pub notify: Vec<Notifier>,
+    /// How long it may take to tell one of them.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub notify_timeout: Duration,
+    /// How long a run that is over waits for those who have not been told yet.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub notify_wait: Duration,
+    /// How the work of an attempt in a work tree comes into the target branch: its commits one by
+    /// one (`rebase`), with a merge commit (`merge`), or as one commit (`squash`).
+    #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
+    pub merge: How,
+    /// Files whose lines from both sides are kept when work is merged, beside the learnings: changelogs.
+    /// Patterns as in `.gitattributes`.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub merge_union: Commands,
+    /// What becomes of what an agent left running when the wait for it is over.
+    #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
+    pub on_orphans: Orphans,
+    /// What an agent's word that all is done is worth: `check` holds it against the graph, `trust`
+    /// ends the run, `off` does not look for it.
+    #[schemars(with = "String", extend("enum" = ["check", "trust", "off"]))]
+    pub promise: Worth,
+    /// The text in a final result that is such a word; empty for none.
+    pub promise_text: String,
+    /// Whether secrets are kept out of `logs/`.
+    pub redact: bool,
+    /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
+    /// `cron`, `time_zone`, `run` and `trigger`.
+    #[schemars(with = "Option<schedule::Written>")]
+    pub schedule: Option<Schedule>,
+    /// How the next task is chosen: by its `own` priority, or by the most urgent one among itself
+    /// and all that waits for it (`inherit`).
+    #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
+    pub select: Select,
+    /// The commands, or the one, that prepare a work tree before an attempt in it, such as `npm ci`.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub setup: Commands,
+    /// How long one of them may take.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub setup_timeout: Duration,
+    /// After how long a task that is in progress counts as stale.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub stale_after: Duration,
+    /// How many attempts in a row that fail at once stop a run; 0 for no such limit.
+    pub start_limit: u32,
+    /// How long an attempt may go on after SIGTERM.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub term_grace: Duration,
+    /// The wall-clock limit of an attempt.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub timeout: Duration,
+    /// The commands, or the one, that must succeed before a task is complete that names none.
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub verify: Commands,
+    /// Whether they are tried before an attempt too.
+    pub verify_baseline: bool,
+    /// The wall-clock limit of one of them.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub verify_timeout: Duration,
+    /// Whether attempts work in a work tree of their own also where there is one at a time.
+    pub worktree: bool,
+    /// The folder of these work trees, relative to the repository; one beside the repository where
+    /// nothing is said.
+    pub worktree_dir: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        const fn minutes(count: u64) -> Duration {
+            Duration::from_secs(count * 60)
+        }
+        Config {
+            agent: Agents { given: json!(AGENT), calls: Call::preset(AGENT).into_iter().collect() },
+            autocommit: true,
+            child_wait_timeout: minutes(5),
+            commit_timeout: minutes(1),
+            done_pattern: None,
+            exit_grace: Duration::from_secs(30),
+            fsync: true,
+            grace: Duration::from_secs(5),
+            hook_timeout: minutes(1),
+            hooks: Hooks::default(),
+            idle: minutes(15),
+            jobs: 1,
+            learnings: LEARNINGS.to_owned(),
+            limits: Limits::default(),
+            max_attempts: select::MAX_ATTEMPTS,
+            max_cost: None,
+            max_cost_per_day: None,
+            max_duration: None,
+            max_iterations: select::MAX_ITERATIONS,
+            max_tokens: None,
+            max_wait: select::MAX_WAIT,
+            merge: How::Rebase,
+            merge_union: Commands(vec!["CHANGELOG.md".to_owned()]),
+            notify: Vec::new(),
+            notify_timeout: Duration::from_secs(10),
+            notify_wait: Duration::from_secs(10),
+            on_orphans: Orphans::default(),
+            promise: Worth::default(),
+            promise_text: promise::TEXT.to_owned(),
+            redact: true,
+            schedule: None,
+            select: Select::Own,
+            setup: Commands(Vec::new()),
+            setup_timeout: minutes(15),
+            stale_after: select::STALE_AFTER,
+            start_limit: select::START_LIMIT,
+            term_grace: Duration::from_secs(30),
+            timeout: minutes(120),
+            verify: Commands(Vec::new()),
+            verify_baseline: false,
+            verify_timeout: minutes(15),
+            worktree: false,
+            worktree_dir: None,
+        }
+    }
+}
+
+impl Config {
+    /// The settings that a layer makes of the defaults.
+    ///
+    /// # Errors
+    /// What is wrong with each setting, in words for a person.
+    pub fn of(layer: &Layer) -> Result<Config, Vec<String>> {
+        let Ok(config) = Config::read(layer.clone()) else {
+            // Which tells of one setting alone.
+            return Err(layer
+                .iter()
+                .filter_map(|(key, value)| Config::fault(key, value))
+                .collect());
+        };
+        let faults: Vec<String> =
+            layer.keys().filter_map(|key| config.out_of_bounds(key)).collect();
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// What is wrong with a setting, if anything is.
+    pub fn fault(key: &str, value: &Value) -> Option<String> {
+        let one = Layer::from_iter([(key.to_owned(), value.clone())]);
+        let error = match Config::read(one) {
+            Ok(config) => return config.out_of_bounds(key),
+            Err(error) => error,
+        };
+        let plain = [
+            ("u32", "a whole number"),
+            ("usize", "a whole number"),
+            ("u64", "a whole number"),
+            ("f64", "a number"),
+        ];
+        let words = plain.into_iter().fold(error.to_string(), |words, (name, plain)| {
+            words.replace(&format!("expected {name}"), &format!("expected {plain}"))
+        });
+        let quoted = format!("`{key}`");
+        let named = words.starts_with(&quoted);
+        Some(if named { words } else { format!("{quoted}: {words}") })
+    }
+
+    fn read(layer: Layer) -> serde_json::Result<Config> {
+        serde_json::from_value(Value::Object(layer))
+    }
+
+    /// What is wrong with a setting that is of the right kind.
+    fn out_of_bounds(&self, key: &str) -> Option<String> {
+        let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
+        let is_off = match key {
+            "jobs" => self.jobs == 0,
+            "max_attempts" => self.max_attempts == 0,
+            "max_iterations" => self.max_iterations == 0,
+            "max_tokens" => self.max_tokens == Some(0),
+            "max_cost" => is_missing(self.max_cost),
+            "max_cost_per_day" => is_missing(self.max_cost_per_day),
+            "commit_timeout" => self.commit_timeout.is_zero(),
+            "hook_timeout" => self.hook_timeout.is_zero(),
+            "notify_timeout" => self.notify_timeout.is_zero(),
+            "max_duration" => self.max_duration.is_some_and(|length| length.is_zero()),
+            "timeout" => self.timeout.is_zero(),
+            "setup_timeout" => self.setup_timeout.is_zero(),
+            "verify_timeout" => self.verify_timeout.is_zero(),
+            _ => false,
+        };
+        match key {
+            _ if !is_off => None,
+            "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
+                Some(format!("`{key}` must be at least 1"))
+            }
+            _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
+        }
+    }
+
+    /// After how long without a sign of life an attempt is ended, if it ever is.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        (!self.idle.is_zero()).then_some(self.idle)
+    }
+
+    /// What a run may use.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            cost: self.max_cost,
+            tokens: self.max_tokens,
+            duration: self.max_duration,
+            cost_per_day: self.max_cost_per_day,
+        }
+    }
+
+    /// What an agent's word that all is done looks like, and its worth.
+    pub fn promise(&self) -> Promise {
+        Promise {
+            worth: self.promise,
+            text: self.promise_text.clone(),
+            pattern: self.done_pattern.clone(),
+        }
+    }
+
+    /// As it would be written.
+    pub fn to_layer(&self) -> Layer {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(layer)) => layer,
+            _ => Layer::new(),
+        }
+    }
+
+    /// The names of all settings, sorted.
+    pub fn keys() -> &'static [String] {
+        static KEYS: OnceLock<Vec<String>> = OnceLock::new();
+        KEYS.get_or_init(|| Config::default().to_layer().keys().cloned().collect())
+    }
+
+    /// The JSON Schema of the settings.
+    pub fn schema() -> Value {
+        schemars::schema_for!(Config).to_value()
+    }
+}
+
+/// Agents, to be tried one after the other; see [`Call::read`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agents {
+    /// As it was written.
+    given: Value,
+    /// What that means.
+    pub calls: Vec<Call>,
+}
+
+impl<'de> Deserialize<'de> for Agents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Agents, D::Error> {
+        let given = Value::deserialize(deserializer)?;
+        let calls = Call::read(&given).map_err(D::Error::custom)?;
+        Ok(Agents { given, calls })
+    }
+}
+
+impl Serialize for Agents {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.serialize(serializer)
+    }
+}
+
+/// Commands for a shell: a list, or a single one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrMany")]
+pub struct Commands(pub Vec<String>);
+
+impl Commands {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "it must be a command or a list of commands")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Commands {
+    fn from(commands: OneOrMany) -> Commands {
+        Commands(match commands {
+            OneOrMany::One(command) => vec![command],
+            OneOrMany::Many(commands) => commands,
+        })
+    }
+}
+
+/// How many attempts there may be at the same time with an agent, or at tasks with a tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Limits(pub BTreeMap<String, NonZeroU32>);
+
+impl<'de> Deserialize<'de> for Limits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+        let Value::Object(given) = Value::deserialize(deserializer)? else {
+            return Err(D::Error::custom("it must be a mapping such as `{claude: 3, db: 1}`"));
+        };
+        let limit = |(name, value): (String, Value)| {
+            let limit = serde_json::from_value(value);
+            let fault = || D::Error::custom(format!("`{name}` must be a whole number from 1"));
+            limit.map_err(|_| fault()).map(|limit| (name.clone(), limit))
+        };
+        given.into_iter().map(limit).collect::<Result<_, _>>().map(Limits)
+    }
+}
+
+/// How the next task is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Select {
+    /// By its own priority.
+    Own,
+    /// By the most urgent priority among itself and all that waits for it.
+    Inherit,
+}
+
+/// A length of time, as people write it.
+mod length {
+    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, duration};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let text = match Value::deserialize(from)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        duration::parse(&text).map_err(D::Error::custom)
+    }
+
+    pub(super) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&duration::text(*length))
+    }
+}
+
+/// A length of time, or null for none.
+mod maybe_length {
+    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, length};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Null => Ok(None),
+            value => length::deserialize(value).map(Some).map_err(D::Error::custom),
+        }
+    }
+
+    #[expect(clippy::ref_option, reason = "serde wants it so")]
+    pub(super) fn serialize<S: Serializer>(
+        length: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match length {
+            Some(length) => length::serialize(length, to),
+            None => to.serialize_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(value: &Value) -> Layer {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn what_a_layer_says_stands_above_the_defaults() {
+        let config = Config::of(&layer(&json!({
+            "agent": ["sh", "-c", "cat"], "timeout": "15m", "select": "inherit",
+            "on_orphans": "leave", "verify": "make", "max_duration": null
+        })))
+        .unwrap();
+        assert_eq!(config.on_orphans, Orphans::Leave);
+        assert_eq!(config.agent.calls[0].argv, ["sh", "-c", "cat"]);
+        assert_eq!(config.timeout, Duration::from_secs(900));
+        assert_eq!(config.select, Select::Inherit);
+        assert_eq!(config.verify.0, ["make"]);
+        assert_eq!(config.grace, Config::default().grace);
+    }
+
+    #[test]
+    fn every_setting_survives_being_written_and_read() {
+        let config = Config {
+            max_duration: Some(Duration::from_millis(5_432_100)),
+            done_pattern: Some(Pattern::new("a+").unwrap()),
+            limits: Limits(BTreeMap::from([("db".to_owned(), NonZeroU32::MIN)])),
+            ..Config::default()
+        };
+        let written = config.to_layer();
+        assert_eq!(Config::of(&written).unwrap().to_layer(), written);
+        assert_eq!(written["idle"], "15m");
+        assert_eq!(written["max_duration"], "1h 30m 32s 100ms");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_each() {
+        for (given, part) in [
+            (json!({"timeout": 90}), "`timeout`: `90` is not a length of time"),
+            (json!({"max_attempts": 0}), "`max_attempts` must be at least 1"),
+            (json!({"max_cost": -1}), "`max_cost` must be more than nothing"),
+            (json!({"timeout": "0s"}), "`timeout` must be more than nothing"),
+            (json!({"agent": []}), "`agent` must be a preset"),
+            (json!({"jobs": 0}), "`jobs` must be at least 1"),
+            (
+                json!({"jobs": "two"}),
+                "`jobs`: invalid type: string \"two\", expected a whole number",
+            ),
+            (json!({"limits": ["claude"]}), "`limits`: it must be a mapping such as"),
+            (json!({"limits": {"db": 0}}), "`limits`: `db` must be a whole number from 1"),
+            (json!({"fsync": 3}), "`fsync`: invalid type: integer `3`, expected a boolean"),
+            (json!({"verify": 3}), "`verify`: it must be a command"),
+            (json!({"on_orphans": "ask"}), "expected `kill` or `leave`"),
+            (json!({"done_pattern": "("}), "is no pattern"),
+        ] {
+            let faults = Config::of(&layer(&given)).unwrap_err();
+            assert!(faults.len() == 1 && faults[0].contains(part), "{given}: {faults:?}");
+        }
+        assert_eq!(
+            Config::of(&layer(&json!({"fsync": 3, "grace": "x"}))).unwrap_err().len(),
+            2,
+            "all at once"
+        );
+    }
+
+    #[test]
+    fn the_schema_describes_every_setting_and_its_default() {
+        let schema = Config::schema();
+        let properties = schema["properties"].as_object().unwrap();
+        assert_eq!(
+            properties.keys().collect::<Vec<_>>(),
+            Config::keys().iter().collect::<Vec<_>>()
+        );
+        for (key, property) in properties {
+            assert!(
+                property["description"].as_str().is_some_and(|text| text.ends_with('.')),
+                "{key}"
+            );
+        }
+        assert_eq!(properties["timeout"]["default"], "2h");
+        for (key, values) in [("promise", 3), ("select", 2), ("on_orphans", 2)] {
+            let values_of = properties[key]["enum"].as_array().unwrap();
+            assert_eq!(values_of.len(), values);
+            for value in values_of {
+                assert!(Config::fault(key, value).is_none(), "{key}: {value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The settings of hooks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Commands;
+use crate::core::event::Hook;
+
+/// Commands for the places at which `ralph` runs them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Before a run looks at anything. If one fails, the run ends with exit code 1.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub before_run: Commands,
+    /// After a run, however it ended.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub after_run: Commands,
+    /// Before an attempt claims its task. If one fails, the run ends with exit code 1.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub before_attempt: Commands,
+    /// After an attempt was judged.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub after_attempt: Commands,
+    /// When `ralph schedule` wakes, before its run.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+    pub on_scheduled_wake: Commands,
+}
+
+impl Hooks {
+    /// Those of one place.
+    pub fn of(&self, hook: Hook) -> &[String] {
+        let commands = match hook {
+            Hook::BeforeRun => &self.before_run,
+            Hook::AfterRun => &self.after_run,
+            Hook::BeforeAttempt => &self.before_attempt,
+            Hook::AfterAttempt => &self.after_attempt,
+            Hook::OnScheduledWake => &self.on_scheduled_wake,
+        };
+        &commands.0
+    }
+}

@@ -1,0 +1,233 @@
+//! The settings of notifications: who is told of what, and how.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::core::notification_kind::Moment;
+
+/// The word for every moment there is.
+const ANY: &str = "any";
+
+/// One who is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Notifier {
+    /// Of what.
+    pub on: Vec<Moment>,
+    /// How.
+    pub way: Way,
+}
+
+/// How somebody is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By a command for a shell.
+    Run(String),
+    /// By a request.
+    Webhook {
+        /// Where to: an address, or `$` and the name of the variable that has it.
+        url: String,
+        /// The variable with the secret that signs it.
+        secret_env: Option<String>,
+    },
+    /// On the desktop.
+    Desktop,
+}
+
+impl fmt::Display for Way {
+    /// Without what may be as good as a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Longer commands are cut.
+        const LONG: usize = 60;
+        match self {
+            Way::Run(command) if command.chars().count() > LONG => {
+                write!(f, "`{}…`", command.chars().take(LONG).collect::<String>())
+            }
+            Way::Run(command) => write!(f, "`{command}`"),
+            Way::Webhook { url, .. } => write!(f, "webhook {}", host(url)),
+            Way::Desktop => f.write_str("desktop"),
+        }
+    }
+}
+
+/// What of an address everybody may see: the host, or the name of the variable that has it all.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+/// A [`Notifier`] as it is written.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    /// The moments it is told of, or `any`; without it, those that end a run or wait for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = words()))]
+    on: Option<OneOrMany>,
+    /// A command for a shell. It finds the event as JSON on standard input and in `RALPH_*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    /// An address that gets the event as JSON, or `$NAME` for one in a variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    webhook: Option<String>,
+    /// The variable with the secret that signs what is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret_env: Option<String>,
+    /// Whether it is shown on the desktop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    desktop: Option<bool>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "`on` must be a moment or a list of moments")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+fn words() -> Value {
+    let words: Vec<&str> = Moment::ALL.iter().map(|moment| moment.word()).chain([ANY]).collect();
+    json!({ "enum": words })
+}
+
+impl TryFrom<Written> for Notifier {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Notifier, String> {
+        let on = match written.on {
+            None => Moment::USUAL.to_vec(),
+            Some(OneOrMany::One(word)) => moments(&[word])?,
+            Some(OneOrMany::Many(words)) => moments(&words)?,
+        };
+        let secret = written.secret_env;
+        let way = match (written.run, written.webhook, written.desktop) {
+            (Some(command), None, None) if secret.is_none() => Way::Run(command),
+            (None, Some(url), None) => webhook(url, secret)?,
+            (None, None, Some(true)) if secret.is_none() => Way::Desktop,
+            _ => {
+                return Err(
+                    "each entry has one of `run: COMMAND`, `webhook: URL` with or without \
+                            `secret_env: NAME`, and `desktop: true`"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(Notifier { on, way })
+    }
+}
+
+fn moments(words: &[String]) -> Result<Vec<Moment>, String> {
+    if words.is_empty() {
+        return Err("`on` names no moment; leave it out for the usual ones".to_owned());
+    }
+    let mut found = Vec::new();
+    for word in words {
+        match Moment::ALL.iter().find(|moment| moment.word() == word) {
+            Some(moment) => found.push(*moment),
+            None if word == ANY => found.extend(Moment::ALL),
+            None => {
+                let known = Moment::ALL.map(Moment::word).join(", ");
+                let word = word.escape_debug();
+                return Err(format!("`{word}` is no moment; there are {known}, {ANY}"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn webhook(url: String, secret_env: Option<String>) -> Result<Way, String> {
+    if !cfg!(feature = "webhook") {
+        return Err("this `ralph` was built without webhooks; `cargo install --path . --features \
+                    webhook` builds one with them"
+            .to_owned());
+    }
+    let named = url.strip_prefix('$').is_some_and(|name| !name.is_empty());
+    let web = ["http://", "https://"].iter().any(|start| url.starts_with(start));
+    let address = web && !host(&url).is_empty();
+    if !named && !address {
+        return Err(
+            "`webhook` is an address that begins with `https://` or `http://`, or `$NAME` \
+                    for one in a variable"
+                .to_owned(),
+        );
+    }
+    Ok(Way::Webhook { url, secret_env })
+}
+
+impl From<Notifier> for Written {
+    fn from(notifier: Notifier) -> Written {
+        let words = notifier.on.iter().map(|moment| moment.word().to_owned()).collect();
+        let written = Written { on: Some(OneOrMany::Many(words)), ..Written::default() };
+        match notifier.way {
+            Way::Run(command) => Written { run: Some(command), ..written },
+            Way::Webhook { url, secret_env } => {
+                Written { webhook: Some(url), secret_env, ..written }
+            }
+            Way::Desktop => Written { desktop: Some(true), ..written },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: Value) -> Result<Notifier, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn moments_are_a_word_a_list_or_the_usual_ones() {
+        let on = |value: Value| read(value).unwrap().on;
+        assert_eq!(on(json!({"run": "x", "on": "parked"})), [Moment::Parked]);
+        assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [Moment::NeedsInput]);
+        assert_eq!(on(json!({"run": "x", "on": "any"})), Moment::ALL);
+        assert_eq!(on(json!({"desktop": true})), Moment::USUAL);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (given, part) in [
+            (json!({"on": "parked"}), "each entry has one of"),
+            (json!({"run": "x", "desktop": true}), "each entry has one of"),
+            (json!({"run": "x", "secret_env": "S"}), "each entry has one of"),
+            (json!({"desktop": false}), "each entry has one of"),
+            (json!({"run": "x", "on": []}), "names no moment"),
+            (json!({"run": "x", "on": "praked"}), "`praked` is no moment; there are started"),
+            (json!({"run": "x", "on": 3}), "`on` must be a moment"),
+            (json!({"command": "x"}), "unknown field `command`"),
+        ] {
+            let error = read(given.clone()).unwrap_err();
+            assert!(error.contains(part), "{given}: {error}");
+        }
+    }
+
+    #[cfg(feature = "webhook")]
+    #[test]
+    fn a_webhook_is_an_address_or_a_variable_and_shows_its_host_only() {
+        let shown = |url: &str| read(json!({"webhook": url})).map(|it| it.way.to_string());
+        let given = "https://me:pass@hooks.example.com:8443/T0/B1?key=x";
+        assert_eq!(shown(given).unwrap(), "webhook hooks.example.com:8443");
+        assert_eq!(shown("$CHAT_URL").unwrap(), "webhook $CHAT_URL");
+        for wrong in ["hooks.example.com", "ftp://x", "https://", "$", ""] {
+            assert!(shown(wrong).unwrap_err().contains("is an address"), "{wrong}");
+        }
+    }
+
+    #[cfg(not(feature = "webhook"))]
+    #[test]
+    fn a_build_without_webhooks_says_how_to_get_one_with() {
+        let error = read(json!({"webhook": "https://hooks.example.com"})).unwrap_err();
+        assert!(error.contains("--features webhook"), "{error}");
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        let given = json!({"on": ["parked", "finished"], "run": "mail me"});
+        assert_eq!(serde_json::to_value(read(given.clone()).unwrap()).unwrap(), given);
+    }
+}

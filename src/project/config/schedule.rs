@@ -1,0 +1,226 @@
+//! The setting `schedule`: when runs are started by themselves, and by whom else.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_json::Value;
+
+use crate::core::{
+    time_zone::{self, Zone},
+    timetable::Timetable,
+};
+
+/// When `ralph schedule` starts a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// As it was written.
+    given: Value,
+    /// The times.
+    pub times: Timetable,
+    /// The zone in which they are meant; none for that of the machine.
+    pub zone: Option<Zone>,
+    /// What `ralph run` is given.
+    pub run: Vec<String>,
+    /// Who else may ask for a run.
+    pub trigger: Option<Trigger>,
+}
+
+/// Requests over HTTP, each of which starts a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Where they are listened for.
+    pub listen: SocketAddr,
+    /// Where the secret is with which they are signed.
+    pub secret: Secret,
+}
+
+/// Where a secret is kept; never in the settings themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// In this variable.
+    Variable(String),
+    /// In this file, which only its owner may read.
+    File(PathBuf),
+}
+
+/// The port, where none is named.
+const PORT: u16 = 8377;
+
+/// As it may be written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "schedule")]
+#[expect(dead_code, reason = "this is the schema; what is written is read with better errors")]
+pub(super) enum Written {
+    One(String),
+    Several(Vec<String>),
+    Whole(Whole),
+}
+
+/// When `ralph schedule` starts a run, with all there is to say.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "schedule_whole")]
+pub(super) struct Whole {
+    /// A cron expression, or several.
+    #[schemars(with = "Option<Expressions>")]
+    cron: Option<Value>,
+    /// The zone in which they are meant, such as `Europe/Berlin`; that of the machine without it.
+    time_zone: Option<String>,
+    /// The flags of `ralph run`, one word an item.
+    #[serde(default)]
+    #[schemars(with = "Vec<Word>")]
+    run: Vec<Value>,
+    /// Signed requests over HTTP that start a run too.
+    trigger: Option<WrittenTrigger>,
+}
+
+/// A word of a command line, which may look like a number.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "schedule_word")]
+#[expect(dead_code, reason = "for the schema")]
+enum Word {
+    Text(String),
+    Number(f64),
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "schedule_cron")]
+#[expect(dead_code, reason = "for the schema")]
+enum Expressions {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Signed requests over HTTP.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "schedule_trigger")]
+struct WrittenTrigger {
+    /// Address and port; those of this machine alone without it.
+    #[schemars(with = "Option<String>")]
+    listen: Option<SocketAddr>,
+    /// The variable that holds the secret.
+    secret_env: Option<String>,
+    /// The file that holds the secret; only its owner may be able to read it.
+    secret_file: Option<PathBuf>,
+}
+
+impl Schedule {
+    fn read(given: Value) -> Result<Schedule, String> {
+        let whole = match &given {
+            Value::Object(_) => {
+                serde_json::from_value(given.clone()).map_err(|error| error.to_string())?
+            }
+            cron => {
+                Whole { cron: Some(cron.clone()), time_zone: None, run: Vec::new(), trigger: None }
+            }
+        };
+        let cron = match whole.cron {
+            None => Vec::new(),
+            Some(Value::String(text)) => vec![text],
+            Some(list) => serde_json::from_value::<Vec<String>>(list).map_err(|_| {
+                "write a cron expression such as \"0 */4 * * *\", a list of them, or a mapping with \
+                 `cron`"
+                    .to_owned()
+            })?,
+        };
+        if cron.is_empty() && whole.trigger.is_none() {
+            return Err("it needs `cron`, `trigger` or both".to_owned());
+        }
+        Ok(Schedule {
+            times: Timetable::new(&cron)?,
+            zone: whole.time_zone.as_deref().map(time_zone::named).transpose()?,
+            run: whole.run.into_iter().map(word).collect::<Result<_, _>>()?,
+            trigger: whole.trigger.map(Trigger::read).transpose()?,
+            given,
+        })
+    }
+}
+
+fn word(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(format!("`run` is a list of words, and `{other}` is none")),
+    }
+}
+
+impl Trigger {
+    fn read(written: WrittenTrigger) -> Result<Trigger, String> {
+        let secret = match (written.secret_env, written.secret_file) {
+            (Some(name), None) => Secret::Variable(name),
+            (None, Some(path)) => Secret::File(path),
+            _ => {
+                return Err("`trigger` needs `secret_env`, the name of a variable, or \
+                            `secret_file`, a path"
+                    .to_owned());
+            }
+        };
+        let listen = written.listen.unwrap_or((Ipv4Addr::LOCALHOST, PORT).into());
+        Ok(Trigger { listen, secret })
+    }
+}
+
+impl<'de> Deserialize<'de> for Schedule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Schedule, D::Error> {
+        Schedule::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Schedule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_an_expression_several_or_a_mapping() {
+        let read = |value| Schedule::read(value).unwrap();
+        assert_eq!(read(json!("@daily")).times.expressions(), ["@daily"]);
+        assert_eq!(read(json!(["@daily", "0 12 * * SAT"])).times.expressions().len(), 2);
+        let whole = read(json!({
+            "cron": "0 */4 * * *", "time_zone": "Europe/Berlin", "run": ["--max-cost", 5],
+            "trigger": {"listen": "[::1]:80", "secret_env": "HOOK_SECRET"}
+        }));
+        assert_eq!(whole.zone, Some(Zone::Europe__Berlin));
+        assert_eq!(whole.run, ["--max-cost", "5"]);
+        let trigger = whole.trigger.unwrap();
+        assert_eq!(trigger.listen.to_string(), "[::1]:80");
+        assert_eq!(trigger.secret, Secret::Variable("HOOK_SECRET".to_owned()));
+        let only = read(json!({"trigger": {"secret_file": "/etc/secret"}}));
+        assert_eq!(only.trigger.unwrap().listen.to_string(), "127.0.0.1:8377");
+        assert!(only.times.expressions().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_told() {
+        for (value, part) in [
+            (json!(4), "write a cron expression"),
+            (json!([]), "needs `cron`, `trigger` or both"),
+            (json!({}), "needs `cron`, `trigger` or both"),
+            (json!("0 25 * * *"), "is no cron expression"),
+            (json!({"crn": "@daily"}), "unknown field `crn`, expected one of `cron`"),
+            (json!({"cron": "@daily", "time_zone": "Berlin"}), "no time zone `Berlin`"),
+            (json!({"cron": "@daily", "run": ["-q", true]}), "and `true` is none"),
+            (json!({"trigger": {}}), "needs `secret_env`"),
+            (json!({"trigger": {"secret": "x"}}), "unknown field `secret`, expected one of"),
+            (json!({"trigger": {"listen": "8377", "secret_env": "X"}}), "invalid socket address"),
+        ] {
+            let error = Schedule::read(value).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Where settings come from: defaults, two files, variables and flags, the later above the earlier.
+//!
+//! A whole setting comes from one place; lists and mappings of two places are never mixed. An
+//! unknown key is an error: a misspelt limit must not be no limit.
+
+use std::{
+    collections::BTreeMap,
+    env, fmt, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{
+    adapters::state::{self, Stamp},
+    core::{
+        diagnostic::{Diagnostic, nearest},
+        exit::{Exit, Failure},
+        graph::{edit::Document, load},
+    },
+    project::{
+        config::{Config, Layer},
+        fatal,
+    },
+};
+
+/// The project's settings, relative to the repository.
+pub const PATH: &str = ".ralph/config.yaml";
+/// The global ones, as they are shown.
+pub const GLOBAL: &str = "~/.ralph/config.yaml";
+/// What a variable's name begins with.
+const PREFIX: &str = "RALPH_";
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody says anything.
+    Default,
+    /// This line of this file.
+    File(String, usize),
+    /// This variable.
+    Variable(String),
+    /// A flag of the run.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(name, line) => write!(f, "{name}:{line}"),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// A file of settings.
+#[derive(Clone, Debug)]
+struct Source {
+    path: PathBuf,
+    name: String,
+    /// Whether it has to be there.
+    named: bool,
+    /// What it was when it was last read.
+    stamp: Option<Stamp>,
+}
+
+/// All the places, and what they said when they were last read.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    files: Vec<Source>,
+    variables: Layer,
+    flags: Layer,
+    /// What is set anywhere, and where.
+    set: BTreeMap<String, (Value, Origin)>,
+}
+
+/// The file of the settings that hold for all projects of this user.
+pub fn global_path() -> Option<PathBuf> {
+    env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(PATH))
+}
+
+impl Layers {
+    /// The places of a project at `root`; `named` stands in for its own file.
+    ///
+    /// # Errors
+    /// A variable that is no value for its setting.
+    pub fn of(root: &Path, named: Option<&Path>) -> Result<Layers> {
+        let own = root.join(PATH);
+        // In a home folder that is a repository the two are one.
+        let global = global_path().filter(|path| *path != own);
+        let source = |path: PathBuf, name: String, named| Source { path, name, named, stamp: None };
+        let mut files: Vec<Source> =
+            global.map(|path| source(path, GLOBAL.to_owned(), false)).into_iter().collect();
+        files.push(match named {
+            Some(path) => {
+                let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+                source(path.to_owned(), name, true)
+            }
+            None => source(own, PATH.to_owned(), false),
+        });
+        Ok(Layers { files, variables: variables()?, ..Layers::default() })
+    }
+
+    /// The file that was named in place of the project's own.
+    pub fn named(&self) -> Option<&Path> {
+        self.files.iter().find(|file| file.named).map(|file| file.path.as_path())
+    }
+
+    /// The flags.
+    pub fn flags(&self) -> &Layer {
+        &self.flags
+    }
+
+    /// Puts flags above everything.
+    ///
+    /// # Errors
+    /// As [`Layers::read`].
+    pub fn set_flags(&mut self, flags: Layer) -> Result<Config> {
+        self.flags = flags;
+        self.read()
+    }
+
+    /// Reads the files and puts everything together. After an error, what is set is as before.
+    ///
+    /// # Errors
+    /// What is wrong with a file, drawn.
+    pub fn read(&mut self) -> Result<Config> {
+        let mut set = BTreeMap::new();
+        for file in &mut self.files {
+            file.stamp = state::stamp(&file.path).ok();
+            let text = match fs::read_to_string(&file.path) {
+                Err(error) if error.kind() == ErrorKind::NotFound && !file.named => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let message = format!(
+                        "no settings at `{}`; name a file that is there, or none",
+                        file.name
+                    );
+                    return Err(Failure::new(Exit::Invalid, message).into());
+                }
+                read => read.with_context(|| format!("read `{}`", file.name))?,
+            };
+            let said = parse(&text).map_err(|faults| fatal::invalid(&file.name, &text, &faults))?;
+            for (key, (value, line)) in said {
+                set.insert(key, (value, Origin::File(file.name.clone(), line)));
+            }
+        }
+        for (key, value) in &self.variables {
+            set.insert(key.clone(), (value.clone(), Origin::Variable(variable(key))));
+        }
+        for (key, value) in &self.flags {
+            set.insert(key.clone(), (value.clone(), Origin::Flag));
+        }
+        let whole = set.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+        let config =
+            Config::of(&whole).map_err(|faults| refused("the flags", &faults.join("; ")))?;
+        self.set = set;
+        Ok(config)
+    }
+
+    /// Reads the files again if one of them has changed, and names the settings that have. None if
+    /// nothing has; after an error, not again before the next change.
+    ///
+    /// # Errors
+    /// As [`Layers::read`].
+    pub fn refresh(&mut self) -> Result<Option<(Config, Vec<String>)>> {
+        if self.files.iter().all(|file| state::stamp(&file.path).ok() == file.stamp) {
+            return Ok(None);
+        }
+        let before = self.set.clone();
+        let config = self.read()?;
+        let value = |set: &BTreeMap<String, (Value, Origin)>, key: &str| {
+            set.get(key).map(|(value, _)| value.clone())
+        };
+        let changed = Config::keys()
+            .iter()
+            .filter(|key| value(&before, key) != value(&self.set, key))
+            .cloned()
+            .collect();
+        Ok(Some((config, changed)))
+    }
+
+    /// Every setting with its value and where that comes from, by name.
+    pub fn all(&self) -> Vec<(String, Value, Origin)> {
+        let defaults = Config::default().to_layer();
+        let of = |(key, value)| match self.set.get(&key) {
+            Some((value, origin)) => (key, value.clone(), origin.clone()),
+            None => (key, value, Origin::Default),
+        };
+        defaults.into_iter().map(of).collect()
+    }
+}
+
+/// Names of variables that look like a misspelt setting, each with what may be meant.
+pub fn misspelt() -> Vec<(String, String)> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let near = |name: String| {
+        let key = name.strip_prefix(PREFIX)?.to_lowercase();
+        if Config::keys().contains(&key) {
+            return None;
+        }
+        let near = nearest(&key, Config::keys().iter().map(String::as_str))?;
+        Some((name, variable(near)))
+    };
+    names.filter_map(near).collect()
+}
+
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase())
+}
+
+/// What the variables of this process set. An empty one sets nothing.
+fn variables() -> Result<Layer> {
+    let mut layer = Layer::new();
+    for key in Config::keys() {
+        let name = variable(key);
+        let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        let text = text.to_string_lossy();
+        let value = read_variable(key, &text).map_err(|fault| refused(&name, &fault))?;
+        layer.insert(key.clone(), value);
+    }
+    Ok(layer)
+}
+
+/// A value as it would stand in a file, or else the bare text: a pattern need not be quoted.
+fn read_variable(key: &str, text: &str) -> Result<Value, String> {
+    let document = Document::parse(text).ok();
+    let written = document.and_then(|document| load::settings::<Value>(&document).ok());
+    if let Some(value) = written.filter(|value| Config::fault(key, value).is_none()) {
+        return Ok(value);
+    }
+    let bare = Value::String(text.to_owned());
+    Config::fault(key, &bare).map_or(Ok(bare), Err)
+}
+
+fn refused(whose: &str, what: &str) -> anyhow::Error {
+    Failure::new(Exit::Usage, format!("{whose}: {what}")).into()
+}
+
+/// What a file sets, each with its line.
+fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>> {
+    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
+    let tree = document.tree();
+    let Some(root) = tree.root() else {
+        return Ok(BTreeMap::new());
+    };
+    let layer: Option<Layer> = load::settings(&document)?;
+    let layer = layer.unwrap_or_default();
+    let mut faults = Vec::new();
+    let mut found = BTreeMap::new();
+    for (key, value) in tree.entries(root) {
+        let Some(name) = tree.scalar(text, key) else {
+            continue;
+        };
+        if !Config::keys().iter().any(|known| *known == *name) {
+            let known = Config::keys().iter().map(String::as_str);
+            faults.push(
+                Diagnostic::error(
+                    format!("unknown setting `{}`", name.escape_debug()),
+                    tree.range(key),
+                )
+                .help("`ralph config` lists the settings")
+                .did_you_mean(nearest(&name, known)),
+            );
+            continue;
+        }
+        let given = layer.get(&*name).cloned().unwrap_or_default();
+        if let Some(words) = Config::fault(&name, &given) {
+            faults.push(Diagnostic::error(words, tree.range(value)));
+            continue;
+        }
+        let line = text[..tree.range(key).start].matches('\n').count() + 1;
+        found.insert(name.to_string(), (given, line));
+    }
+    if faults.is_empty() { Ok(found) } else { Err(faults) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_it_sets_and_on_which_line() {
+        let set = parse("# mine\ntimeout: 15m\n\nagent: [sh, -c, cat]\n").unwrap();
+        assert_eq!(set["timeout"], (json!("15m"), 2));
+        assert_eq!(set["agent"], (json!(["sh", "-c", "cat"]), 4));
+        assert!(parse("# nothing yet\n").unwrap().is_empty());
+        assert!(parse("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_fault_of_a_file_has_its_place() {
+        let text = "max_iteration: 3\ntimeout: 90\nfsync:\n  - x\n";
+        let faults = parse(text).unwrap_err();
+        let told: Vec<(&str, &str)> =
+            faults.iter().map(|fault| (fault.message.as_str(), &text[fault.at.clone()])).collect();
+        assert_eq!(told[0], ("unknown setting `max_iteration`", "max_iteration"));
+        assert_eq!(faults[0].help.as_deref(), Some("did you mean `max_iterations`?"));
+        assert!(told[1].0.starts_with("`timeout`: `90` is not") && told[1].1 == "90");
+        assert!(told[2].0.starts_with("`fsync`: invalid type: sequence"));
+        assert_eq!(parse("- a\n").unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn a_variable_is_written_like_a_value_of_the_file_or_bare() {
+        for (key, text, value) in [
+            ("timeout", "90s", json!("90s")),
+            ("max_iterations", "5", json!(5)),
+            ("max_cost", "2.50", json!(2.5)),
+            ("agent", "claude", json!("claude")),
+            ("agent", "[claude, codex]", json!(["claude", "codex"])),
+            ("done_pattern", "[ab]", json!("[ab]")),
+            ("done_pattern", "[a-z]+ done", json!("[a-z]+ done")),
+            ("fsync", "false", json!(false)),
+            ("verify", "make test", json!("make test")),
+        ] {
+            assert_eq!(read_variable(key, text), Ok(value), "{key}={text}");
+        }
+        assert!(read_variable("max_iterations", "many").unwrap_err().contains("many"));
+    }
+}

@@ -1,0 +1,499 @@
+//! `task-graph.yaml` on disk: read when it has changed, edited in place, never overwritten blindly.
+//!
+//! People, agents and other `ralph` processes write this file too. Ours take turns by a lock;
+//! against the others every edit is made on the text that is there now, and looked at once more
+//! right before it is put in place.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::{
+    adapters::state::{self, Stamp, State},
+    core::{
+        diagnostic::{Diagnostic, Severity, position},
+        graph::{
+            TaskGraph,
+            edit::{Change, Document, Unsupported},
+            load,
+            task::{Status, TaskId},
+            yaml::MAX_BYTES,
+        },
+        select::{Key, keys},
+    },
+    crash,
+};
+
+/// The file, as it was when it was last read or written.
+#[derive(Debug)]
+pub struct GraphFile {
+    path: PathBuf,
+    name: String,
+    durable: bool,
+    inherit: bool,
+    /// None while what is in memory may not be what is on the disk.
+    stamp: Option<Stamp>,
+    document: Document,
+    graph: TaskGraph,
+    keys: Vec<Key>,
+    warnings: Vec<Diagnostic>,
+}
+
+/// A status that somebody else changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The task.
+    pub task_id: TaskId,
+    /// Before; none for a new task.
+    pub old: Option<Status>,
+    /// After; none for a task that is gone.
+    pub new: Option<Status>,
+}
+
+/// Why a file is no graph.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The file, as it is shown.
+    pub name: String,
+    /// Its text, as far as it could be read.
+    pub text: String,
+    /// The faults.
+    pub faults: Vec<Diagnostic>,
+}
+
+impl Rejected {
+    /// The first error in one line, with its place.
+    pub fn summary(&self) -> String {
+        let worst = self.faults.iter().find(|fault| fault.severity == Severity::Error);
+        let Some(fault) = worst.or(self.faults.first()) else {
+            return format!("{}: unreadable", self.name);
+        };
+        let (line, column) = position(&self.text, fault.at.start);
+        format!("{}:{line}:{column}: {}", self.name, fault.message)
+    }
+}
+
+/// A status to write, with what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Write<'a> {
+    /// Claimed at a time by somebody.
+    Claim {
+        /// RFC 3339.
+        at: &'a str,
+        /// Who.
+        by: &'a str,
+    },
+    /// Done at a time.
+    Complete {
+        /// RFC 3339.
+        at: &'a str,
+    },
+    /// Any other; a claim or a completion ends with it.
+    Plain(Status),
+}
+
+impl Write<'_> {
+    /// The status that is written.
+    pub fn status(self) -> Status {
+        match self {
+            Write::Claim { .. } => Status::InProgress,
+            Write::Complete { .. } => Status::Complete,
+            Write::Plain(status) => status,
+        }
+    }
+}
+
+impl GraphFile {
+    /// Makes keys so from now on.
+    pub fn inherit(&mut self, inherit: bool) {
+        if self.inherit != inherit {
+            self.inherit = inherit;
+            self.keys = keys(&self.graph, inherit);
+        }
+    }
+
+    /// Reads the file. `name` is how it is shown; `inherit` how keys are made.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(
+        path: &Path,
+        name: &str,
+        durable: bool,
+        inherit: bool,
+    ) -> Result<GraphFile, Box<Rejected>> {
+        let (stamp, text) = read_text(path, name)?;
+        let file = GraphFile::assume(path, name, durable, inherit, &text)?;
+        Ok(GraphFile { stamp: Some(stamp), ..file })
+    }
+
+    /// The file as if it had this text; the first look at it finds out what it really has.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn assume(
+        path: &Path,
+        name: &str,
+        durable: bool,
+        inherit: bool,
+        text: &str,
+    ) -> Result<GraphFile, Box<Rejected>> {
+        let rejected = |text: &str, faults| {
+            Box::new(Rejected { name: name.to_owned(), text: text.to_owned(), faults })
+        };
+        let document =
+            Document::parse(text).map_err(|fault| rejected(text, vec![load::diagnostic(fault)]))?;
+        let loaded = load::load(&document).map_err(|faults| rejected(text, faults))?;
+        Ok(GraphFile {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            durable,
+            inherit,
+            stamp: None,
+            keys: keys(&loaded.graph, inherit),
+            graph: loaded.graph,
+            warnings: loaded.warnings,
+            document,
+        })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &TaskGraph {
+        &self.graph
+    }
+
+    /// The key of every task.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// What is odd about the file.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// The text as it was last seen.
+    pub fn text(&self) -> &str {
+        self.document.text()
+    }
+
+    /// How the file is shown.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the file again if it has changed. Returns what others changed; none if nothing did.
+    ///
+    /// # Errors
+    /// What is wrong with it; the last good graph is kept.
+    pub fn refresh(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
+        if self.stamp.is_some() && state::stamp(&self.path).ok() == self.stamp {
+            return Ok(None);
+        }
+        let fresh = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)?;
+        let changes = differences(&self.graph, &fresh.graph);
+        *self = fresh;
+        Ok(Some(changes))
+    }
+
+    /// Writes a task's status in place. Returns what others had changed in the file meanwhile.
+    ///
+    /// # Errors
+    /// [`Rejected`] as the cause where the file has become invalid; otherwise why the edit or the
+    /// disk refused.
+    pub fn write(&mut self, state: &State, id: &TaskId, write: Write<'_>) -> Result<Vec<Foreign>> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        crash::point("graph.locked");
+        let mut foreign = Vec::new();
+        loop {
+            foreign
+                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            let number = self
+                .graph
+                .number(id)
+                .ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
+            self.splice(number, write)
+                .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
+            // Whatever keeps the edit from the disk makes the file be read again.
+            let seen = self.stamp.take();
+            if state::stamp(&self.path).ok() != seen {
+                continue;
+            }
+            crash::point("graph.edited");
+            state::replace(&self.path, self.document.text().as_bytes(), self.durable)
+                .with_context(|| format!("write `{}`", self.name))?;
+            crash::point("graph.written");
+            let stamp = state::stamp(&self.path);
+            self.follow(number, write);
+            self.stamp = Some(stamp.with_context(|| format!("read `{}`", self.name))?);
+            return Ok(foreign);
+        }
+    }
+
+    /// Puts in what `edit` makes of the text that is there now. Returns what that changed, and what
+    /// others had changed before; none where there is nothing to put in.
+    ///
+    /// # Errors
+    /// Why the edit is none, or makes no good graph: the file is then as it was. As the disk gives
+    /// them.
+    pub fn put_in(
+        &mut self,
+        state: &State,
+        edit: impl Fn(&str) -> Result<Option<String>>,
+    ) -> Result<Vec<Foreign>> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        let mut foreign = Vec::new();
+        loop {
+            foreign
+                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            let Some(text) = edit(self.text())? else {
+                return Ok(foreign);
+            };
+            if graph_of(text.as_bytes()).is_none() {
+                bail!("`{}` would be no good graph with it", self.name);
+            }
+            if state::stamp(&self.path).ok() != self.stamp {
+                self.stamp = None;
+                continue;
+            }
+            state::replace(&self.path, text.as_bytes(), self.durable)
+                .with_context(|| format!("write `{}`", self.name))?;
+            foreign
+                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            return Ok(foreign);
+        }
+    }
+
+    /// Puts a good text in place of whatever is there now, which is kept as the file `aside`.
+    /// Returns whether there was anything to keep.
+    ///
+    /// # Errors
+    /// As the disk gives them; a text that is no graph.
+    pub fn put_back(&mut self, state: &State, text: &str, aside: &Path) -> Result<bool> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        let kept = match fs::copy(&self.path, aside) {
+            Ok(_) => true,
+            Err(error) if !self.path.exists() && error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                return Err(error).with_context(|| format!("keep `{}` aside", self.name));
+            }
+        };
+        crash::point("graph.kept");
+        state::replace(&self.path, text.as_bytes(), self.durable)
+            .with_context(|| format!("write `{}`", self.name))?;
+        crash::point("graph.restored");
+        *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
+            .map_err(|rejected| anyhow!(*rejected))?;
+        Ok(kept)
+    }
+
+    /// Status, claim and completion time in one go. What goes with the status is dropped where
+    /// the layout of the task does not allow it; the status itself never is.
+    fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
+        let node = load::node_of(&self.document, number).expect("the number is of this document");
+        let word = self.graph.spelling.write(write.status());
+        let status = Change::Set { key: "status", value: &word };
+        let unclaimed =
+            [Change::Remove { key: "claimed_at" }, Change::Remove { key: "claimed_by" }];
+        let extras = match write {
+            Write::Claim { at, by } => vec![
+                Change::Set { key: "claimed_by", value: by },
+                Change::Set { key: "claimed_at", value: at },
+            ],
+            Write::Complete { at } => {
+                let mut extras = vec![Change::Set { key: "completed_at", value: at }];
+                extras.extend(unclaimed);
+                extras
+            }
+            Write::Plain(_) => {
+                let mut extras = unclaimed.to_vec();
+                extras.push(Change::Remove { key: "completed_at" });
+                extras
+            }
+        };
+        let all: Vec<Change<'_>> = std::iter::once(status).chain(extras).collect();
+        self.document.edit(node, &all).or_else(|_| self.document.edit(node, &[status]))
+    }
+
+    fn follow(&mut self, number: usize, write: Write<'_>) {
+        self.graph.set_status(number, write.status());
+        match write {
+            Write::Claim { at, by } => {
+                self.graph.set_claim(number, Some(at.to_owned()), Some(by.to_owned()));
+            }
+            Write::Complete { .. } | Write::Plain(_) => self.graph.set_claim(number, None, None),
+        }
+    }
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.summary())
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// A time as it is written into the file: RFC 3339, to the second.
+pub fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> {
+    let refuse = |message: String, help: &str| {
+        let fault = Diagnostic::error(message, 0..0);
+        let fault = if help.is_empty() { fault } else { fault.help(help) };
+        Box::new(Rejected { name: name.to_owned(), text: String::new(), faults: vec![fault] })
+    };
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => refuse(
+            format!("there is no `{name}`"),
+            "write one with a list `tasks:`, each with an `id`; `ralph demo` makes an example",
+        ),
+        _ => refuse(format!("cannot read `{name}`: {error}"), ""),
+    };
+    let length = fs::metadata(path).map_err(unreadable)?.len();
+    if length > MAX_BYTES as u64 {
+        return Err(refuse(
+            format!("`{name}` is {} MiB long; the limit is {} MiB", length >> 20, MAX_BYTES >> 20),
+            "a graph of 100,000 tasks is about 13 MiB: is this the right file?",
+        ));
+    }
+    // The stamp is taken first: a change in between is then seen as one, not missed.
+    let stamp = state::stamp(path).map_err(unreadable)?;
+    let bytes = fs::read(path).map_err(unreadable)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((stamp, text)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(&error.into_bytes()).into_owned();
+            let fault = Diagnostic::error("the file is not UTF-8", at..at + '\u{fffd}'.len_utf8())
+                .help("save it as UTF-8");
+            Err(Box::new(Rejected { name: name.to_owned(), text, faults: vec![fault] }))
+        }
+    }
+}
+
+fn differences(old: &TaskGraph, new: &TaskGraph) -> Vec<Foreign> {
+    let mut changes = Vec::new();
+    for task in new.tasks() {
+        let before = old.number(&task.id).map(|number| old.task(number).status);
+        if before != Some(task.status) {
+            changes.push(Foreign { task_id: task.id.clone(), old: before, new: Some(task.status) });
+        }
+    }
+    for task in old.tasks() {
+        if new.number(&task.id).is_none() {
+            changes.push(Foreign { task_id: task.id.clone(), old: Some(task.status), new: None });
+        }
+    }
+    changes
+}
+
+/// The graph that a text is; none where it is no good one.
+pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
+    let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    Some(load::load(&document).ok()?.graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "tasks:\n  - id: a\n    status: todo # mine\n  - {id: b, title: B}\n";
+
+    fn open(dir: &Path) -> (State, PathBuf, GraphFile) {
+        let path = dir.join("g.yaml");
+        fs::write(&path, TEXT).unwrap();
+        let state = State::open(dir.join("ralph"), false);
+        let file = GraphFile::read(&path, "g.yaml", false, false).unwrap();
+        (state, path, file)
+    }
+
+    #[test]
+    fn a_claim_comes_and_goes_without_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, path, mut file) = open(dir.path());
+        for id in ["a", "b"] {
+            let id = TaskId::new(id).unwrap();
+            let claim = Write::Claim { at: "2026-11-20T22:44:03Z", by: "me" };
+            assert_eq!(file.write(&state, &id, claim).unwrap(), []);
+            assert!(file.graph().task(file.graph().number(&id).unwrap()).claimed_at.is_some());
+            file.write(&state, &id, Write::Plain(Status::Pending)).unwrap();
+        }
+        let want = TEXT.replace("{id: b, title: B}", "{id: b, status: todo, title: B}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), want);
+        assert!(file.refresh().unwrap().is_none(), "our own writes are no news");
+    }
+
+    #[test]
+    fn what_others_write_is_kept_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, path, mut file) = open(dir.path());
+        let edited = TEXT.replace("todo", "blocked") + "  - id: c # new\n";
+        fs::write(&path, &edited).unwrap();
+        let (b, at) = (TaskId::new("b").unwrap(), "2026-11-20T22:44:03Z");
+        let foreign = file.write(&state, &b, Write::Complete { at }).unwrap();
+        let change = |id: &str, old, new| Foreign { task_id: TaskId::new(id).unwrap(), old, new };
+        assert_eq!(
+            foreign,
+            [
+                change("a", Some(Status::Pending), Some(Status::Blocked)),
+                change("c", None, Some(Status::Pending)),
+            ]
+        );
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("status: blocked # mine") && text.contains("- id: c # new"),
+            "{text}"
+        );
+
+        fs::write(&path, "tasks: [").unwrap();
+        let refused = file.write(&state, &b, Write::Plain(Status::Pending)).unwrap_err();
+        assert!(refused.downcast_ref::<Rejected>().is_some(), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "tasks: [");
+        assert_eq!(file.graph().tasks().len(), 3, "the last good graph is kept");
+    }
+
+    #[test]
+    fn a_file_cut_at_any_byte_is_refused_or_says_which_tasks_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path, mut file) = open(dir.path());
+        let whole = "tasks:\n  - id: one\n    status: todo\n  - id: two\n    depends_on: [one]\n\
+                     \x20 - {id: three, title: \u{e9}}\n";
+        for cut in 0..whole.len() {
+            fs::write(&path, whole).unwrap();
+            file.stamp = None;
+            file.refresh().unwrap();
+            fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+            file.stamp = None;
+            let Ok(changes) = file.refresh() else {
+                assert_eq!(file.text(), whole, "the last good one is kept: cut at {cut}");
+                continue;
+            };
+            let gone = changes.unwrap().into_iter().filter(|change| change.new.is_none());
+            let gone: Vec<String> = gone.map(|change| change.task_id.to_string()).collect();
+            let left = |id: &str| file.graph().number(&TaskId::new(id).unwrap()).is_some();
+            for id in ["one", "two", "three"] {
+                assert!(left(id) != gone.contains(&id.to_owned()), "{id} at {cut}: {gone:?}");
+            }
+            assert!(!file.graph().tasks().is_empty(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn unreadable_files_say_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("g.yaml");
+        let summary = || GraphFile::read(&path, "g.yaml", false, false).unwrap_err().summary();
+        assert_eq!(summary(), "g.yaml:1:1: there is no `g.yaml`");
+        fs::write(&path, b"tasks:\n  - id: a\xff\n").unwrap();
+        assert_eq!(summary(), "g.yaml:2:10: the file is not UTF-8");
+        fs::File::create(&path).unwrap().set_len(200 << 20).unwrap();
+        assert!(summary().contains("200 MiB long; the limit is 64 MiB"));
+    }
+}

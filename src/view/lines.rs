@@ -1,0 +1,412 @@
+//! What is said about each fact: the same words for the plain and the fancy reporter.
+
+mod checks;
+mod children;
+mod files;
+mod iterations;
+mod merged;
+mod notice;
+mod talk;
+mod told;
+pub mod wake;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Local, Utc};
+
+use crate::{
+    adapters::terminal::{Style, visible},
+    core::{
+        duration,
+        event::{Cause, Ended, Event, Stop, record::Record},
+        graph::task::{Status, TaskId},
+        select::{State, View},
+        verdict::{Check, Verdict},
+    },
+};
+
+pub use children::waiting;
+pub(super) use iterations::start_of_iteration;
+pub use merged::hindrance;
+pub use notice::notice;
+pub(super) use talk::how_to_answer;
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// The end only.
+    Quiet,
+    /// Every attempt.
+    Normal,
+    /// Everything that is in the journal.
+    Verbose,
+}
+
+/// How many names of a list are given.
+const NAMES: usize = 4;
+/// How many commits of one task the summary names.
+pub(super) const COMMITS: usize = 3;
+
+/// One line, and how it looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The style of all of it; none for plain text.
+    pub style: Option<Style>,
+    /// The text, safe to print.
+    pub text: String,
+}
+
+pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
+    Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
+}
+
+/// What a line begins with that continues what was said of a task: its name, where something may
+/// have been said of another one in between.
+fn whose(id: &str, view: &View<'_>) -> String {
+    if view.policy.jobs > 1 { format!("{id}: ") } else { "  ".to_owned() }
+}
+
+/// A plain line.
+pub fn plain(text: &str) -> Line {
+    line(None, text)
+}
+
+/// `1 attempt`, `2 attempts`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How much is not done, and that by state, one text each; the ready ones by name.
+pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
+    let now = Utc::now();
+    let (mut running, mut merging, mut waiting) = (0, 0, 0);
+    let (mut parked, mut asking, mut other) = (0, 0, 0);
+    let mut ready = Vec::new();
+    for number in view.admitted() {
+        match view.state(number, now) {
+            State::Complete | State::Cancelled => {}
+            State::Ready | State::Denied => ready.push(view.keys[number]),
+            State::Running if view.history.underway.waits(&view.graph.task(number).id) => {
+                merging += 1;
+            }
+            State::Running => running += 1,
+            State::Waiting | State::Apart | State::Backoff(_) | State::Limited(_) => waiting += 1,
+            State::Parked(_) | State::Spent => parked += 1,
+            State::NeedsInput => asking += 1,
+            State::Held | State::Claimed => other += 1,
+        }
+    }
+    ready.sort_unstable();
+    let mut texts = Vec::new();
+    if !ready.is_empty() {
+        let names: Vec<&str> =
+            ready.iter().map(|key| view.graph.task(key.number).id.as_str()).collect();
+        texts.push(format!("{} ready: {}", ready.len(), named(&names)));
+    }
+    for (count, word) in [
+        (running, "running"),
+        (merging, "to be merged"),
+        (waiting, "waiting"),
+        (parked, "parked"),
+        (asking, "waiting for an answer"),
+        (other, "held or in progress"),
+    ] {
+        if count > 0 {
+            texts.push(format!("{count} {word}"));
+        }
+    }
+    (ready.len() + running + merging + waiting + parked + asking + other, texts)
+}
+
+/// The heading of an iteration, and below it what it is about; in one line where others go on.
+pub fn heading(
+    record: &Record,
+    of: u32,
+    attempt: u32,
+    number: usize,
+    view: &View<'_>,
+) -> Vec<String> {
+    if let Some(plain) = &view.policy.plain {
+        return vec![start_of_iteration(record, of, plain)];
+    }
+    let task = view.graph.task(number);
+    let iteration = record.iteration.unwrap_or(0);
+    let used = match view.history.of(&task.id).counted {
+        0 => String::new(),
+        used => format!(" ({used} of {} used)", view.max_attempts(number)),
+    };
+    let text = format!(
+        "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",
+        task.id, task.priority
+    );
+    let title = visible(&task.title);
+    match view.policy.jobs {
+        0 | 1 => vec![text, format!("  {title}")],
+        _ if task.title == task.id.as_str() => vec![text],
+        _ => vec![format!("{text} · {title}")],
+    }
+}
+
+/// A time of day here.
+pub fn clock(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%H:%M:%S").to_string()
+}
+
+/// A time to come: of day, with the date where it is not this one's.
+pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
+    if day(at) == day(now) {
+        return clock(at);
+    }
+    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
+}
+
+/// What is said of a record at this verbosity, but for headings and the summary.
+pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
+    let verbose = verbosity >= Verbosity::Verbose;
+    let plain = view.policy.plain.as_ref();
+    if let Some(said) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
+        return said;
+    }
+    match &record.event {
+        Event::LoopStarted(begun) if verbose => {
+            let agent = begun.agent.join(" ");
+            vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
+        }
+        Event::Started { base, branch, log, why, .. } if verbose => vec![
+            line(Style::Faint, format!("chosen by: {why}")),
+            line(
+                Style::Faint,
+                format!(
+                    "from {} on {}; prompt and output in {log}",
+                    base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base)),
+                    branch.as_deref().unwrap_or("a detached HEAD"),
+                ),
+            ),
+        ],
+        Event::Reported { .. } if verbose => {
+            vec![line(Style::Faint, format!("{id} was reported done"))]
+        }
+        Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
+            checks::lines(record, view)
+        }
+        Event::VerifyPostponed { .. } => vec![line(
+            Style::Warn,
+            format!("the verify commands of {id} are left to the next run; its work is kept"),
+        )],
+        Event::Promised { kept: false, .. } => vec![line(
+            Style::Warn,
+            format!(
+                "{}it promised that all is done; the graph does not agree, so the run goes on",
+                whose(id, view)
+            ),
+        )],
+        Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
+        Event::Completed(ended) => completed(id, ended, view),
+        Event::Failed(ended)
+        | Event::Interrupted(ended)
+        | Event::RateLimited(ended)
+        | Event::Denied(ended) => failed(id, ended, view),
+        Event::NeedsInput(ended) => talk::asked(id, ended),
+        Event::Parked { attempts } => vec![line(
+            Style::Bad,
+            format!(
+                "{id} is parked after {}; `ralph task-reset {id}` gives it new ones",
+                counted(*attempts as usize, "attempt")
+            ),
+        )],
+        Event::Recovered { attempt, from_run } => vec![line(
+            Style::Warn,
+            format!("recovered attempt {attempt} at {id}, left open by run {from_run}"),
+        )],
+        Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
+        Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
+        Event::ChildStarted(_)
+        | Event::ChildEnded(_)
+        | Event::WaitingForChildren(_)
+        | Event::ChildrenEnded { .. }
+        | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
+        other => talk::lines(id, other, verbose)
+            .or_else(|| files::lines(other).map(|line| vec![line]))
+            .or_else(|| told::lines(other))
+            .or_else(|| merged::lines(id, other, verbose))
+            .or_else(|| wake::lines(other, record.timestamp, verbose))
+            .unwrap_or_else(|| of_run(other, record.timestamp)),
+    }
+}
+
+/// What is said of the run itself; the rest has its place in headings and summary, or is not told.
+fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
+    match event {
+        Event::RecordDamaged { kept } => vec![line(
+            Style::Bad,
+            format!(
+                "the record of an attempt cannot be read; it is kept as {kept}, and its task stays in \
+                 progress until `ralph task-reset`"
+            ),
+        )],
+        Event::Waiting { until, why } => {
+            vec![line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))]
+        }
+        Event::PauseRequested {} => {
+            vec![line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")]
+        }
+        Event::ResumeRequested { .. } => vec![line(Style::Warn, "resumed")],
+        Event::StopRequested(stop) => vec![line(Style::Warn, stopping(stop))],
+        Event::Suspended {} => vec![line(
+            Style::Warn,
+            "Ctrl-Z: run and attempt stand still, and so do their limits; `fg` goes on",
+        )],
+        Event::Continued { seconds, slept } => {
+            let length = duration::short(Duration::from_secs(*seconds));
+            let who = if *slept { "the machine slept" } else { "it stood still" };
+            vec![line(Style::Warn, format!("going on: {who} for {length}, which does not count"))]
+        }
+        Event::ClockSet { seconds } => {
+            let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
+            let way = if *seconds < 0 { "back" } else { "forward" };
+            vec![line(Style::Faint, format!("the clock was set {way} by {length}; limits go on"))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A line, and under it what the command printed last and where the rest of it is.
+fn with_output(head: Line, check: &Check) -> Vec<Line> {
+    let mut lines = vec![head];
+    if let Some(last) = &check.last_line {
+        lines.push(line(None, format!("    its last line: {last}")));
+    }
+    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
+    lines
+}
+
+/// Seconds of the journal, for people.
+pub(super) fn length(seconds: f64) -> String {
+    duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn changed(
+    id: &str,
+    old: Option<Status>,
+    new: Option<Status>,
+    cause: Cause,
+    verbose: bool,
+) -> Vec<Line> {
+    let by = match cause {
+        // The line of the attempt itself says it.
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked if !verbose => {
+            return Vec::new();
+        }
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked => "by this run",
+        Cause::Command => "by command",
+        Cause::Edited => "by an edit of the graph file",
+        Cause::EditedDuringAttempt => "by an edit while an attempt ran",
+        Cause::Recovered => "by recovery",
+        Cause::PutBack => "again",
+        Cause::DoneFile => "by the file `DONE`",
+    };
+    let word = |status: Option<Status>| status.map_or("nothing", Status::word);
+    vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
+}
+
+fn stopping(stop: &Stop) -> String {
+    match (&stop.signal, stop.now) {
+        (Some(name), true) => format!(
+            "{name}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
+        ),
+        (Some(name), false) => format!(
+            "{name}: stopping when the attempt ends or its grace is over; a second one kills it at \
+             once"
+        ),
+        (None, true) => "`ralph stop --now`: ending the attempt, then stopping".to_owned(),
+        (None, false) => "`ralph stop`: stopping when the attempt ends".to_owned(),
+    }
+}
+
+fn completed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+    let time = duration::short(ended.duration());
+    let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
+    lines.extend(proof(ended));
+    let (left, standing) = standing(view);
+    let standing = standing.join("; ");
+    let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
+    lines.push(line(Style::Faint, format!("  {left} left{standing}")));
+    lines
+}
+
+fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+    let style = if ended.verdict.counts() { Style::Bad } else { Style::Warn };
+    let time = duration::short(ended.duration());
+    let mut text = format!("{id} {} after {time}: {}", ended.verdict, ended.why);
+    if ended.verdict == Verdict::Incomplete && ended.evidence.commits.is_empty() {
+        text += ", and committed nothing";
+    }
+    let mut lines = vec![line(style, text)];
+    lines.extend(proof(ended));
+    if ended.pinned.is_some() {
+        let name = format!("{id}.{}", ended.attempt);
+        lines.push(line(
+            Style::Faint,
+            format!("  what it left is kept: `ralph show {name}`, `ralph restore {name}`"),
+        ));
+    }
+    if !ended.unpinned.is_empty() {
+        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
+    }
+    if let Some(last) = &ended.last_line {
+        lines.push(line(None, format!("  its last line: {last}")));
+    }
+    if let Some(number) = TaskId::new(id).ok().and_then(|id| view.graph.number(&id)) {
+        let counted = view.history.of(&view.graph.task(number).id).counted;
+        let max = view.max_attempts(number);
+        lines.push(line(
+            Style::Faint,
+            format!("  {counted} of {max} attempts used; output in {}", ended.log),
+        ));
+    }
+    lines
+}
+
+pub(super) fn proof(ended: &Ended) -> Vec<Line> {
+    let commits = &ended.evidence.commits;
+    let mut lines: Vec<Line> = commits
+        .iter()
+        .take(COMMITS)
+        .map(|commit| line(None, format!("  {} {}", commit.short(), commit.subject)))
+        .collect();
+    if commits.len() > COMMITS {
+        lines.push(line(None, format!("  and {} more commits", commits.len() - COMMITS)));
+    }
+    if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
+        lines.push(line(None, format!("  {diff}")));
+    }
+    if !ended.unlocked.is_empty() {
+        let names = ended.unlocked.join(", ");
+        lines.push(line(Style::Warn, format!("  removed what a killed git had left: {names}")));
+    }
+    let evidence = &ended.evidence;
+    for (what, names) in [
+        ("left uncommitted", &evidence.leftovers),
+        ("git's hooks or settings changed while it ran", &evidence.tampered),
+        ("changed what `verify` names", &evidence.verify_inputs_changed),
+    ] {
+        if !names.is_empty() {
+            lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));
+        }
+    }
+    lines
+}
+
+/// The first few of these tasks.
+pub(crate) fn ids(tasks: &[TaskId]) -> String {
+    named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
+}
+
+/// The first few names.
+fn named<T: AsRef<str>>(names: &[T]) -> String {
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    let names: Vec<&str> = names.iter().take(NAMES).map(AsRef::as_ref).collect();
+    format!("{}{more}", names.join(", "))
+}

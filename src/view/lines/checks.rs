@@ -1,0 +1,47 @@
+//! What is said of verify commands, of one attempt or of what the merge queue tries.
+
+use super::{Line, ids, length, line, whose, with_output};
+use crate::{
+    adapters::terminal::Style,
+    core::{
+        event::{Event, record::Record},
+        select::View,
+    },
+};
+
+/// What is said of such an event.
+pub(super) fn lines(record: &Record, view: &View<'_>) -> Vec<Line> {
+    let Some(id) = &record.task_id else {
+        return Vec::new();
+    };
+    let underway = &view.history.underway;
+    let trial = underway.trial.as_ref().filter(|_| underway.is_trial(id));
+    let whose = match trial {
+        Some(_) if view.policy.jobs > 1 => "merge queue: ".to_owned(),
+        _ => whose(id.as_str(), view),
+    };
+    let command = |command: &str| match view.policy.jobs {
+        0 | 1 => String::new(),
+        _ => format!("`{command}` "),
+    };
+    match &record.event {
+        Event::Verifying { command, baseline, .. } => {
+            let what = match trial {
+                Some(trial) => format!("{} on {}", ids(&trial.tasks), trial.branch),
+                None if *baseline => format!("{id} before the attempt"),
+                None => id.to_string(),
+            };
+            vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
+        }
+        Event::Verified(check) => {
+            let (command, took) = (command(&check.command), length(check.duration_seconds));
+            vec![line(Style::Faint, format!("{whose}{command}succeeded in {took}"))]
+        }
+        Event::VerifyFailed(check) => {
+            let (command, took) = (command(&check.command), length(check.duration_seconds));
+            let head = format!("{whose}{command}{} after {took}", check.outcome);
+            with_output(line(Style::Warn, head), check)
+        }
+        _ => Vec::new(),
+    }
+}

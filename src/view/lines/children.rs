@@ -1,0 +1,65 @@
+//! What is said of child agents and of the processes that an agent leaves running.
+
+use super::{Line, length, line, named};
+use crate::{
+    adapters::terminal::Style,
+    core::event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
+};
+
+/// What is said of such an event about the task `id`.
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
+    match event {
+        Event::ChildStarted(child) if verbose => {
+            let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
+            vec![line(Style::Faint, format!("{id} started {name} (run {run}, of {parent})"))]
+        }
+        Event::ChildEnded(end) => ended(id, end, verbose),
+        Event::WaitingForChildren(left) => {
+            vec![line(Style::Faint, format!("{id} is reported done; {}", waiting(left)))]
+        }
+        Event::ChildrenEnded { duration_seconds, .. } => {
+            let time = length(*duration_seconds);
+            vec![line(Style::Faint, format!("what {id} had left running ended after {time}"))]
+        }
+        Event::ChildrenOverdue { left, on_orphans } => {
+            vec![line(Style::Warn, overdue(id, left, *on_orphans))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
+    let (style, how) = match end.outcome {
+        ChildOutcome::Exited { exit_code: 0 } if !verbose => return Vec::new(),
+        ChildOutcome::Exited { exit_code: 0 } => (Style::Faint, "ended".to_owned()),
+        ChildOutcome::Exited { exit_code } => {
+            (Style::Warn, format!("exited with code {exit_code}"))
+        }
+        ChildOutcome::Signaled { signal } => {
+            (Style::Warn, format!("was killed by signal {signal}"))
+        }
+        ChildOutcome::Crashed => (Style::Warn, "is gone, and nobody saw how it ended".to_owned()),
+    };
+    let run = &end.child.child_run_id;
+    vec![line(style, format!("{}, a child of {id}, {how} (run {run})", end.child.name()))]
+}
+
+/// What is waited for, and for how long.
+pub fn waiting(left: &Left) -> String {
+    let (limit, names) = (length(left.limit_seconds), named(&left.children));
+    format!("waiting up to {limit} for {} ({names})", processes(left))
+}
+
+fn overdue(id: &str, left: &Left, on_orphans: Orphans) -> String {
+    let fate = match on_orphans {
+        Orphans::Kill => "ended now",
+        Orphans::Leave => "left running, and nobody looks after them",
+    };
+    let (limit, names) = (length(left.limit_seconds), named(&left.children));
+    format!("warning: {} of {id} did not end within {limit} ({names}); {fate}", processes(left))
+}
+
+fn processes(left: &Left) -> String {
+    let count = left.children.len();
+    format!("{count} process{}", if count == 1 { "" } else { "es" })
+}

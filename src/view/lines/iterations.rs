@@ -1,0 +1,136 @@
+//! What is said of the iterations of a plain loop, where it is not what is said of any task.
+
+use std::time::Duration;
+
+use super::{Line, counted, line, proof};
+use crate::{
+    adapters::terminal::Style,
+    core::{
+        duration,
+        event::{Cause, Ended, Event, Plain, record::Record},
+        loop_paths::Place,
+        select::View,
+        verdict::{Outcome, Verdict},
+    },
+};
+
+/// The heading of an iteration.
+pub fn start_of_iteration(record: &Record, of: u32, plain: &Plain) -> String {
+    format!("{}: starting iteration {}/{of}", plain.name, record.iteration.unwrap_or(0))
+}
+
+/// What is said of a fact; none if it is none of these.
+pub(super) fn lines(
+    record: &Record,
+    plain: &Plain,
+    view: &View<'_>,
+    verbose: bool,
+) -> Option<Vec<Line>> {
+    let name = &plain.name;
+    Some(match &record.event {
+        // The graph is made for the loop, and nobody's to look at.
+        Event::GraphLoaded { .. } => Vec::new(),
+        // The line before says when the next iteration starts.
+        Event::Waiting { .. } if view.history.resting.is_empty() => Vec::new(),
+        Event::Started { base, log, .. } if verbose => {
+            let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
+            vec![line(Style::Faint, format!("from {base}; prompt and output in {log}"))]
+        }
+        Event::StatusChanged { cause: Cause::DoneFile, .. } => {
+            let folder = Place::of_loop(name.clone()).folder(name);
+            let text = format!("{name}: `{folder}/DONE` is there; remove it to begin anew");
+            vec![line(Style::Good, text)]
+        }
+        Event::PauseRequested {} => {
+            let text =
+                format!("paused: no other iteration starts; `ralph resume --name {name}` goes on");
+            vec![line(Style::Warn, text)]
+        }
+        Event::Terminating { why, .. } => {
+            let iteration = record.iteration.unwrap_or(0);
+            vec![line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))]
+        }
+        Event::Recovered { from_run, .. } => {
+            let iteration = record.iteration.unwrap_or(0);
+            let text =
+                format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
+            vec![line(Style::Warn, text)]
+        }
+        Event::Completed(ended)
+        | Event::Iterated(ended)
+        | Event::Failed(ended)
+        | Event::Interrupted(ended)
+        | Event::RateLimited(ended)
+        | Event::Denied(ended) => ended_lines(record, ended, plain, view, verbose),
+        _ => return None,
+    })
+}
+
+fn ended_lines(
+    record: &Record,
+    ended: &Ended,
+    plain: &Plain,
+    view: &View<'_>,
+    verbose: bool,
+) -> Vec<Line> {
+    let which = format!("{}: iteration {}", plain.name, record.iteration.unwrap_or(0));
+    let time = duration::short(ended.duration());
+    let why = &ended.why;
+    let (style, text) = match (ended.verdict, &ended.outcome, ended.evidence.report) {
+        (Verdict::Complete, _, Some(report)) => {
+            let checks = match ended.evidence.verify.len() {
+                0 => String::new(),
+                count => format!(", {} succeeded", counted(count, "verify command")),
+            };
+            (Some(Style::Good), format!("{which}: {report} after {time}{checks}"))
+        }
+        (Verdict::Again, Outcome::Idle { limit_seconds }, _) => {
+            let limit = duration::short(Duration::from_secs(*limit_seconds));
+            let text =
+                format!("{which}: inactivity limit of {limit} reached after {time}, restarting");
+            (Some(Style::Warn), text)
+        }
+        (Verdict::Again, ..) => (None, format!("{which} {why} after {time}")),
+        (verdict, ..) if verdict.counts() => {
+            let text = format!("{which} {why} after {time}; {}", row(plain, view));
+            (Some(Style::Bad), text)
+        }
+        (verdict, ..) => (Some(Style::Warn), format!("{which} {verdict} after {time}: {why}")),
+    };
+    let mut lines = vec![line(style, text)];
+    let mut shown = ended.clone();
+    if !verbose {
+        // What lies uncommitted from one iteration to the next is the loop's way to work.
+        shown.evidence.leftovers.clear();
+    }
+    lines.extend(proof(&shown));
+    if !ended.unpinned.is_empty() {
+        let names = ended.unpinned.join(", ");
+        lines.push(line(Style::Warn, format!("  not kept: {names}")));
+    }
+    let is_odd = !matches!(ended.verdict, Verdict::Complete | Verdict::Again);
+    if let Some(last) = ended.last_line.as_ref().filter(|_| is_odd || verbose) {
+        lines.push(line(None, format!("  its last line: {last}")));
+    }
+    if is_odd {
+        let kept =
+            format!("what it left: `ralph restore --name {} {}`; ", plain.name, ended.attempt);
+        let kept = if ended.pinned.is_some() { &kept } else { "" };
+        lines.push(line(Style::Faint, format!("  {kept}output in {}", ended.log)));
+    }
+    lines
+}
+
+/// Which failure in a row it was, and what follows.
+fn row(plain: &Plain, view: &View<'_>) -> String {
+    let count = view.history.run.failures_in_a_row;
+    let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();
+    let is_last = view.history.run.iterations >= view.policy.max_iterations;
+    let next = format!("; the next starts in {}", duration::short(pause));
+    let next = if is_last { "" } else { &next };
+    match plain.max_failures {
+        0 => format!("failure {count} in a row{next}"),
+        most if count >= most => format!("failure {count} of {most} in a row"),
+        most => format!("failure {count} of {most} in a row{next}"),
+    }
+}

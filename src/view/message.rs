@@ -1,0 +1,143 @@
+//! What a program is told of an event: JSON for its standard input, variables, and words for people.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::lines::Line;
+use crate::{
+    adapters::{process::NESTED, service_manager},
+    core::{event::record::Record, redact::Redactor},
+    project::workspace::Workspace,
+};
+
+/// The variables of a message, each with the field that is its value.
+const VARIABLES: [(&str, &str); 11] = [
+    ("RALPH_EVENT", "event"),
+    ("RALPH_TITLE", "title"),
+    ("RALPH_TEXT", "text"),
+    ("RALPH_PROJECT", "project"),
+    ("RALPH_ROOT", "root"),
+    ("RALPH_RUN_ID", "run_id"),
+    ("RALPH_TASK_ID", "task_id"),
+    ("RALPH_ATTEMPT", "attempt"),
+    ("RALPH_VERDICT", "verdict"),
+    ("RALPH_WHY", "why"),
+    ("RALPH_EXIT_CODE", "exit_code"),
+];
+
+/// What an attempt's processes have and a message must not inherit from one around this run.
+const OF_ATTEMPTS: [&str; 4] =
+    ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_PARENT_RUN_ID", "RALPH_LOOP"];
+
+/// The longest value of a variable, in characters.
+const LONGEST: usize = 4000;
+
+/// Where messages come from.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// The name of the repository's folder.
+    pub project: String,
+    /// The repository.
+    pub root: PathBuf,
+    /// Takes secrets out of what is sent.
+    pub(crate) secrets: Redactor,
+    /// What makes a `ralph` that is called mean the same files and the same loop.
+    same: Vec<(String, String)>,
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The name of the event.
+    pub event: String,
+    /// One line.
+    pub title: String,
+    /// All there is to say.
+    pub text: String,
+    /// The whole, as JSON in one line.
+    pub json: String,
+    /// The most important of it, and what makes a `ralph` that is called mean the same files and
+    /// the same loop.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Sender {
+    /// The repository that a run works in.
+    pub fn of(workspace: &Workspace) -> Sender {
+        let root = workspace.root().to_owned();
+        let named =
+            [("RALPH_GRAPH", workspace.other_graph()), ("RALPH_CONFIG", workspace.layers.named())];
+        let same = named
+            .into_iter()
+            .filter_map(|(name, path)| Some((name.to_owned(), path?.display().to_string())));
+        let name = workspace.place.name().map(|name| ("RALPH_LOOP".to_owned(), name.to_string()));
+        Sender {
+            project: root.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            same: same.chain(name).collect(),
+            secrets: workspace.all_secrets(),
+            root,
+        }
+    }
+
+    /// A message: `facts` are the fields that it has beside those of every message.
+    pub fn message(&self, event: &str, facts: Map<String, Value>, lines: &[Line]) -> Message {
+        let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+        let first = texts.first().map_or(event, |text| text.trim());
+        let mut all = facts;
+        all.insert("title".to_owned(), json!(format!("{}: {first}", self.project)));
+        all.insert("text".to_owned(), json!(texts.join("\n")));
+        let all: Map<String, Value> =
+            all.into_iter().map(|(key, value)| (key.clone(), self.clean(&key, value))).collect();
+        let mut all = all;
+        all.insert("event".to_owned(), json!(event));
+        all.insert("project".to_owned(), json!(self.project));
+        all.insert("root".to_owned(), json!(self.root));
+        let text = |field: &str| match all.get(field) {
+            None | Some(Value::Null | Value::Array(_) | Value::Object(_)) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(other) => Some(other.to_string()),
+        };
+        let short = |text: String| text.replace('\0', "").chars().take(LONGEST).collect();
+        let variables = VARIABLES
+            .iter()
+            .filter_map(|(name, field)| Some(((*name).to_owned(), short(text(field)?))));
+        Message {
+            event: event.to_owned(),
+            title: text("title").unwrap_or_default(),
+            text: text("text").unwrap_or_default(),
+            variables: variables.chain(self.same.clone()).collect(),
+            json: Value::Object(all).to_string(),
+        }
+    }
+
+    /// Without secrets, but for what `ralph` names itself.
+    fn clean(&self, key: &str, value: Value) -> Value {
+        match value {
+            _ if ["timestamp", "run_id", "task_id", "action"].contains(&key) => value,
+            Value::String(text) => self.secrets.clone().text(&text).into(),
+            Value::Array(items) => items.into_iter().map(|item| self.clean("", item)).collect(),
+            Value::Object(map) => {
+                map.into_iter().map(|(key, value)| (key, self.clean("", value))).collect()
+            }
+            other => other,
+        }
+    }
+}
+
+/// The fields of a journal line.
+pub fn facts(record: &Record) -> Map<String, Value> {
+    serde_json::from_str(&record.to_line()).unwrap_or_default()
+}
+
+/// What whoever gets a message does not inherit, from an attempt around this process or from the
+/// service manager that started it.
+pub fn inherited() -> Vec<String> {
+    let of_messages = VARIABLES.iter().map(|(name, _)| *name);
+    of_messages
+        .chain(OF_ATTEMPTS)
+        .chain(NESTED)
+        .chain(service_manager::VARIABLES)
+        .map(str::to_owned)
+        .collect()
+}
