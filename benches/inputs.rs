@@ -14,7 +14,7 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use ralph::core::{
     agents::transcript::{Format, Usage},
-    event::{Ended, Event, record::Record},
+    event::{AttemptResult, Event, record::Record},
     graph::task::TaskId,
     verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
@@ -294,11 +294,11 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
     }
 }
 
-fn ended(random: &mut Random, attempt: u32, log: String) -> Ended {
+fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
     let complete = random.pick(0..100) < 93;
     let commit =
         || Commit { id: "0123456789abcdef".repeat(3)[..40].to_owned(), subject: "Work".to_owned() };
-    Ended {
+    AttemptResult {
         attempt,
         verdict: if complete { Verdict::Complete } else { Verdict::Failed },
         why: if complete { "reported and committed" } else { "exited with code 1" }.to_owned(),

@@ -21,7 +21,7 @@ use ralph::{
     project::{
         graph_file::graph_of,
         workspace::Workspace,
-        worktree_pool::{self, Order, Pool, Prepared},
+        worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
 };
 
@@ -187,14 +187,14 @@ pub fn worktree(bench: &Bench) {
         found.expect("list commits").pop().expect("a commit").id
     };
     let ends = [commit(10), commit(0)];
-    let workspace = Workspace::unset(&dir, loop_paths::Place::default()).expect("open it");
-    let pool = Pool::of(&workspace);
+    let workspace = Workspace::unset(&dir, loop_paths::LoopPaths::default()).expect("open it");
+    let pool = WorktreePool::of(&workspace);
     let tree = pool.next(&[]);
     let turn = Cell::new(0);
     let pooled = || {
         let at = turn.replace(turn.get() + 1);
         let id = TaskId::new(&format!("task-{at}")).expect("an id");
-        let order = Order {
+        let order = WorktreeOrder {
             pool: pool.clone(),
             tree: tree.clone(),
             branch: format!("ralph/{id}"),
@@ -210,7 +210,7 @@ pub fn worktree(bench: &Bench) {
             assert_eq!(released.expect("let go of it"), None);
         }
         let prepared = worktree_pool::prepare(&order).expect("prepare it");
-        assert_eq!(prepared, Prepared::Ready(order.branch));
+        assert_eq!(prepared, PreparedWorktree::Ready(order.branch));
         began.elapsed()
     };
     let fresh = dir.with_file_name("fresh");

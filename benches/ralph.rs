@@ -18,7 +18,9 @@ use std::{
 
 use inputs::{Place, Shape};
 use measure::{Times, Usage, in_turn, time, wrapper};
-use ralph::{adapters::git::Repo, report::heartbeat::Heartbeat, runner::reporter::Reporter};
+use ralph::{
+    adapters::git::Repo, report::heartbeat::HeartbeatReporter, runner::reporter::Reporter,
+};
 
 const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 /// Rounds of what takes well under a second; more than that gets fewer.
@@ -420,7 +422,7 @@ fn git(bench: &Bench) {
 }
 
 fn heartbeat(bench: &Bench) {
-    let mut heartbeat = Heartbeat::new(bench.root.join("heartbeat"));
+    let mut heartbeat = HeartbeatReporter::new(bench.root.join("heartbeat"));
     let took = format!("{:.4} ms", call(2_001, || heartbeat.tick()).as_secs_f64() * 1e3);
     row("17", "a heartbeat is written", &took, "", "", "<= 0.3 ms");
 }

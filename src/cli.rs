@@ -21,18 +21,22 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::core::exit::{Exit, Failure};
-pub use control::{Completions, Demo, Man, Replay, Resume, Spawn, Stop};
+pub use control::{
+    CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
+};
 pub use flags::Flags;
 pub use look::{
-    Attach, Attempts, By, Check, Config, Costs, Doctor, Heartbeat, Logs, Notify, Restore, Schema,
-    Schemas, Show, Status,
+    AttachArgs, AttemptsArgs, By, CheckArgs, ConfigArgs, CostsArgs, DoctorArgs, HeartbeatArgs,
+    LogsArgs, NotifyArgs, RestoreArgs, SchemaArgs, Schemas, ShowArgs, StatusArgs,
 };
-pub use plain_loop::{Called, Loop, Ls, Named};
-pub use run::{DagStatus, Limits, Pane, Plan, Prompt, Run, Which};
-pub use schedule::{Install, Keeper, Schedule, Units};
-pub use setup::{Init, MergeDriver, PrintTemplate};
-pub use task::{Answer, Ask, Note, TaskBlock, TaskComplete, TaskReset, Verify};
-pub use worktree::{Worktree, WorktreeCommand};
+pub use plain_loop::{Called, LoopArgs, Ls, Named};
+pub use run::{DagStatusArgs, LimitArgs, PaneArgs, PlanArgs, PromptArgs, RunArgs, Which};
+pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
+pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
+pub use task::{
+    AnswerArgs, AskArgs, NoteArgs, TaskBlockArgs, TaskCompleteArgs, TaskResetArgs, VerifyArgs,
+};
+pub use worktree::{WorktreeArgs, WorktreeCommand};
 
 /// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
 /// exactly why it cannot be.
@@ -76,89 +80,89 @@ pub struct Cli {
 #[command(defer = true)]
 pub enum Command {
     /// Set this project up: settings, a graph with examples, a prompt, recipes; overwrites nothing
-    Init(Flags<Init>),
+    Init(Flags<InitArgs>),
     /// Print a built-in template, that of a task's prompt if none is named
-    Template(Flags<PrintTemplate>),
+    Template(Flags<PrintTemplateArgs>),
     /// Work off the graph: choose, prompt, run the agent, judge, repeat
-    Run(Flags<Box<Run>>),
+    Run(Flags<Box<RunArgs>>),
     /// Restart an agent on a prompt file, without a graph, until it says that all is done
-    Loop(Flags<Box<Loop>>),
+    Loop(Flags<Box<LoopArgs>>),
     /// List the loops of this repository, the run over the graph included, live or dead
     Ls(Flags<Ls>),
     /// Show the next prompt, without touching anything
-    Prompt(Flags<Prompt>),
+    Prompt(Flags<PromptArgs>),
     /// Show when all of it could be done, with how many agents at once
-    Plan(Flags<Plan>),
+    Plan(Flags<PlanArgs>),
     /// Show what is done, in progress, ready and blocked
-    DagStatus(Flags<DagStatus>),
+    DagStatus(Flags<DagStatusArgs>),
     /// Give tasks back: pending, with all their attempts
-    TaskReset(Flags<TaskReset>),
+    TaskReset(Flags<TaskResetArgs>),
     /// Say that a task is done
-    TaskComplete(Flags<TaskComplete>),
+    TaskComplete(Flags<TaskCompleteArgs>),
     /// Hold a task back
-    TaskBlock(Flags<TaskBlock>),
+    TaskBlock(Flags<TaskBlockArgs>),
     /// Ask a person, as the agent of an attempt: its task waits for the answer
-    Ask(Flags<Ask>),
+    Ask(Flags<AskArgs>),
     /// Answer what a task asks, and give it back
-    Answer(Flags<Answer>),
+    Answer(Flags<AnswerArgs>),
     /// Leave a note for agents that come later, as the agent of an attempt
-    Note(Flags<Note>),
+    Note(Flags<NoteArgs>),
     /// Run the verify commands of a task, as a run does before it counts as complete
-    Verify(Flags<Verify>),
+    Verify(Flags<VerifyArgs>),
     /// Show what attempts cost
-    Costs(Flags<Costs>),
+    Costs(Flags<CostsArgs>),
     /// Check the graph file
-    Check(Flags<Check>),
+    Check(Flags<CheckArgs>),
     /// Show every setting, its value, and where that comes from
-    Config(Flags<Config>),
+    Config(Flags<ConfigArgs>),
     /// Print the JSON Schema of the graph file or of the settings, for editors
-    Schema(Flags<Schema>),
+    Schema(Flags<SchemaArgs>),
     /// Merge three versions of the graph file by task, or have git do it so
-    MergeDriver(Flags<MergeDriver>),
+    MergeDriver(Flags<MergeDriverArgs>),
     /// List the work trees of attempts, make one for yourself, or remove one that is not needed
-    Worktree(Flags<Worktree>),
+    Worktree(Flags<WorktreeArgs>),
     /// Find what would keep a run from working, and say what to do about it
-    Doctor(Flags<Doctor>),
+    Doctor(Flags<DoctorArgs>),
     /// Show who is told of what, or try it
-    Notify(Flags<Notify>),
+    Notify(Flags<NotifyArgs>),
     /// Show how the run stands: running, paused, finished or crashed
-    Status(Flags<Status>),
+    Status(Flags<StatusArgs>),
     /// Let the running attempt finish and start no other until `ralph resume`
     Pause(Flags<Named>),
     /// Take the pause away, and go on with the run that was paused
-    Resume(Flags<Resume>),
+    Resume(Flags<ResumeArgs>),
     /// Stop the run when its attempt ends, or at once with `--now`
-    Stop(Flags<Stop>),
+    Stop(Flags<StopArgs>),
     /// Start runs by the clock, or have the system do so
-    Schedule(Flags<Schedule>),
+    Schedule(Flags<ScheduleArgs>),
     /// Tell cron whether the loop lives: exit 0 or 1 with one line
-    Heartbeat(Flags<Heartbeat>),
+    Heartbeat(Flags<HeartbeatArgs>),
     /// Read the journal in plain words, or what an agent printed
-    Logs(Flags<Logs>),
+    Logs(Flags<LogsArgs>),
     /// Watch the agent at work: in its terminal with `ralph run --tmux`, else what it says
-    Attach(Flags<Attach>),
+    Attach(Flags<AttachArgs>),
     /// List the attempts: when, how long, how they were judged, what they left
-    Attempts(Flags<Attempts>),
+    Attempts(Flags<AttemptsArgs>),
     /// Show one attempt: verdict, evidence, files, the end of its output
-    Show(Flags<Show>),
+    Show(Flags<ShowArgs>),
     /// Make a branch of what an attempt left that did not complete its task
-    Restore(Flags<Restore>),
+    Restore(Flags<RestoreArgs>),
     /// For agents: run a command as a child agent of the attempt
-    Spawn(Flags<Spawn>),
+    Spawn(Flags<SpawnArgs>),
     /// Watch it work: eight tasks in a temporary repository, with a built-in agent
-    Demo(Flags<Demo>),
+    Demo(Flags<DemoArgs>),
     /// Be an agent that does again what was recorded of one, such as `logs/attempts/ID/N`
-    Replay(Flags<Replay>),
+    Replay(Flags<ReplayArgs>),
     /// Print what makes a shell complete commands, flags, ids and settings
-    Completions(Flags<Completions>),
+    Completions(Flags<CompletionsArgs>),
     /// Print the manual page, or write those of all commands
-    Man(Flags<Man>),
+    Man(Flags<ManArgs>),
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
     /// Stands in for an agent that is to have a terminal
     #[command(name = "__pane", hide = true)]
-    Pane(Flags<Pane>),
+    Pane(Flags<PaneArgs>),
     /// Stands before an agent in its terminal
     #[command(name = "__in-pane", hide = true)]
     InPane {

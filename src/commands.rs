@@ -53,10 +53,10 @@ use crate::{
         exit::{Exit, Failure},
         graph::{TaskGraph, filter::Filter, task::TaskId},
         history::History,
-        loop_paths::Place,
+        loop_paths::LoopPaths,
         select::Active,
     },
-    project::{attempt::Open, workspace::Workspace},
+    project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
 /// Does what the command line says.
@@ -64,7 +64,8 @@ use crate::{
 /// # Errors
 /// As the command gives them.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let here = Here { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
+    let here =
+        Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     match cli.command {
         Command::Init(Flags(options)) => init::run(&here, &options),
         Command::Template(Flags(options)) => template::run(options.name.into()),
@@ -131,7 +132,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
 
 /// Where a command works.
 #[derive(Clone)]
-pub struct Here {
+pub struct Invocation {
     directory: Option<PathBuf>,
     graph: Option<PathBuf>,
     config: Option<PathBuf>,
@@ -139,11 +140,11 @@ pub struct Here {
     name: Option<TaskId>,
 }
 
-impl Here {
+impl Invocation {
     /// The same place, with the files that a run named where this command names none.
     #[must_use]
-    pub fn or(&self, begun: &Begun) -> Here {
-        Here {
+    pub fn or(&self, begun: &Begun) -> Invocation {
+        Invocation {
             graph: self.graph.clone().or_else(|| begun.graph.clone()),
             config: self.config.clone().or_else(|| begun.config.clone()),
             ..self.clone()
@@ -152,8 +153,8 @@ impl Here {
 
     /// The same place, and the plain loop that is named, if one is.
     #[must_use]
-    pub fn named(&self, named: &Named) -> Here {
-        Here { name: named.name.clone(), ..self.clone() }
+    pub fn named(&self, named: &Named) -> Invocation {
+        Invocation { name: named.name.clone(), ..self.clone() }
     }
 
     /// The same place, and the plain loop that is named, or that these ids of tasks mean: inside of
@@ -161,12 +162,12 @@ impl Here {
     ///
     /// # Errors
     /// No repository; as the disk gives them.
-    pub fn of_task(&self, name: Option<TaskId>, ids: &[String]) -> Result<Here> {
+    pub fn of_task(&self, name: Option<TaskId>, ids: &[String]) -> Result<Invocation> {
         let meant = match ids {
             [id] if name.is_none() => self.loop_of(id)?,
             _ => None,
         };
-        Ok(Here { name: name.or(meant), ..self.clone() })
+        Ok(Invocation { name: name.or(meant), ..self.clone() })
     }
 
     fn loop_of(&self, id: &str) -> Result<Option<TaskId>> {
@@ -207,7 +208,7 @@ impl Here {
     /// # Errors
     /// No repository.
     pub fn heard(&self) -> Result<Workspace> {
-        let place = self.name.clone().map_or_else(Place::default, Place::of_loop);
+        let place = self.name.clone().map_or_else(LoopPaths::default, LoopPaths::of_loop);
         Workspace::heard(&self.directory()?, place)
     }
 
@@ -217,9 +218,9 @@ impl Here {
     /// As [`Workspace::open`]; no loop of that name.
     pub fn workspace(&self) -> Result<Workspace> {
         let Some(name) = &self.name else {
-            return self.open(Place::default());
+            return self.open(LoopPaths::default());
         };
-        let workspace = self.open(Place::of_loop(name.clone()))?;
+        let workspace = self.open(LoopPaths::of_loop(name.clone()))?;
         if workspace.state.dir().is_dir() {
             return Ok(workspace);
         }
@@ -235,7 +236,7 @@ impl Here {
     ///
     /// # Errors
     /// As [`Workspace::open`].
-    pub fn open(&self, place: Place) -> Result<Workspace> {
+    pub fn open(&self, place: LoopPaths) -> Result<Workspace> {
         let file = |path: &Option<PathBuf>| path.as_deref().map(|path| self.file(path)).transpose();
         // A plain loop has a graph of its own.
         let graph = if place.name().is_some() { None } else { file(&self.graph)? };
@@ -251,14 +252,14 @@ pub fn filter(which: Which) -> Filter {
 }
 
 /// The attempts that a living run works on, as they are on record.
-fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<Open>> {
+fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<AttemptRecord>> {
     let is_live = workspace.is_live(history)?;
     Ok(if is_live { workspace.state.peek() } else { Vec::new() })
 }
 
 /// What they are to the choice of the next task.
-fn active<'a>(open: &'a [Open], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
-    let active = |record: &'a Open| {
+fn active<'a>(open: &'a [AttemptRecord], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
+    let active = |record: &'a AttemptRecord| {
         let number = graph.number(&record.task_id)?;
         let agent = record.call.as_ref().map(|call| call.name.as_str());
         let works = !history.underway.waits(&record.task_id);

@@ -32,15 +32,15 @@ use crate::{
     adapters::{
         clock,
         git::Landing,
-        process::{self, News},
+        process::{self, ProcessNews},
         signal,
         state::Lock,
         tmux,
     },
     core::{
-        agents::agent_command::Call,
+        agents::agent_command::AgentCommand,
         duration,
-        event::{Event, Plain, StopReason, record::Record},
+        event::{Event, PlainLoop, StopReason, record::Record},
         exit::{Exit, Failure},
         graph::{
             filter::Filter,
@@ -50,31 +50,31 @@ use crate::{
     },
     crash,
     project::{
-        event_store::Chronicle,
+        event_store::EventStore,
         fatal,
         graph_file::{GraphFile, rfc3339},
-        workspace::{Holder, Workspace},
-        worktree_pool::Prepared,
+        workspace::{LockHolder, Workspace},
+        worktree_pool::PreparedWorktree,
     },
     runner::reporter::{AT_WORK, Reporter},
 };
 
-use isolated::Trees;
-use merge::{Built, Merging};
+use isolated::RunWorktrees;
+use merge::{BuiltTrial, LandingQueue};
 pub use start::{agents, check_agent};
-use verify::Stage;
-use watch::Running;
+use verify::ProcessStage;
+use watch::RunningAttempt;
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
 const HALF_SAVED: Duration = Duration::from_secs(3);
 
 /// What a run is besides the repository and its settings.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct RunOptions {
     /// Which tasks.
     pub filter: Filter,
     /// Agents that stand above what settings and tasks name.
-    pub agents: Option<Vec<Call>>,
+    pub agents: Option<Vec<AgentCommand>>,
     /// Stop after the first attempt.
     pub once: bool,
     /// When nothing can start, wait for tasks that are in progress elsewhere, and for answers.
@@ -84,10 +84,10 @@ pub struct Options {
     /// Whether each agent has a terminal of its own.
     pub tmux: bool,
     /// What makes it a plain loop, if it is one.
-    pub plain: Option<Plain>,
+    pub plain: Option<PlainLoop>,
 }
 
-impl Options {
+impl RunOptions {
     /// The rules of such a run.
     pub fn policy(&self, workspace: &Workspace) -> Policy {
         let settings = workspace.policy();
@@ -108,13 +108,13 @@ impl Options {
 }
 
 /// What arrives while a run goes on.
-enum Message {
+enum RunnerMessage {
     /// The attempt with this name has news of its agent.
-    News(String, News),
+    News(String, ProcessNews),
     /// The work tree of the attempt with this name is prepared, or cannot be.
-    Prepared(String, Result<Prepared>),
+    Prepared(String, Result<PreparedWorktree>),
     /// The merge queue has put things together.
-    Built(Result<Built>),
+    Built(Result<BuiltTrial>),
     /// It has moved the target branch, or could not.
     Landed(Result<Landing>),
     /// A signal came.
@@ -125,27 +125,27 @@ enum Message {
 pub struct Runner {
     workspace: Workspace,
     file: GraphFile,
-    chronicle: Chronicle,
-    options: Options,
+    chronicle: EventStore,
+    options: RunOptions,
     policy: Policy,
     reporters: Vec<Box<dyn Reporter>>,
-    inbox: Receiver<Message>,
-    outbox: Sender<Message>,
-    running: Vec<Running>,
-    trees: Trees,
-    queue: Merging,
+    inbox: Receiver<RunnerMessage>,
+    outbox: Sender<RunnerMessage>,
+    running: Vec<RunningAttempt>,
+    trees: RunWorktrees,
+    queue: LandingQueue,
     /// What came while a hook ran.
-    later: VecDeque<Message>,
+    later: VecDeque<RunnerMessage>,
     /// When to decide again, while nothing can start.
     wake: Option<DateTime<Utc>>,
     began: Instant,
     lock: Lock,
     /// The graph before the attempt that runs now.
-    before: Option<harm::Before>,
+    before: Option<harm::GraphBefore>,
     /// Whether it is told already that the graph file cannot be read.
     told: bool,
     /// The clocks when they were last looked at.
-    clocks: clock::Reading,
+    clocks: clock::ClockReading,
     /// How many signals asked it to stop.
     signals: u32,
     /// The task and the number of the attempt before which the hook has been run.
@@ -162,7 +162,7 @@ impl Runner {
     pub fn new(
         workspace: Workspace,
         file: GraphFile,
-        options: Options,
+        options: RunOptions,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
@@ -176,7 +176,7 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
-        let trees = Trees::of(&workspace, &policy)?;
+        let trees = RunWorktrees::of(&workspace, &policy)?;
         let chronicle = workspace.chronicle()?;
         if chronicle.history().paused {
             let paused = StopReason::Paused(workspace.place.name().cloned());
@@ -191,7 +191,7 @@ impl Runner {
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
-        signal::listen(move |number| drop(signals.send(Message::Signal(number))))
+        signal::listen(move |number| drop(signals.send(RunnerMessage::Signal(number))))
             .context("listen for signals")?;
         Ok(Runner {
             chronicle,
@@ -204,7 +204,7 @@ impl Runner {
             outbox,
             running: Vec::new(),
             trees,
-            queue: Merging::default(),
+            queue: LandingQueue::default(),
             later: VecDeque::new(),
             wake: None,
             began: Instant::now(),
@@ -376,7 +376,7 @@ impl Runner {
             );
             return Err(Failure::new(Exit::Disk, message).into());
         }
-        let holder = Holder {
+        let holder = LockHolder {
             process: process::own_identity(),
             run_id: self.chronicle.run_id().to_owned(),
             since: rfc3339(Utc::now()),
@@ -405,20 +405,24 @@ impl Runner {
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
-        let limit = self.running.iter().map(Running::patience).min();
+        let limit = self.running.iter().map(RunningAttempt::patience).min();
         let pause = [Some(pause), beat, limit, self.queue.patience()]
             .into_iter()
             .flatten()
             .min()
             .unwrap_or(pause);
         match self.listen(pause) {
-            Some(Message::News(name, News::Closed(closed))) => self.ended(&name, closed)?,
-            Some(Message::News(name, News::Idle)) => self.idle(&name)?,
-            Some(Message::News(name, News::Left(members))) => self.left_behind(&name, members)?,
-            Some(Message::Prepared(name, prepared)) => self.prepared(&name, prepared)?,
-            Some(Message::Built(built)) => self.built(built)?,
-            Some(Message::Landed(landed)) => self.landed(landed)?,
-            Some(Message::Signal(number)) => self.signalled(number)?,
+            Some(RunnerMessage::News(name, ProcessNews::Closed(closed))) => {
+                self.ended(&name, closed)?;
+            }
+            Some(RunnerMessage::News(name, ProcessNews::Idle)) => self.idle(&name)?,
+            Some(RunnerMessage::News(name, ProcessNews::Left(members))) => {
+                self.left_behind(&name, members)?;
+            }
+            Some(RunnerMessage::Prepared(name, prepared)) => self.prepared(&name, prepared)?,
+            Some(RunnerMessage::Built(built)) => self.built(built)?,
+            Some(RunnerMessage::Landed(landed)) => self.landed(landed)?,
+            Some(RunnerMessage::Signal(number)) => self.signalled(number)?,
             None => self.enforce()?,
         }
         self.look_at_clocks()?;
@@ -426,7 +430,7 @@ impl Runner {
         self.tell(&records);
         for running in &mut self.running {
             let id = running.record.task_id.clone();
-            let silent = matches!(running.stage, Stage::Agent) && running.doing.is_none();
+            let silent = matches!(running.stage, ProcessStage::Agent) && running.doing.is_none();
             let doing = running.follow(self.workspace.config.exit_grace);
             let Some(doing) = doing.or(silent.then_some(AT_WORK)) else {
                 continue;

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::core::agents::transcript::{Format, Told, Transcript};
+use crate::core::agents::transcript::{AgentTranscript, Format, TranscriptReader};
 
 /// The last lines of a file that are not blank, as text, each cut to 500 characters.
 ///
@@ -28,15 +28,15 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
 
 /// A growing file, read on from where the last look ended. It need not be there yet.
 #[derive(Debug)]
-pub struct Tail {
+pub struct OutputTail {
     path: PathBuf,
     offset: u64,
 }
 
-impl Tail {
+impl OutputTail {
     /// Of the whole file at `path`.
-    pub fn new(path: PathBuf) -> Tail {
-        Tail { path, offset: 0 }
+    pub fn new(path: PathBuf) -> OutputTail {
+        OutputTail { path, offset: 0 }
     }
 
     /// Hands over what came since, bit by bit, and says whether there was anything. A rest that
@@ -65,20 +65,20 @@ impl Tail {
 
 /// What an agent tells while it runs.
 pub struct Follow {
-    tail: Tail,
+    tail: OutputTail,
     /// None for words: of those only the last line is of use while there are more to come.
-    transcript: Option<Transcript>,
+    transcript: Option<TranscriptReader>,
 }
 
 impl Follow {
     /// Of the file at `path`, which need not be there yet.
     pub fn new(path: PathBuf, format: Format) -> Follow {
-        let transcript = (format != Format::Text).then(|| Transcript::new(format));
-        Follow { tail: Tail::new(path), transcript }
+        let transcript = (format != Format::Text).then(|| TranscriptReader::new(format));
+        Follow { tail: OutputTail::new(path), transcript }
     }
 
     /// Reads on. What has been told up to now, where it tells anything.
-    pub fn look(&mut self) -> Option<&Told> {
+    pub fn look(&mut self) -> Option<&AgentTranscript> {
         let transcript = self.transcript.as_mut()?;
         self.tail.read(|bytes| transcript.push(bytes));
         Some(transcript.told())
@@ -94,9 +94,9 @@ impl Follow {
 }
 
 /// What the output in a file told, all of it.
-pub fn told(path: &Path, format: Format) -> Told {
-    let mut transcript = Transcript::new(format);
-    Tail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
+pub fn told(path: &Path, format: Format) -> AgentTranscript {
+    let mut transcript = TranscriptReader::new(format);
+    OutputTail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
     transcript.finish()
 }
 

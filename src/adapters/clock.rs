@@ -12,7 +12,7 @@ const NOTICEABLE: Duration = Duration::from_secs(30);
 
 /// All clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     wall: DateTime<Utc>,
     /// Since the boot, without the time the machine slept.
     awake: Duration,
@@ -30,9 +30,9 @@ pub enum Gap {
 }
 
 /// Reads the clocks.
-pub fn read() -> Reading {
+pub fn read() -> ClockReading {
     let (awake, since_boot) = uptimes();
-    Reading { wall: Utc::now(), awake, since_boot }
+    ClockReading { wall: Utc::now(), awake, since_boot }
 }
 
 #[cfg(target_os = "linux")]
@@ -57,9 +57,9 @@ fn uptimes() -> (Duration, Duration) {
     (since, since)
 }
 
-impl Reading {
+impl ClockReading {
     /// What happened to the clocks between this reading and a later one, if it is worth a word.
-    pub fn gap(&self, later: &Reading) -> Option<Gap> {
+    pub fn gap(&self, later: &ClockReading) -> Option<Gap> {
         let ran = later.since_boot.saturating_sub(self.since_boot);
         let slept = ran.saturating_sub(later.awake.saturating_sub(self.awake));
         if slept >= NOTICEABLE {
@@ -75,8 +75,8 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn at(wall: i64, awake: u64, since_boot: u64) -> Reading {
-        Reading {
+    fn at(wall: i64, awake: u64, since_boot: u64) -> ClockReading {
+        ClockReading {
             wall: DateTime::from_timestamp(1_800_000_000 + wall, 0).unwrap(),
             awake: Duration::from_secs(awake),
             since_boot: Duration::from_secs(since_boot),

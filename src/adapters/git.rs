@@ -42,12 +42,12 @@ mod trial;
 mod worktree;
 
 pub use branch::BranchRoom;
-pub use commit::Draft;
-pub use driver::{Lines, merge_lines};
-pub use integrate::{How, Integrated, Piece};
+pub use commit::CommitDraft;
+pub use driver::{MergedLines, merge_lines};
+pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Landing;
-pub use pin::{Left, Pin};
-pub use trial::Trial;
+pub use pin::{Pin, PinSource};
+pub use trial::TrialRepository;
 pub use worktree::Worktree;
 
 /// [`Repo::since`] lists no more commits than this.
@@ -471,18 +471,18 @@ mod tests {
     use super::{program::FOREIGN, *};
 
     /// A folder with a repository in `top`, and `git` without the configuration of this machine.
-    pub(super) struct Place {
+    pub(super) struct TestRepository {
         folder: TempDir,
         pub(super) top: PathBuf,
     }
 
-    impl Place {
+    impl TestRepository {
         /// None, with a line, when the installed git does not know the options.
-        pub(super) fn with(options: &[&str]) -> Option<Place> {
+        pub(super) fn with(options: &[&str]) -> Option<TestRepository> {
             let folder = tempfile::tempdir().unwrap();
             let top = folder.path().canonicalize().unwrap().join("top");
             fs::create_dir(&top).unwrap();
-            let place = Place { folder, top };
+            let place = TestRepository { folder, top };
             let arguments = [&["init", "-q", "-b", "main"], options].concat();
             if place.try_git(&place.top, &arguments).status.success() {
                 return Some(place);
@@ -491,8 +491,8 @@ mod tests {
             None
         }
 
-        pub(super) fn new() -> Place {
-            Place::with(&[]).expect("a plain repository")
+        pub(super) fn new() -> TestRepository {
+            TestRepository::with(&[]).expect("a plain repository")
         }
 
         pub(super) fn try_git(&self, dir: &Path, arguments: &[&str]) -> Output {
@@ -546,20 +546,20 @@ mod tests {
     }
 
     /// A repository with one commit in it, and names for work trees beside it.
-    pub(super) struct Trees {
-        pub(super) place: Place,
+    pub(super) struct TestWorktrees {
+        pub(super) place: TestRepository,
         pub(super) first: String,
     }
 
-    impl Trees {
-        pub(super) fn with(options: &[&str]) -> Option<Trees> {
-            let place = Place::with(options)?;
+    impl TestWorktrees {
+        pub(super) fn with(options: &[&str]) -> Option<TestWorktrees> {
+            let place = TestRepository::with(options)?;
             let first = place.commit("a", "1\n", "First");
-            Some(Trees { place, first })
+            Some(TestWorktrees { place, first })
         }
 
-        pub(super) fn new() -> Trees {
-            Trees::with(&[]).unwrap()
+        pub(super) fn new() -> TestWorktrees {
+            TestWorktrees::with(&[]).unwrap()
         }
 
         pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -658,10 +658,10 @@ mod tests {
             format!("`{path}` is not in a git repository; make one with `git init`")
         );
         assert!(refused(&folder.path().join("none")).contains("none"));
-        let place = Place::with(&["--bare"]).unwrap();
+        let place = TestRepository::with(&["--bare"]).unwrap();
         assert!(refused(&place.top).contains("bare git repository"));
         for format in ["--object-format=sha256", "--ref-format=reftable"] {
-            if let Some(place) = Place::with(&["--bare", format]) {
+            if let Some(place) = TestRepository::with(&["--bare", format]) {
                 assert!(refused(&place.top).contains("bare git repository"));
             }
         }
@@ -669,7 +669,7 @@ mod tests {
 
     #[test]
     fn git_says_itself_why_it_refuses() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.commit("a", "1\n", "First");
         if std::os::unix::fs::chown(&place.top, Some(4321), None).is_err()
             || place.try_git(&place.top, &["status"]).status.success()
@@ -688,7 +688,7 @@ mod tests {
 
     #[test]
     fn the_root_is_found_from_below_and_through_a_link() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.commit("deep/er/a", "1\n", "First");
         let link = place.folder.path().join("link");
         symlink(&place.top, &link).unwrap();
@@ -703,7 +703,7 @@ mod tests {
 
     #[test]
     fn head_is_followed_while_the_repository_stays_open() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         assert_eq!(both.head(), (None, Some("main".to_owned())));
         assert!(both.ask(|repo| repo.recent(5)).is_empty());
@@ -729,7 +729,7 @@ mod tests {
 
     #[test]
     fn new_commits_come_oldest_first_with_their_sum() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         let first = place.commit("a", "1\n2\n", "First");
         let unborn = both.since(None);
@@ -761,7 +761,7 @@ mod tests {
 
     #[test]
     fn merged_commits_count_too() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         let base = place.commit("a", "1\n", "Base");
         place.git(&["checkout", "-q", "-b", "side"]);
@@ -779,7 +779,7 @@ mod tests {
 
     #[test]
     fn a_base_that_head_left_is_said_to_be_so() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         let first = place.commit("a", "1\n", "First");
         let second = place.commit("a", "2\n", "Second");
@@ -801,7 +801,7 @@ mod tests {
 
     #[test]
     fn a_long_list_keeps_the_newest() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let base = place.commit("a", "1\n", "Base");
         let mut stream = String::new();
         for number in 0..LISTED + 5 {
@@ -823,7 +823,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_change_is_seen() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         place.write("early", "1\n");
         assert_eq!(both.codes(), pairs(&[("early", "??")]));
@@ -876,7 +876,7 @@ mod tests {
 
     #[test]
     fn a_path_changed_again_has_another_fingerprint() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         place.commit("a", "1\n", "First");
         place.write("a", "two\n");
@@ -896,7 +896,7 @@ mod tests {
 
     #[test]
     fn a_conflict_is_one_dirty_path() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         place.commit("a", "1\n", "Base");
         place.git(&["checkout", "-q", "-b", "side"]);
@@ -909,7 +909,7 @@ mod tests {
 
     #[test]
     fn looking_does_not_write_the_index() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.commit("a", "1\n", "First");
         let index = place.top.join(".git/index");
         let file = File::options().append(true).open(place.top.join("a")).unwrap();
@@ -925,7 +925,7 @@ mod tests {
 
     #[test]
     fn a_linked_worktree_has_its_own_head_and_the_common_directory() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let first = place.commit("a", "1\n", "First");
         let linked = place.top.with_file_name("linked tree");
         place.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
@@ -945,7 +945,7 @@ mod tests {
 
     #[test]
     fn submodules_and_nested_repositories_are_one_path_each() {
-        let (inner, place) = (Place::new(), Place::new());
+        let (inner, place) = (TestRepository::new(), TestRepository::new());
         inner.commit("i", "1\n", "Inner");
         place.commit("a", "1\n", "First");
         place.git(&["submodule", "--quiet", "add", inner.top.to_str().unwrap(), "sub"]);
@@ -968,7 +968,7 @@ mod tests {
 
     #[test]
     fn a_sparse_checkout_is_not_dirty() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.write("in/a", "1\n");
         place.commit("out/b", "1\n", "First");
         place.git(&["sparse-checkout", "set", "--sparse-index", "in"]);
@@ -980,7 +980,7 @@ mod tests {
 
     #[test]
     fn a_clean_filter_is_run() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.git(&["config", "filter.up.clean", "tr a-z A-Z"]);
         place.write(".gitattributes", "*.txt filter=up\n");
         place.commit("a.txt", "abc\n", "First");
@@ -991,7 +991,7 @@ mod tests {
     #[test]
     fn other_formats_are_read_by_the_program() {
         for format in ["--object-format=sha256", "--ref-format=reftable"] {
-            let Some(place) = Place::with(&[format]) else {
+            let Some(place) = TestRepository::with(&[format]) else {
                 continue;
             };
             let repo = Repo::discover(&place.top).unwrap();
@@ -1021,7 +1021,7 @@ mod tests {
 
     #[test]
     fn ignore_rules_are_read_where_git_reads_them() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let both = place.both();
         place.write(".gitignore", "*.log\n!keep.log\nbuild/\n/top-only\n");
         place.write("deep/.gitignore", "local\n");
@@ -1039,7 +1039,7 @@ mod tests {
 
     #[test]
     fn excluding_adds_only_what_is_missing() {
-        let place = Place::new();
+        let place = TestRepository::new();
         let repo = place.both().library;
         let info = place.top.join(".git/info");
         let file = info.join("exclude");
@@ -1062,11 +1062,11 @@ mod tests {
     /// As in a hook, where git says which repository is meant.
     #[test]
     fn another_repository_in_the_environment_is_not_looked_at() {
-        let other = Place::new();
+        let other = TestRepository::new();
         other.commit("other", "1\n", "Other");
         let run = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "repo::tests::every_kind_of_change_is_seen"])
-            .args(["repo::tests::merged_commits_count_too"])
+            .args(["--exact", "adapters::git::tests::every_kind_of_change_is_seen"])
+            .args(["adapters::git::tests::merged_commits_count_too"])
             .env("GIT_DIR", other.top.join(".git"))
             .env("GIT_WORK_TREE", &other.top)
             .env("GIT_INDEX_FILE", other.top.join(".git/index"))

@@ -19,8 +19,8 @@ use std::{
 use chrono::Utc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use request::{Progress, Request};
-use request_auth::Warden;
+use request::{HttpRequest, ReadProgress};
+use request_auth::RequestAuth;
 
 /// Where requests are taken.
 pub const PATH: &str = "/wake";
@@ -36,32 +36,32 @@ const READS: usize = 32;
 
 /// What a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     status: &'static str,
     /// A header that only this one has, with the end of its line.
     header: &'static str,
     text: &'static str,
 }
 
-impl Answer {
-    const ACCEPTED: Answer = Answer::new("202 Accepted", "a run will start");
-    const QUEUED: Answer =
-        Answer::new("409 Conflict", "a run is asked for already, and has not begun");
+impl HttpResponse {
+    const ACCEPTED: HttpResponse = HttpResponse::new("202 Accepted", "a run will start");
+    const QUEUED: HttpResponse =
+        HttpResponse::new("409 Conflict", "a run is asked for already, and has not begun");
 
-    const fn new(status: &'static str, text: &'static str) -> Answer {
-        Answer { status, header: "", text }
+    const fn new(status: &'static str, text: &'static str) -> HttpResponse {
+        HttpResponse { status, header: "", text }
     }
 
-    const fn unauthorized(text: &'static str) -> Answer {
-        Answer::new("401 Unauthorized", text)
+    const fn unauthorized(text: &'static str) -> HttpResponse {
+        HttpResponse::new("401 Unauthorized", text)
     }
 
-    const fn bad(text: &'static str) -> Answer {
-        Answer::new("400 Bad Request", text)
+    const fn bad(text: &'static str) -> HttpResponse {
+        HttpResponse::new("400 Bad Request", text)
     }
 
     fn bytes(self) -> Vec<u8> {
-        let Answer { status, header, text } = self;
+        let HttpResponse { status, header, text } = self;
         let length = text.len() + 1;
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
@@ -85,7 +85,7 @@ pub fn listen(
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let warden = Warden::new(secret, Utc::now().timestamp());
+    let warden = RequestAuth::new(secret, Utc::now().timestamp());
     let door = Door { listener, warden, ask, patience: PATIENCE, open: Vec::new() };
     thread::Builder::new().name("door".to_owned()).spawn(move || door.serve())?;
     Ok(address)
@@ -93,7 +93,7 @@ pub fn listen(
 
 struct Door<F> {
     listener: TcpListener,
-    warden: Warden,
+    warden: RequestAuth,
     ask: F,
     patience: Duration,
     /// The oldest first.
@@ -102,7 +102,7 @@ struct Door<F> {
 
 struct Connection {
     stream: TcpStream,
-    request: Request,
+    request: HttpRequest,
     /// What is still to be sent.
     out: Vec<u8>,
     /// Whether the answer is given; the rest of what comes is read and dropped, because a connection
@@ -157,7 +157,7 @@ impl<F: FnMut() -> bool> Door<F> {
                     }
                     self.open.push(Connection {
                         stream,
-                        request: Request::default(),
+                        request: HttpRequest::default(),
                         out: Vec::new(),
                         answered: false,
                         due: Instant::now() + self.patience,
@@ -193,25 +193,25 @@ impl<F: FnMut() -> bool> Door<F> {
                 continue;
             }
             let answer = match connection.request.take(&bytes[..length]) {
-                Progress::More => continue,
-                Progress::Continue => {
+                ReadProgress::More => continue,
+                ReadProgress::Continue => {
                     connection.out.extend(b"HTTP/1.1 100 Continue\r\n\r\n");
                     continue;
                 }
-                Progress::Refused(answer) => answer,
-                Progress::Whole => {
+                ReadProgress::Refused(answer) => answer,
+                ReadProgress::Whole => {
                     let (now, request) = (Utc::now().timestamp(), &connection.request);
                     match self.warden.judge(request, now, Instant::now()) {
                         Err(answer) => answer,
                         Ok(signature) if (self.ask)() => {
                             self.warden.remember(signature);
-                            Answer::ACCEPTED
+                            HttpResponse::ACCEPTED
                         }
-                        Ok(_) => Answer::QUEUED,
+                        Ok(_) => HttpResponse::QUEUED,
                     }
                 }
             };
-            connection.request = Request::default();
+            connection.request = HttpRequest::default();
             connection.out.extend(answer.bytes());
             connection.answered = true;
             connection.due = Instant::now() + self.patience;
@@ -247,7 +247,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let (warden, patience) = (Warden::new(b"secret", 0), Duration::from_millis(200));
+        let (warden, patience) = (RequestAuth::new(b"secret", 0), Duration::from_millis(200));
         let door = Door { listener, warden, ask: || true, patience, open: Vec::new() };
         thread::spawn(move || door.serve());
         address

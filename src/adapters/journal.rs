@@ -34,7 +34,7 @@ pub struct Journal {
 
 /// A place in the journal up to which it has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct JournalPosition {
     /// The file it is in.
     inode: u64,
     /// The offset behind the last line that was read.
@@ -45,7 +45,7 @@ pub struct Mark {
 
 /// What reading found besides records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedLines {
     /// Lines that are no records.
     pub damaged: u64,
     /// Records of actions that only a newer version knows.
@@ -103,7 +103,7 @@ impl Journal {
     }
 
     /// Whether there is anything behind `mark`, or another file, without reading it.
-    pub fn has_more(&self, mark: &Mark) -> bool {
+    pub fn has_more(&self, mark: &JournalPosition) -> bool {
         fs::metadata(&self.path)
             .is_ok_and(|found| found.ino() != mark.inode || found.len() != mark.offset)
     }
@@ -115,10 +115,10 @@ impl Journal {
     /// As the disk gives them; a journal that does not exist is empty.
     pub fn read(
         &self,
-        mark: &mut Mark,
+        mark: &mut JournalPosition,
         mut each: impl FnMut(Option<Record>),
-    ) -> io::Result<Skipped> {
-        let mut skipped = Skipped::default();
+    ) -> io::Result<SkippedLines> {
+        let mut skipped = SkippedLines::default();
         self.read_lines(mark, |line| match line {
             None => each(None),
             Some((_, Ok(record))) => each(Some(record)),
@@ -134,7 +134,7 @@ impl Journal {
     /// As [`Journal::read`].
     pub fn read_lines(
         &self,
-        mark: &mut Mark,
+        mark: &mut JournalPosition,
         mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
     ) -> io::Result<()> {
         let mut file = match File::open(&self.path) {
@@ -147,7 +147,7 @@ impl Journal {
             if mark.offset > 0 {
                 each(None);
             }
-            *mark = Mark { inode: metadata.ino(), ..Mark::default() };
+            *mark = JournalPosition { inode: metadata.ino(), ..JournalPosition::default() };
         }
         if metadata.len() == mark.offset {
             return Ok(());
@@ -175,7 +175,7 @@ impl Journal {
     }
 }
 
-impl Mark {
+impl JournalPosition {
     /// Whether the line before the mark is still the one that was read.
     fn holds(&self, file: &File, inode: u64, length: u64) -> io::Result<bool> {
         if self.offset == 0 || self.inode != inode || length < self.offset {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    fn read(journal: &Journal, mark: &mut Mark) -> (Vec<u64>, bool, Skipped) {
+    fn read(journal: &Journal, mark: &mut JournalPosition) -> (Vec<u64>, bool, SkippedLines) {
         let (mut seqs, mut again) = (Vec::new(), false);
         let skipped = journal
             .read(mark, |record| match record {
@@ -266,14 +266,14 @@ mod tests {
     fn lines_are_counted_across_writers_and_read_once() {
         let dir = tempfile::tempdir().unwrap();
         let (mut one, mut two) = (at(dir.path()), at(dir.path()));
-        let mut mark = Mark::default();
+        let mut mark = JournalPosition::default();
         write(&mut one, 2);
         write(&mut two, 1);
         write(&mut one, 1);
         assert_eq!(read(&one, &mut mark).0, [0, 1, 2, 3]);
         write(&mut two, 1);
         assert!(one.has_more(&mark));
-        assert_eq!(read(&one, &mut mark), (vec![4], false, Skipped::default()));
+        assert_eq!(read(&one, &mut mark), (vec![4], false, SkippedLines::default()));
         assert!(!one.has_more(&mark));
         assert_eq!(read(&one, &mut mark).0, [0; 0]);
     }
@@ -291,7 +291,7 @@ mod tests {
             // A record that lost only its newline is whole again once the tail is mended.
             let mended = kept + u64::from(lines.iter().any(|end| *end == cut + 1));
             write(&mut at(dir.path()), 1);
-            let (seqs, _, skipped) = read(&at(dir.path()), &mut Mark::default());
+            let (seqs, _, skipped) = read(&at(dir.path()), &mut JournalPosition::default());
             let want: Vec<u64> = (0..=mended).collect();
             assert_eq!(seqs, want, "cut at {cut}");
             let torn = u64::from(!lines.contains(&cut) && cut > 0 && mended == kept);
@@ -303,12 +303,12 @@ mod tests {
     fn a_rotated_journal_is_read_from_its_start() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = at(dir.path());
-        let mut mark = Mark::default();
+        let mut mark = JournalPosition::default();
         write(&mut journal, 3);
         read(&journal, &mut mark);
         fs::rename(journal.path(), dir.path().join("old")).unwrap();
         write(&mut journal, 1);
-        assert_eq!(read(&journal, &mut mark), (vec![0], true, Skipped::default()));
+        assert_eq!(read(&journal, &mut mark), (vec![0], true, SkippedLines::default()));
         fs::remove_dir_all(dir.path().join("logs")).unwrap();
         assert_eq!(read(&journal, &mut mark).0, [0; 0]);
     }
@@ -324,9 +324,9 @@ mod tests {
         text.push('\n');
         fs::write(journal.path(), text).unwrap();
         write(&mut journal, 1);
-        let (seqs, _, skipped) = read(&journal, &mut Mark::default());
+        let (seqs, _, skipped) = read(&journal, &mut JournalPosition::default());
         assert_eq!(seqs, [0, 1]);
-        assert_eq!(skipped, Skipped { damaged: 2, unknown: 1 });
+        assert_eq!(skipped, SkippedLines { damaged: 2, unknown: 1 });
     }
 
     proptest! {
@@ -358,7 +358,7 @@ mod tests {
             let told = at(dir.path()).append(false, |seq| Record { run_id: "new".to_owned(), ..made(seq) });
             prop_assert!(fs::read(&path).unwrap().ends_with(b"\n"));
             let mut records = Vec::new();
-            at(dir.path()).read(&mut Mark::default(), |record| records.extend(record)).unwrap();
+            at(dir.path()).read(&mut JournalPosition::default(), |record| records.extend(record)).unwrap();
             prop_assert_eq!(records.last(), Some(&told.unwrap()));
             for seq in untouched {
                 prop_assert!(records.iter().any(|record| record.seq == seq), "{} is lost", seq);

@@ -40,9 +40,9 @@ use crate::{
     core::{redact::Redactor, verdict::Outcome},
     crash,
 };
-pub use child::{Foreground, Group};
+pub use child::{Foreground, ForegroundGroup};
 use group::Process;
-use guard::{Brief, Notice, Order};
+use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
 use stream::Streams;
 pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
@@ -55,7 +55,7 @@ pub const PANE: &str = "RALPH_PANE";
 
 /// What to start, and where its input and output lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spec {
+pub struct ProcessSpec {
     /// The program and its arguments; the program is found as [`resolve`] finds it, on the `PATH`
     /// of `env` if that has one.
     pub argv: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Spec {
 
 /// What the guardian needs beside the agent's own.
 #[derive(Debug)]
-pub struct Post<'a> {
+pub struct GuardPost<'a> {
     /// This program.
     pub program: PathBuf,
     /// The attempt's record, which stays open in the whole tree as a sign of whose it is.
@@ -96,7 +96,7 @@ pub struct Post<'a> {
 
 /// What the runner hears of its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ProcessNews {
     /// It shows no sign of life.
     Idle,
     /// It ended by itself, and these of its processes have not; told again when they are others.
@@ -134,23 +134,23 @@ impl From<io::Error> for NotStarted {
 
 /// A running agent behind its guardian.
 #[derive(Debug)]
-pub struct Agent {
+pub struct AgentProcess {
     guardian: Identity,
     identity: Identity,
     orders: Mutex<PipeWriter>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts the guardian, which starts the agent, and a thread that calls `tell` with the news.
     ///
     /// # Errors
     /// When the agent or its guardian cannot be started. `tell` is not called then, and nothing
     /// runs but what a guardian started that was killed before it could say so.
     pub fn spawn(
-        spec: &Spec,
-        post: &Post<'_>,
-        tell: impl Fn(News) + Send + 'static,
-    ) -> Result<Agent, NotStarted> {
+        spec: &ProcessSpec,
+        post: &GuardPost<'_>,
+        tell: impl Fn(ProcessNews) + Send + 'static,
+    ) -> Result<AgentProcess, NotStarted> {
         let (order_reader, mut orders) = io::pipe()?;
         let (notice_reader, notices) = io::pipe()?;
         let mut guardians = tree::guardians();
@@ -166,7 +166,7 @@ impl Agent {
         drop(guardians);
         let gone = move || tree::guardians().retain(|guardian| *guardian != pid);
         crash::point("agent.guarded");
-        let brief = Brief {
+        let brief = GuardianSpec {
             spec: spec.clone(),
             record: post.record.clone(),
             exit: post.exit.clone(),
@@ -179,11 +179,11 @@ impl Agent {
         let _ = send(&mut orders, &brief);
         let mut notices = BufReader::new(notice_reader).lines();
         let notice = next(&mut notices);
-        let Some(Notice::Started { identity }) = notice else {
+        let Some(GuardianNotice::Started { identity }) = notice else {
             let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
             gone();
             return Err(match notice {
-                Some(Notice::NotStarted { error }) => NotStarted::Refused(error),
+                Some(GuardianNotice::NotStarted { error }) => NotStarted::Refused(error),
                 _ if killed => NotStarted::Unguarded,
                 _ => NotStarted::Refused("its guardian could not be started".to_owned()),
             });
@@ -191,20 +191,20 @@ impl Agent {
         thread::Builder::new().name("agent".to_owned()).spawn(move || {
             let closed = loop {
                 match next(&mut notices) {
-                    Some(Notice::Idle {}) => tell(News::Idle),
-                    Some(Notice::Left { members }) => tell(News::Left(members)),
-                    Some(Notice::Closed { outcome, swept, immortal }) => {
+                    Some(GuardianNotice::Idle {}) => tell(ProcessNews::Idle),
+                    Some(GuardianNotice::Left { members }) => tell(ProcessNews::Left(members)),
+                    Some(GuardianNotice::Closed { outcome, swept, immortal }) => {
                         break Closed { outcome: Some(outcome), swept, immortal };
                     }
-                    Some(Notice::Started { .. } | Notice::NotStarted { .. }) => {}
+                    Some(GuardianNotice::Started { .. } | GuardianNotice::NotStarted { .. }) => {}
                     None => break Closed { outcome: None, swept: Vec::new(), immortal: 0 },
                 }
             };
             let _ = handle.wait();
             gone();
-            tell(News::Closed(closed));
+            tell(ProcessNews::Closed(closed));
         })?;
-        Ok(Agent { guardian, identity, orders: Mutex::new(orders) })
+        Ok(AgentProcess { guardian, identity, orders: Mutex::new(orders) })
     }
 
     /// The agent's process.
@@ -219,35 +219,35 @@ impl Agent {
 
     /// Asks the agent and its group to end.
     pub fn terminate(&self) {
-        self.order(Order::Terminate);
+        self.order(GuardianCommand::Terminate);
     }
 
     /// Ends the agent and everything it started.
     pub fn kill(&self) {
-        self.order(Order::Kill);
+        self.order(GuardianCommand::Kill);
     }
 
     /// Stops the agent and everything it started, until [`thaw`](Agent::thaw).
     pub fn freeze(&self) {
-        self.order(Order::Freeze);
+        self.order(GuardianCommand::Freeze);
     }
 
     /// Lets it go on.
     pub fn thaw(&self) {
-        self.order(Order::Thaw);
+        self.order(GuardianCommand::Thaw);
     }
 
     /// It is not idle: files have changed.
     pub fn awake(&self) {
-        self.order(Order::Awake);
+        self.order(GuardianCommand::Awake);
     }
 
     /// Lets what it left behind live, unguarded.
     pub fn spare(&self) {
-        self.order(Order::Spare);
+        self.order(GuardianCommand::Spare);
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: GuardianCommand) {
         // A guardian that is gone has ended everything already.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = send(&mut *orders, &order);
@@ -261,7 +261,7 @@ fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
 }
 
 /// The next line that is a notice; whatever else a dying guardian prints is passed over.
-fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<Notice> {
+fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<GuardianNotice> {
     lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
 }
 
@@ -282,7 +282,7 @@ pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result
 /// # Errors
 /// When it cannot be started.
 pub fn run(
-    spec: &Spec,
+    spec: &ProcessSpec,
     limit: Duration,
     redact: bool,
     end_rest: impl FnOnce(),
@@ -302,7 +302,7 @@ pub fn run(
 }
 
 /// Finds the secrets in what a process of this specification prints.
-fn secrets(spec: &Spec) -> Redactor {
+fn secrets(spec: &ProcessSpec) -> Redactor {
     Redactor::of_variables(group::environment(spec))
 }
 
@@ -434,7 +434,7 @@ mod tests {
             let mut install = std::process::Command::new("install");
             install.args(["-m", "755"]).args([&text, &program]);
             assert!(install.status().unwrap().success());
-            let spec = Spec {
+            let spec = ProcessSpec {
                 argv: vec!["true".to_owned()],
                 dir: dir.to_owned(),
                 env: Vec::new(),
@@ -447,8 +447,8 @@ mod tests {
             let (record, exit) = (dir.join("record"), dir.join("exit"));
             let exit = Some(exit);
             let (idle, redact, screen) = (None, true, None);
-            let post = Post { program, record, exit, lock: &lock, idle, redact, screen };
-            Agent::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
+            let post = GuardPost { program, record, exit, lock: &lock, idle, redact, screen };
+            AgentProcess::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);
         assert_eq!(start("read -r _; kill -KILL $$"), NotStarted::Unguarded);

@@ -23,7 +23,7 @@ const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
 /// The folder.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct StateFolder {
     dir: PathBuf,
     durable: bool,
 }
@@ -58,10 +58,10 @@ impl Lock {
     }
 }
 
-impl State {
+impl StateFolder {
     /// The folder `dir`. It is made by the first who writes to it, so that looking leaves no trace.
-    pub fn open(dir: PathBuf, durable: bool) -> State {
-        State { dir, durable }
+    pub fn open(dir: PathBuf, durable: bool) -> StateFolder {
+        StateFolder { dir, durable }
     }
 
     fn make(&self) -> io::Result<()> {
@@ -385,13 +385,13 @@ mod tests {
     #[test]
     fn one_lock_holds_even_when_the_files_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path().join("ralph"), false);
+        let state = StateFolder::open(dir.path().join("ralph"), false);
         let lock = state.try_lock().unwrap().unwrap();
         for entry in fs::read_dir(state.dir()).unwrap() {
             let path = entry.unwrap().path();
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
-        assert!(State::open(state.dir().to_owned(), false).is_locked().unwrap());
+        assert!(StateFolder::open(state.dir().to_owned(), false).is_locked().unwrap());
         assert!(state.locks_hold().unwrap());
         assert!(lock.is_on(state.dir()));
         fs::rename(state.dir(), dir.path().join("aside")).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn a_damaged_record_is_put_aside_and_named() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path().join("ralph"), true);
+        let state = StateFolder::open(dir.path().join("ralph"), true);
         state.write_attempt("a.1", &"one").unwrap();
         state.write_attempt("b.1", &"two").unwrap();
         fs::write(state.attempt("c.1"), "{").unwrap();
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn a_record_cut_at_any_byte_is_put_aside_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path().join("ralph"), false);
+        let state = StateFolder::open(dir.path().join("ralph"), false);
         let record = serde_json::json!({"task_id": "a", "pid": 12, "dirty": {"x y": "\u{e9}"}});
         state.write_attempt("b.1", &record).unwrap();
         let whole = fs::read(state.attempt("b.1")).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn drafts_of_the_killed_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path().join("git"), false);
+        let state = StateFolder::open(dir.path().join("git"), false);
         state.write_attempt("a.1", &"one").unwrap();
         let graph = dir.path().join("graph.yaml");
         for path in [&graph, &dir.path().join(".ralph-x.tmp"), &dir.path().join("other.tmp")] {

@@ -19,9 +19,9 @@ use clap_complete::{
 use crate::{
     core::{
         graph::{TaskGraph, task::Task},
-        loop_paths::Place,
+        loop_paths::LoopPaths,
     },
-    project::{config::Config, workspace::Workspace, worktree_pool::Pool},
+    project::{config::Config, workspace::Workspace, worktree_pool::WorktreePool},
 };
 
 /// The variable by which a shell asks.
@@ -52,7 +52,7 @@ pub(super) fn registration(shell: &str, program: &Path) -> String {
 }
 
 fn workspace() -> Option<Workspace> {
-    Workspace::open(&env::current_dir().ok()?, Place::default(), graph().as_deref(), None).ok()
+    Workspace::open(&env::current_dir().ok()?, LoopPaths::default(), graph().as_deref(), None).ok()
 }
 
 fn graph() -> Option<PathBuf> {
@@ -103,7 +103,7 @@ pub(super) fn worktrees() -> Vec<CompletionCandidate> {
     let Some(workspace) = workspace() else {
         return Vec::new();
     };
-    let pool = Pool::of(&workspace);
+    let pool = WorktreePool::of(&workspace);
     let trees = workspace.repo.worktrees().unwrap_or_default();
     let others = trees.iter().filter(|tree| tree.path != workspace.root());
     let name = |path: &Path| path.strip_prefix(pool.folder()).unwrap_or(path).to_owned();

@@ -8,7 +8,7 @@ use super::{Named, complete};
 
 /// `ralph resume`.
 #[derive(Debug, Args)]
-pub struct Resume {
+pub struct ResumeArgs {
     /// Try again at once what the provider refused for now
     #[arg(long)]
     pub now: bool,
@@ -19,7 +19,7 @@ pub struct Resume {
 
 /// `ralph stop`.
 #[derive(Debug, Args)]
-pub struct Stop {
+pub struct StopArgs {
     /// End the attempt too, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
@@ -30,7 +30,7 @@ pub struct Stop {
 
 /// `ralph spawn`.
 #[derive(Debug, Args)]
-pub struct Spawn {
+pub struct SpawnArgs {
     /// The command; it has the streams of this one, and its exit code becomes that of this one
     #[arg(last = true, required = true, value_name = "CMD")]
     pub argv: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Spawn {
 
 /// `ralph demo`.
 #[derive(Debug, Args)]
-pub struct Demo {
+pub struct DemoArgs {
     /// Make the repository here instead of in the temporary folder; must not exist yet
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Demo {
 
 /// `ralph replay`.
 #[derive(Debug, Args)]
-pub struct Replay {
+pub struct ReplayArgs {
     /// A folder with `stdout`, and `stderr`, `timed.jsonl` (`[seconds, "out" or "err", line]`) and
     /// `meta.json` (`{"rc": CODE}`) where it has them; or a file of standard output
     pub transcript: PathBuf,
@@ -69,7 +69,7 @@ pub struct Replay {
 
 /// `ralph completions`.
 #[derive(Debug, Args)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(complete::shells()))]
     pub shell: String,
@@ -77,7 +77,7 @@ pub struct Completions {
 
 /// `ralph man`.
 #[derive(Debug, Args)]
-pub struct Man {
+pub struct ManArgs {
     /// Write a page for every command into this folder
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,

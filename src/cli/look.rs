@@ -12,7 +12,7 @@ use crate::core::duration;
 
 /// `ralph costs`.
 #[derive(Debug, Args)]
-pub struct Costs {
+pub struct CostsArgs {
     /// One line for each of these
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Task)]
     pub by: By,
@@ -39,7 +39,7 @@ pub enum By {
 
 /// `ralph notify`.
 #[derive(Debug, Args)]
-pub struct Notify {
+pub struct NotifyArgs {
     /// Tell each of them something now, and say how that went
     #[arg(long)]
     pub test: bool,
@@ -47,7 +47,7 @@ pub struct Notify {
 
 /// `ralph check`.
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct CheckArgs {
     /// The file; without it, that of the repository
     pub file: Option<PathBuf>,
     /// As JSON
@@ -57,7 +57,7 @@ pub struct Check {
 
 /// `ralph config`.
 #[derive(Debug, Args)]
-pub struct Config {
+pub struct ConfigArgs {
     /// Only this setting: its value and nothing else
     #[arg(add = ArgValueCandidates::new(complete::settings))]
     pub key: Option<String>,
@@ -68,7 +68,7 @@ pub struct Config {
 
 /// `ralph schema`.
 #[derive(Debug, Args)]
-pub struct Schema {
+pub struct SchemaArgs {
     /// Of what
     #[arg(value_enum, value_name = "OF")]
     pub of: Schemas,
@@ -85,7 +85,7 @@ pub enum Schemas {
 
 /// `ralph doctor`.
 #[derive(Debug, Args)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -102,7 +102,7 @@ pub struct Doctor {
 
 /// `ralph status`.
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -113,7 +113,7 @@ pub struct Status {
 
 /// `ralph heartbeat`.
 #[derive(Debug, Args)]
-pub struct Heartbeat {
+pub struct HeartbeatArgs {
     /// A loop that has not beaten for longer is dead
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     pub max_age: Duration,
@@ -124,7 +124,7 @@ pub struct Heartbeat {
 
 /// `ralph attempts`.
 #[derive(Debug, Args)]
-pub struct Attempts {
+pub struct AttemptsArgs {
     /// Only those of this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
@@ -139,7 +139,7 @@ pub struct Attempts {
 /// `ralph logs`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct Logs {
+pub struct LogsArgs {
     /// Go on with what comes, until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
@@ -173,7 +173,7 @@ pub struct Logs {
 
 /// `ralph attach`.
 #[derive(Debug, Args)]
-pub struct Attach {
+pub struct AttachArgs {
     /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
@@ -187,7 +187,7 @@ pub struct Attach {
 
 /// `ralph show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ShowArgs {
     /// The attempt, such as `parser.2`; for a task, its newest one
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
@@ -201,7 +201,7 @@ pub struct Show {
 
 /// `ralph restore`.
 #[derive(Debug, Args)]
-pub struct Restore {
+pub struct RestoreArgs {
     /// The attempt, such as `parser.2`; for a task, its newest one
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,

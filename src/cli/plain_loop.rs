@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCandidates;
 
-use super::{complete, run::Limits};
+use super::{complete, run::LimitArgs};
 use crate::core::{duration, graph::task::TaskId};
 
 /// `ralph loop`.
@@ -18,7 +18,7 @@ use crate::core::{duration, graph::task::TaskId};
 )]
 #[command(override_usage = "ralph loop [OPTIONS] --prompt-file <FILE>\n                  \
                             --max-iterations <N> [-- <CMD>...]")]
-pub struct Loop {
+pub struct LoopArgs {
     /// Give the agent what is in this file, read anew for each iteration
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub prompt_file: PathBuf,
@@ -43,7 +43,7 @@ pub struct Loop {
     pub max_failures: u32,
     /// The limits it has like any run.
     #[command(flatten)]
-    pub limits: Limits,
+    pub limits: LimitArgs,
     /// Use this agent, whatever the settings say: claude, codex, gemini, opencode, amp, copilot,
     /// aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]

@@ -28,7 +28,7 @@ pub struct Which {
 
 /// What bounds a run, and each of its attempts.
 #[derive(Debug, Args)]
-pub struct Limits {
+pub struct LimitArgs {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
@@ -56,7 +56,7 @@ pub struct Limits {
 /// `ralph run`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct Run {
+pub struct RunArgs {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
@@ -78,7 +78,7 @@ pub struct Run {
     pub idle: Option<Duration>,
     /// What bounds it.
     #[command(flatten)]
-    pub limits: Limits,
+    pub limits: LimitArgs,
     /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
@@ -107,7 +107,7 @@ pub struct Run {
 
 /// `ralph __pane`.
 #[derive(Debug, Args)]
-pub struct Pane {
+pub struct PaneArgs {
     /// A folder to make for it
     pub folder: PathBuf,
     /// What the window is called
@@ -130,7 +130,7 @@ pub struct Pane {
 /// `ralph prompt`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct Prompt {
+pub struct PromptArgs {
     /// The task; without it, the one that is next
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
@@ -153,7 +153,7 @@ pub struct Prompt {
 
 /// `ralph plan`.
 #[derive(Debug, Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// With so many at once, such as `2,4,8` (may be repeated) [default: 1, 2, 4, … until more does
     /// not help]
     #[arg(long, value_name = "N", value_parser = jobs, value_delimiter = ',')]
@@ -171,7 +171,7 @@ pub struct Plan {
 
 /// `ralph dag-status`.
 #[derive(Debug, Args)]
-pub struct DagStatus {
+pub struct DagStatusArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -6,7 +6,7 @@ use crate::core::time_zone::{self, Zone};
 
 /// `ralph schedule`.
 #[derive(Debug, Args)]
-pub struct Schedule {
+pub struct ScheduleArgs {
     /// What to do besides waiting.
     #[command(subcommand)]
     pub units: Option<Units>,
@@ -34,7 +34,7 @@ pub struct Schedule {
 #[derive(Debug, Subcommand)]
 pub enum Units {
     /// Have the system start `ralph schedule` for this repository, by its settings
-    Install(Install),
+    Install(InstallArgs),
     /// Take away what `install` wrote for this repository
     Uninstall,
 }
@@ -58,7 +58,7 @@ pub struct Keeper {
 #[derive(Debug, Args)]
 #[command(override_usage = "ralph schedule install [OPTIONS]\n       \
                             <--systemd|--launchd|--cron>")]
-pub struct Install {
+pub struct InstallArgs {
     /// By whom.
     #[command(flatten)]
     pub keeper: Keeper,

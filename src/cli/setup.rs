@@ -9,7 +9,7 @@ use crate::core::prompt::template::Template;
 /// `ralph init`.
 #[derive(Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct Init {
+pub struct InitArgs {
     /// Ask nothing and take every default, as without a terminal
     #[arg(short, long)]
     pub yes: bool,
@@ -41,7 +41,7 @@ pub struct Init {
 
 /// `ralph template`.
 #[derive(Debug, Args)]
-pub struct PrintTemplate {
+pub struct PrintTemplateArgs {
     /// Which one
     #[arg(value_enum, value_name = "NAME", default_value_t = Templates::Task)]
     pub name: Templates,
@@ -51,7 +51,7 @@ pub struct PrintTemplate {
 #[derive(Debug, Args)]
 #[command(override_usage = "ralph merge-driver BASE OURS THEIRS [PATH]\n       \
     ralph merge-driver --install | --uninstall")]
-pub struct MergeDriver {
+pub struct MergeDriverArgs {
     /// What both sides began with; `%O` to git
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub base: Option<PathBuf>,

@@ -7,7 +7,7 @@ use super::{Called, complete};
 
 /// `ralph task-reset`.
 #[derive(Debug, Args)]
-pub struct TaskReset {
+pub struct TaskResetArgs {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
@@ -18,7 +18,7 @@ pub struct TaskReset {
 
 /// `ralph task-complete`.
 #[derive(Debug, Args)]
-pub struct TaskComplete {
+pub struct TaskCompleteArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
@@ -29,7 +29,7 @@ pub struct TaskComplete {
 
 /// `ralph task-block`.
 #[derive(Debug, Args)]
-pub struct TaskBlock {
+pub struct TaskBlockArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
@@ -40,14 +40,14 @@ pub struct TaskBlock {
 
 /// `ralph ask`.
 #[derive(Debug, Args)]
-pub struct Ask {
+pub struct AskArgs {
     /// The question; `-` reads it from standard input
     pub text: String,
 }
 
 /// `ralph answer`.
 #[derive(Debug, Args)]
-pub struct Answer {
+pub struct AnswerArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
@@ -60,7 +60,7 @@ pub struct Answer {
 
 /// `ralph note`.
 #[derive(Debug, Args)]
-pub struct Note {
+pub struct NoteArgs {
     /// The note; `-` reads it from standard input
     pub text: String,
     /// For every agent, in the learnings file; else for the tasks that depend on this one
@@ -73,7 +73,7 @@ pub struct Note {
 
 /// `ralph verify`.
 #[derive(Debug, Args)]
-pub struct Verify {
+pub struct VerifyArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,

@@ -9,7 +9,7 @@ use super::complete;
 
 /// `ralph worktree`.
 #[derive(Debug, Args)]
-pub struct Worktree {
+pub struct WorktreeArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: WorktreeCommand,

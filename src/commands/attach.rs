@@ -3,24 +3,24 @@
 use anyhow::Result;
 
 use super::{
-    Here,
+    Invocation,
     journal_reader::RecordFilter,
-    listen::{self, Voice, Wanted},
+    listen::{self, ListenOptions, Voice},
     logs::without_reader,
     status::{Standing, look},
 };
 use crate::{
     adapters::{terminal, tmux},
-    cli::Attach,
+    cli::AttachArgs,
     core::exit::{Exit, Failure},
-    project::{attempt::Open, workspace::Workspace},
+    project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
 /// Shows it until the run is over or somebody leaves. The run does not notice.
 ///
 /// # Errors
 /// Nothing runs, or not that task; as the disk and tmux give them.
-pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let about = RecordFilter::new(options.id.as_deref(), None)?;
     let (chronicle, live) = look(&workspace)?;
@@ -66,7 +66,7 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
     }
     without_reader(listen::listen(
         &workspace,
-        Wanted {
+        ListenOptions {
             about,
             voice: Voice::Readable,
             lines: Some(options.lines),
@@ -78,8 +78,9 @@ pub fn run(here: &Here, options: &Attach) -> Result<Exit> {
 
 /// The window in which the agent of such an attempt runs, if it does in one.
 fn window(workspace: &Workspace, about: &RecordFilter) -> Option<tmux::Server> {
-    let records: Vec<Open> = workspace.state.peek();
-    let wanted = |record: &&Open| about.task.as_ref().is_none_or(|id| *id == record.task_id);
+    let records: Vec<AttemptRecord> = workspace.state.peek();
+    let wanted =
+        |record: &&AttemptRecord| about.task.as_ref().is_none_or(|id| *id == record.task_id);
     let folders = records.iter().filter(wanted).filter_map(|record| record.pane.as_deref());
     folders.map(tmux::Server::of).find(tmux::Server::runs)
 }

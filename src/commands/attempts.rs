@@ -6,21 +6,21 @@ use anyhow::Result;
 use chrono::{DateTime, Local, Utc};
 use serde_json::{Value, json};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::{
         agent_output,
         terminal::{self, visible},
     },
-    cli::{Attempts, Restore, Show},
+    cli::{AttemptsArgs, RestoreArgs, ShowArgs},
     core::{
         agents::transcript::Usage,
         diagnostic::nearest,
         duration,
-        event::{Ended, Event, record::Record},
+        event::{AttemptResult, Event, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
-        history::attempt_log::{self, Entry, Ledger},
+        history::attempt_log::{self, AttemptEntry, AttemptLog},
         spend::dollars,
         verdict::Autocommit,
     },
@@ -35,7 +35,7 @@ const LINES: usize = 12;
 ///
 /// # Errors
 /// A task that was never attempted; as the disk gives them.
-pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
+pub fn list(here: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let ledger = workspace.ledger()?;
     let id = match &options.id {
@@ -55,7 +55,7 @@ pub fn list(here: &Here, options: &Attempts) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn row(entry: &Entry) -> [String; 6] {
+fn row(entry: &AttemptEntry) -> [String; 6] {
     let (name, when) = (entry.name(), when(entry.started_at));
     let Some((_, ended)) = &entry.ended else {
         let blank = String::new;
@@ -79,7 +79,7 @@ fn row(entry: &Entry) -> [String; 6] {
 ///
 /// # Errors
 /// An unknown attempt; as the disk gives them.
-pub fn show(here: &Here, options: &Show) -> Result<Exit> {
+pub fn show(here: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let ledger = workspace.ledger()?;
     let entry = find(&ledger, &typed(&workspace, &options.name))?;
@@ -93,7 +93,7 @@ pub fn show(here: &Here, options: &Show) -> Result<Exit> {
         terminal::print(&terminal::json(&value))?;
         return Ok(Exit::Success);
     }
-    let mut page = Page::default();
+    let mut page = AttemptsPage::default();
     page.line("Attempt", &format!("{} at {}", entry.attempt, entry.task_id));
     page.line("Run", &entry.run_id);
     page.line("Began", &when(entry.started_at));
@@ -116,11 +116,11 @@ pub fn show(here: &Here, options: &Show) -> Result<Exit> {
 
 /// Labelled lines.
 #[derive(Default)]
-struct Page {
+struct AttemptsPage {
     text: String,
 }
 
-impl Page {
+impl AttemptsPage {
     fn line(&mut self, key: &str, value: &str) {
         let _ = writeln!(self.text, "{key}: {}", visible(value));
     }
@@ -140,7 +140,7 @@ impl Page {
         }
     }
 
-    fn end(&mut self, name: &str, at: DateTime<Utc>, ended: &Ended) {
+    fn end(&mut self, name: &str, at: DateTime<Utc>, ended: &AttemptResult) {
         let evidence = &ended.evidence;
         self.line("Ended", &format!("{}, after {}", when(at), duration::short(ended.duration())));
         self.line("Verdict", &format!("{}: {}", ended.verdict, ended.why));
@@ -231,7 +231,7 @@ fn change(record: &Record) -> Option<String> {
 ///
 /// # Errors
 /// Nothing kept; a branch of that name; in git's own words.
-pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
+pub fn restore(here: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let repo = &workspace.repo;
     let name = typed(&workspace, &options.name);
@@ -278,7 +278,7 @@ pub fn restore(here: &Here, options: &Restore) -> Result<Exit> {
 }
 
 /// The files of an attempt with their sizes in bytes, by name.
-fn files(workspace: &Workspace, entry: &Entry) -> Vec<(String, u64)> {
+fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String, u64)> {
     let folder = workspace.root().join(&entry.log);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(String, u64)> = entries
@@ -291,7 +291,7 @@ fn files(workspace: &Workspace, entry: &Entry) -> Vec<(String, u64)> {
     files
 }
 
-fn as_value(entry: &Entry, whole: bool) -> Value {
+fn as_value(entry: &AttemptEntry, whole: bool) -> Value {
     let mut value = json!({
         "task_id": entry.task_id,
         "attempt": entry.attempt,
@@ -327,9 +327,9 @@ fn typed(workspace: &Workspace, name: &str) -> String {
     }
 }
 
-fn find<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Entry> {
+fn find<'a>(ledger: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
     ledger.find(name).ok_or_else(|| {
-        let names: Vec<String> = ledger.of(None).map(Entry::name).collect();
+        let names: Vec<String> = ledger.of(None).map(AttemptEntry::name).collect();
         let ids = ledger.of(None).map(|entry| entry.task_id.as_str());
         unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str))))
     })

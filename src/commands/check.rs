@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::{
         excerpt,
         terminal::{self, Paint},
     },
-    cli::Check,
+    cli::CheckArgs,
     core::{
         diagnostic::{Diagnostic, Severity, position},
         exit::Exit,
@@ -30,7 +30,7 @@ use crate::{
 ///
 /// # Errors
 /// As the disk gives them; an invalid graph is said here and is exit code 65.
-pub fn run(here: &Here, options: &Check) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &CheckArgs) -> Result<Exit> {
     let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
     let (file, history, policy) = if let Some(path) = &options.file {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal,
     cli,
@@ -26,7 +26,7 @@ const WIDE: usize = 40;
 ///
 /// # Errors
 /// No repository, invalid settings, an unknown name.
-pub fn run(here: &Here, options: &cli::Config) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     for (name, meant) in config_layers::misspelt() {
         terminal::say(&format!("warning: `{name}` is no setting; did you mean `{meant}`?"));

@@ -6,23 +6,23 @@ use anyhow::Result;
 use chrono::Local;
 use serde_json::{Value, json};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal::{self, visible},
-    cli::{By, Costs},
-    core::{duration, exit::Exit, history::attempt_log::Entry, spend::Spend},
+    cli::{By, CostsArgs},
+    core::{duration, exit::Exit, history::attempt_log::AttemptEntry, spend::Spend},
 };
 
 /// Sums what the journal tells.
 ///
 /// # Errors
 /// No repository; an invalid graph, by story; as the disk gives them.
-pub fn run(here: &Here, options: &Costs) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let ledger = workspace.ledger()?;
     // Only stories stand in the graph, which need not be readable for the rest.
     let graph = if options.by == By::Story { Some(workspace.graph()?) } else { None };
-    let story = |entry: &Entry| {
+    let story = |entry: &AttemptEntry| {
         let graph = graph.as_ref()?.graph();
         graph.task(graph.number(&entry.task_id)?).story.clone()
     };

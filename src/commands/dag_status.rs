@@ -6,19 +6,19 @@ use anyhow::Result;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{Here, active, filter, open_attempts, underway::Course};
+use super::{Invocation, active, filter, open_attempts, underway::AttemptCourse};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
-    cli::DagStatus,
+    cli::DagStatusArgs,
     core::{
         duration,
         exit::Exit,
         graph::task::{Status, Task},
-        history::{Past, Stage},
-        select::{Key, Policy, State, View},
+        history::{AttemptStage, TaskHistory},
+        select::{Policy, SelectionKey, TaskState, View},
     },
     project::{
-        event_store::Chronicle,
+        event_store::EventStore,
         workspace::{Workspace, view},
     },
     view::lines::moment,
@@ -31,7 +31,7 @@ const SHOWN: usize = 15;
 ///
 /// # Errors
 /// No repository; an invalid graph.
-pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
+pub fn run(here: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let file = workspace.graph()?;
     let chronicle = workspace.chronicle()?;
@@ -44,7 +44,7 @@ pub fn run(here: &Here, options: DagStatus) -> Result<Exit> {
         terminal::print(&terminal::json(&parts.json(&view, file.name())))?;
     } else {
         let shown = if options.all { usize::MAX } else { SHOWN };
-        terminal::print(&Page::new(shown).text(&parts, &view, file.name(), &chronicle))?;
+        terminal::print(&DagStatusPage::new(shown).text(&parts, &view, file.name(), &chronicle))?;
     }
     Ok(Exit::Success)
 }
@@ -57,7 +57,7 @@ struct Claimed {
     age: Option<Duration>,
     stale: bool,
     /// The attempt that has no end.
-    course: Option<Course>,
+    course: Option<AttemptCourse>,
 }
 
 /// The tasks by state, each list in the order in which it is shown.
@@ -78,17 +78,17 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(view: &View<'_>, workspace: &Workspace, chronicle: &Chronicle) -> Result<Parts> {
+    fn of(view: &View<'_>, workspace: &Workspace, chronicle: &EventStore) -> Result<Parts> {
         let now = Utc::now();
         let running = workspace.is_live(chronicle.history())?;
         let (mut parts, mut ready) = (Parts::default(), Vec::new());
-        let mut courses = Course::all(workspace, chronicle.history());
+        let mut courses = AttemptCourse::all(workspace, chronicle.history());
         for number in view.admitted() {
             parts.total += 1;
             match view.state(number, now) {
-                State::Complete => parts.complete += 1,
-                State::Cancelled => parts.cancelled += 1,
-                State::Running | State::Claimed => {
+                TaskState::Complete => parts.complete += 1,
+                TaskState::Cancelled => parts.cancelled += 1,
+                TaskState::Running | TaskState::Claimed => {
                     let task = view.graph.task(number);
                     let past = chronicle.history().of(&task.id);
                     let live = running && past.open_since.is_some();
@@ -99,25 +99,25 @@ impl Parts {
                     let course = at.map(|at| courses.swap_remove(at));
                     parts.in_progress.push(Claimed { number, live, age, stale, course });
                 }
-                State::Parked(_) | State::Spent => parts.parked.push(number),
-                State::NeedsInput => parts.needs_input.push(number),
-                State::Held => parts.held.push(number),
+                TaskState::Parked(_) | TaskState::Spent => parts.parked.push(number),
+                TaskState::NeedsInput => parts.needs_input.push(number),
+                TaskState::Held => parts.held.push(number),
                 // A run that begins tries its agent again.
-                State::Ready | State::Denied => ready.push(view.keys[number]),
-                State::Apart => {
+                TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
+                TaskState::Apart => {
                     let why = view.apart(number, now).map(|bar| view.explain(bar));
                     parts.apart.push((number, why.unwrap_or_default()));
                 }
-                State::Backoff(until) | State::Limited(until) => {
+                TaskState::Backoff(until) | TaskState::Limited(until) => {
                     parts.backoff.push((number, until));
                 }
-                State::Waiting => {
+                TaskState::Waiting => {
                     parts.waiting.push((number, view.waits_for(number).collect()));
                 }
             }
         }
         ready.sort_unstable();
-        parts.ready = ready.into_iter().map(|key: Key| key.number).collect();
+        parts.ready = ready.into_iter().map(|key: SelectionKey| key.number).collect();
         Ok(parts)
     }
 
@@ -147,7 +147,7 @@ impl Parts {
                     "claimed_at": of.claimed_at,
                     "claimed_by": of.claimed_by,
                 });
-                let fields = claimed.course.as_ref().map(Course::fields);
+                let fields = claimed.course.as_ref().map(AttemptCourse::fields);
                 more.as_object_mut().expect("it is one").extend(fields.into_iter().flatten());
                 with(claimed.number, more)
             })
@@ -196,7 +196,7 @@ impl Parts {
 }
 
 /// How long a task has been in progress, by the journal or by what the file says.
-fn age(task: &Task, past: &Past, now: DateTime<Utc>) -> Option<Duration> {
+fn age(task: &Task, past: &TaskHistory, now: DateTime<Utc>) -> Option<Duration> {
     let claimed = task.claimed_at.as_deref().and_then(|at| DateTime::parse_from_rfc3339(at).ok());
     let since = past.open_since.or(claimed.map(|at| at.to_utc()))?;
     Some((now - since).to_std().unwrap_or_default())
@@ -216,20 +216,26 @@ fn question<'a>(view: &View<'a>, number: usize) -> Option<&'a str> {
 }
 
 /// The page for people: as wide as the terminal, or as wide as it needs to be.
-struct Page {
+struct DagStatusPage {
     shown: usize,
     width: Option<usize>,
     paint: Paint,
     text: String,
 }
 
-impl Page {
-    fn new(shown: usize) -> Page {
+impl DagStatusPage {
+    fn new(shown: usize) -> DagStatusPage {
         let paint = Paint::for_stream(&std::io::stdout());
-        Page { shown, width: terminal::stdout_width(), paint, text: String::new() }
+        DagStatusPage { shown, width: terminal::stdout_width(), paint, text: String::new() }
     }
 
-    fn text(mut self, parts: &Parts, view: &View<'_>, file: &str, chronicle: &Chronicle) -> String {
+    fn text(
+        mut self,
+        parts: &Parts,
+        view: &View<'_>,
+        file: &str,
+        chronicle: &EventStore,
+    ) -> String {
         self.counts(parts, file);
         self.in_progress(parts, view);
         self.part(
@@ -325,12 +331,13 @@ impl Page {
                     format!("for {}", duration::short(age))
                 });
                 let course = claimed.course.as_ref();
-                if claimed.live && course.is_none_or(|course| course.stage == Stage::Running) {
+                if claimed.live && course.is_none_or(|course| course.stage == AttemptStage::Running)
+                {
                     note += ", an agent is at work";
                 } else if let Some(by) = task.claimed_by.as_ref().filter(|_| !claimed.live) {
                     let _ = write!(note, ", by {by}");
                 }
-                if let Some(text) = course.and_then(Course::text) {
+                if let Some(text) = course.and_then(AttemptCourse::text) {
                     let _ = write!(note, ", {text}");
                 }
                 if claimed.stale {

@@ -12,14 +12,14 @@ use serde_json::json;
 use super::run::work;
 use crate::{
     adapters::terminal,
-    cli::Demo,
+    cli::DemoArgs,
     core::{
-        agents::agent_command::Call,
+        agents::agent_command::AgentCommand,
         exit::{Exit, Failure},
-        loop_paths::Place,
+        loop_paths::LoopPaths,
     },
     project::workspace::{GRAPH, Workspace},
-    runner::Options,
+    runner::RunOptions,
     view::lines::Verbosity,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Errors
 /// As the disk or git give them.
-pub fn run(options: &Demo) -> Result<Exit> {
+pub fn run(options: &DemoArgs) -> Result<Exit> {
     let dir = make_folder(options.to.as_deref())?;
     fs::write(dir.join(GRAPH), include_str!("demo.yaml")).context("write the graph")?;
     git(&dir, &["init", "--quiet", "--initial-branch=main"])?;
@@ -42,13 +42,13 @@ pub fn run(options: &Demo) -> Result<Exit> {
         dir.display()
     ));
     let own = env::current_exe().context("find this program")?;
-    let agent = Call::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
-    let mut workspace = Workspace::unset(&dir, Place::default())?;
+    let agent = AgentCommand::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
+    let mut workspace = Workspace::unset(&dir, LoopPaths::default())?;
     let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
     let mut flags = short.as_object().cloned().unwrap_or_default();
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     workspace.set_flags(flags)?;
-    let options = Options { agents: Some(vec![agent]), ..Options::default() };
+    let options = RunOptions { agents: Some(vec![agent]), ..RunOptions::default() };
     let file = workspace.graph()?;
     let exit = work(workspace, file, options, Verbosity::Normal)?;
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;

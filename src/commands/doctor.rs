@@ -17,24 +17,24 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Here, status};
+use super::{Invocation, status};
 use crate::{
     adapters::terminal::{self, Paint, Style, columns, visible, wrap},
-    cli::Doctor,
+    cli::DoctorArgs,
     core::{
-        agents::agent_command::Call,
+        agents::agent_command::AgentCommand,
         exit::{self, Exit},
     },
     project::{attempt, fatal},
-    runner::{self, Options},
+    runner::{self, RunOptions},
     view::lines::counted,
 };
-use bench::Bench;
+use bench::ProbeFolder;
 pub(super) use program::login_sign;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum FindingLevel {
     /// All right.
     Ok,
     /// A run would start, and may fail by it.
@@ -43,20 +43,20 @@ enum Mark {
     Fault(Exit),
 }
 
-impl Mark {
+impl FindingLevel {
     fn word(self) -> &'static str {
         match self {
-            Mark::Ok => "ok",
-            Mark::Warning => "warning",
-            Mark::Fault(_) => "fault",
+            FindingLevel::Ok => "ok",
+            FindingLevel::Warning => "warning",
+            FindingLevel::Fault(_) => "fault",
         }
     }
 
     fn style(self) -> Style {
         match self {
-            Mark::Ok => Style::Good,
-            Mark::Warning => Style::Warn,
-            Mark::Fault(_) => Style::Bad,
+            FindingLevel::Ok => Style::Good,
+            FindingLevel::Warning => Style::Warn,
+            FindingLevel::Fault(_) => Style::Bad,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Mark {
 struct Finding {
     /// What was looked at.
     about: &'static str,
-    mark: Mark,
+    mark: FindingLevel,
     /// What is so.
     found: String,
     /// What to do about it; empty where nothing has to be done.
@@ -75,11 +75,11 @@ struct Finding {
 
 impl Finding {
     fn ok(about: &'static str, found: impl Into<String>) -> Finding {
-        Finding { about, mark: Mark::Ok, found: found.into(), cure: String::new() }
+        Finding { about, mark: FindingLevel::Ok, found: found.into(), cure: String::new() }
     }
 
     fn warning(about: &'static str, found: impl Into<String>, cure: impl Into<String>) -> Finding {
-        Finding { about, mark: Mark::Warning, found: found.into(), cure: cure.into() }
+        Finding { about, mark: FindingLevel::Warning, found: found.into(), cure: cure.into() }
     }
 
     fn fault(
@@ -88,7 +88,7 @@ impl Finding {
         found: impl Into<String>,
         cure: impl Into<String>,
     ) -> Finding {
-        Finding { about, mark: Mark::Fault(exit), found: found.into(), cure: cure.into() }
+        Finding { about, mark: FindingLevel::Fault(exit), found: found.into(), cure: cure.into() }
     }
 
     /// An error that would end a run. What to do stands behind a semicolon in it; where nothing
@@ -101,8 +101,8 @@ impl Finding {
 
     fn as_value(&self) -> Value {
         let code = match self.mark {
-            Mark::Fault(exit) => Some(exit.code()),
-            Mark::Ok | Mark::Warning => None,
+            FindingLevel::Fault(exit) => Some(exit.code()),
+            FindingLevel::Ok | FindingLevel::Warning => None,
         };
         json!({
             "about": self.about,
@@ -119,12 +119,12 @@ impl Finding {
 /// # Errors
 /// An agent that is none; standard output that cannot be written to. What is wrong is said, and is
 /// the exit code.
-pub fn run(here: &Here, options: Doctor) -> Result<Exit> {
+pub fn run(here: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(options.agent, options.agent_name.as_deref())?;
     let findings = findings(here, given);
     let exit = findings.iter().find_map(|finding| match finding.mark {
-        Mark::Fault(exit) => Some(exit),
-        Mark::Ok | Mark::Warning => None,
+        FindingLevel::Fault(exit) => Some(exit),
+        FindingLevel::Ok | FindingLevel::Warning => None,
     });
     let exit = exit.unwrap_or(Exit::Success);
     terminal::print(&if options.json {
@@ -141,7 +141,7 @@ pub fn run(here: &Here, options: Doctor) -> Result<Exit> {
 }
 
 /// All findings, those first that a run meets first: its exit code is that of the first fault.
-fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
+fn findings(here: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding> {
     let workspace = match here.workspace() {
         Ok(workspace) => workspace,
         Err(error) => {
@@ -154,7 +154,7 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
         }
     };
     let workspace = &workspace;
-    let bench = match Bench::new(&workspace.config) {
+    let bench = match ProbeFolder::new(&workspace.config) {
         Ok(bench) => bench,
         Err(error) => {
             let cure = "make room there, or name another folder in `TMPDIR`";
@@ -163,14 +163,14 @@ fn findings(here: &Here, given: Option<Vec<Call>>) -> Vec<Finding> {
     };
     let past = status::look(workspace);
     let graph = attempt::graph(workspace);
-    let policy = Options { agents: given, ..Options::default() }.policy(workspace);
+    let policy = RunOptions { agents: given, ..RunOptions::default() }.policy(workspace);
     let mut findings = vec![
         Finding::ok("repository", workspace.root().display().to_string()),
         project::graph(workspace, &graph, &past),
     ];
     findings.extend(project::halves(workspace));
     let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
-    let mut seen: Vec<&Call> = Vec::new();
+    let mut seen: Vec<&AgentCommand> = Vec::new();
     for (call, hint) in runner::agents(&policy, tasks) {
         if !seen.contains(&call) {
             seen.push(call);
@@ -208,7 +208,7 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
     let width = findings.iter().map(|finding| columns(finding.about)).max().unwrap_or(0);
     let mut text = String::new();
     for Finding { about, mark, found, cure } in findings {
-        if quiet && *mark == Mark::Ok {
+        if quiet && *mark == FindingLevel::Ok {
             continue;
         }
         let word = paint.text(mark.style(), format!("{:<7}", mark.word()));
@@ -221,7 +221,7 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
             let _ = writeln!(text, "{:indent$}{}", "", broken(&format!("-> {cure}")));
         }
     }
-    let warnings = findings.iter().filter(|finding| finding.mark == Mark::Warning).count();
+    let warnings = findings.iter().filter(|finding| finding.mark == FindingLevel::Warning).count();
     let warnings = match warnings {
         0 => String::new(),
         count => format!(", with {}", counted(count, "warning")),

@@ -5,7 +5,7 @@ use std::{io::ErrorKind, time::Duration};
 use anyhow::Result;
 use chrono::Utc;
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal,
     core::{duration, exit::Exit},
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// No repository.
-pub fn run(here: &Here, max_age: Duration) -> Result<Exit> {
+pub fn run(here: &Invocation, max_age: Duration) -> Result<Exit> {
     let workspace = here.workspace()?;
     let name = workspace.place.heartbeat();
     let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {

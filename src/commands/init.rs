@@ -12,29 +12,29 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::{Here, merge_driver};
+use super::{Invocation, merge_driver};
 use crate::{
     adapters::{
         git::Repo,
         terminal::{self, Paint, Style},
     },
-    cli::Init,
+    cli::InitArgs,
     core::{
         agents::agent_preset,
         exit::{Exit, Failure},
-        loop_paths::Place,
+        loop_paths::LoopPaths,
         prompt::template::{self, Template},
-        setup::{self, Content, Fate, Found, Wanted},
+        setup::{self, Content, FileFate, Found, SetupChoices},
     },
     project::{
-        config_layers::{self, Layers, Origin},
+        config_layers::{self, ConfigLayers, Origin},
         schema,
         workspace::{GRAPH, Workspace},
     },
     runner,
     view::lines::counted,
 };
-use files::Step;
+use files::FileStep;
 use wizard::Wizard;
 
 /// The template of a task's prompt, relative to the repository.
@@ -46,7 +46,7 @@ const PROMPT: &str = "PROMPT.md";
 ///
 /// # Errors
 /// No repository; something that is in the way; a person who says no.
-pub fn run(here: &Here, options: &Init) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &InitArgs) -> Result<Exit> {
     if here.graph.is_some() || here.config.is_some() {
         let message = format!(
             "`ralph init` writes `{GRAPH}` and `{}`; leave out `--graph` and `--config`, and \
@@ -72,8 +72,8 @@ pub fn run(here: &Here, options: &Init) -> Result<Exit> {
 /// # Errors
 /// It is there; something is in the way of it.
 pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
-    let step = Step::plan(root, name, &Content::Whole(template.text()), true)?;
-    let is_there = !matches!(step.fate, Fate::Create(_));
+    let step = FileStep::plan(root, name, &Content::Whole(template.text()), true)?;
+    let is_there = !matches!(step.fate, FileFate::Create(_));
     if is_there && !force {
         let message = format!("{name} already exists (use --force to overwrite)");
         return Err(Failure::new(Exit::Error, message).into());
@@ -85,10 +85,10 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
 }
 
 /// The settings for all projects, and nothing else.
-fn global(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
+fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
     let found = Found { agents: look::agents(dir), ..Found::default() };
     tell(&found, None);
-    let mut wanted = Wanted::of(&found);
+    let mut wanted = SetupChoices::of(&found);
     let replace = options.reset || options.force;
     if let Some(wizard) = wizard
         && global_step(&wanted, replace)?.fate.text().is_some()
@@ -103,7 +103,7 @@ fn global(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
     report(&steps, &[], "`ralph config` shows every setting and where it comes from")
 }
 
-fn global_step(wanted: &Wanted, replace: bool) -> Result<Step> {
+fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
     let home = |path: &PathBuf| path.ancestors().nth(2).is_some_and(Path::is_dir);
     let Some(path) = config_layers::global_path().filter(home) else {
         bail!("there is no home folder; set `HOME` to one");
@@ -112,18 +112,18 @@ fn global_step(wanted: &Wanted, replace: bool) -> Result<Step> {
     let folder = path.parent().unwrap_or(&path);
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let content = Content::Whole(setup::global(wanted));
-    let mut step = Step::plan(&folder, "config.yaml", &content, replace)?;
+    let mut step = FileStep::plan(&folder, "config.yaml", &content, replace)?;
     config_layers::GLOBAL.clone_into(&mut step.name);
     Ok(step.keeping())
 }
 
-fn project(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> {
+fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
     // Asked for below; nothing is done before the last question.
     let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
     let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
     let root = repo.as_ref().map_or(dir, Repo::root);
     let found = look::found(root);
-    let mut wanted = Wanted::of(&found);
+    let mut wanted = SetupChoices::of(&found);
     wanted.paragraph = options.agents_md;
     if speaks_for_all(root) {
         wanted.agent = None;
@@ -147,7 +147,7 @@ fn project(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> 
         Repo::init(root)?;
     }
     files::write(&steps)?;
-    let workspace = Workspace::unset(root, Place::default())?;
+    let workspace = Workspace::unset(root, LoopPaths::default())?;
     let unignored = workspace.unignored()?;
     workspace.ignore_own_files()?;
     if options.merge_driver {
@@ -165,7 +165,7 @@ fn project(dir: &Path, options: &Init, wizard: Option<&Wizard>) -> Result<Exit> 
 
 /// Whether the agent is set for all projects, so that a project need not name one.
 fn speaks_for_all(root: &Path) -> bool {
-    let Ok(mut layers) = Layers::of(root, None) else {
+    let Ok(mut layers) = ConfigLayers::of(root, None) else {
         return false;
     };
     let is_global =
@@ -178,8 +178,8 @@ fn ask(
     wizard: &Wizard,
     root: &Path,
     found: &Found,
-    wanted: &mut Wanted,
-    options: &Init,
+    wanted: &mut SetupChoices,
+    options: &InitArgs,
     is_new: bool,
 ) -> Result<()> {
     let replaces = options.force || options.reset;
@@ -191,7 +191,7 @@ fn ask(
         wizard.verify(found, wanted)?;
     }
     let changes = |content: Content, name: &str| -> Result<bool> {
-        Ok(Step::plan(root, name, &content, options.force)?.fate.text().is_some())
+        Ok(FileStep::plan(root, name, &content, options.force)?.fate.text().is_some())
     };
     let justfile = found.justfile();
     if changes(Content::Recipes, justfile)? {
@@ -238,9 +238,14 @@ fn told(root: &Path, found: &Found) -> Vec<String> {
 }
 
 /// Everything that is to be there, and what becomes of it.
-fn steps(root: &Path, found: &Found, wanted: &Wanted, options: &Init) -> Result<Vec<Step>> {
+fn steps(
+    root: &Path,
+    found: &Found,
+    wanted: &SetupChoices,
+    options: &InitArgs,
+) -> Result<Vec<FileStep>> {
     let whole = |name: &str, text: String, replace: bool| {
-        Step::plan(root, name, &Content::Whole(text), replace)
+        FileStep::plan(root, name, &Content::Whole(text), replace)
     };
     let force = options.force;
     let settings = setup::config(found, wanted);
@@ -253,11 +258,11 @@ fn steps(root: &Path, found: &Found, wanted: &Wanted, options: &Init) -> Result<
         whole(TASK, Template::Task.text(), force)?.keeping().made(),
     ];
     if wanted.recipes {
-        steps.push(Step::plan(root, found.justfile(), &Content::Recipes, force)?);
+        steps.push(FileStep::plan(root, found.justfile(), &Content::Recipes, force)?);
     }
     if wanted.paragraph {
         for name in told(root, found) {
-            steps.push(Step::plan(root, &name, &Content::Paragraph, force)?);
+            steps.push(FileStep::plan(root, &name, &Content::Paragraph, force)?);
         }
     }
     if wanted.global {
@@ -267,12 +272,12 @@ fn steps(root: &Path, found: &Found, wanted: &Wanted, options: &Init) -> Result<
 }
 
 /// No run reads what is about to be replaced.
-fn check_idle(repo: Option<&Repo>, steps: &[Step]) -> Result<()> {
+fn check_idle(repo: Option<&Repo>, steps: &[FileStep]) -> Result<()> {
     let Some(repo) = repo else {
         return Ok(());
     };
-    let replaces = steps.iter().any(|step| matches!(step.fate, Fate::Replace(_)));
-    let workspace = Workspace::unset(repo.root(), Place::default())?;
+    let replaces = steps.iter().any(|step| matches!(step.fate, FileFate::Replace(_)));
+    let workspace = Workspace::unset(repo.root(), LoopPaths::default())?;
     if replaces && workspace.state.is_locked()? {
         return Err(Failure::new(Exit::Running, runner::held(&workspace)).into());
     }
@@ -316,7 +321,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
 }
 
 /// Says what was done, and what comes next.
-fn report(steps: &[Step], ignored: &[&str], next: &str) -> Result<Exit> {
+fn report(steps: &[FileStep], ignored: &[&str], next: &str) -> Result<Exit> {
     let mut text = steps.iter().fold(String::new(), |text, step| text + &line(step, true));
     if !ignored.is_empty() {
         let word = painted(Style::Good, "added to");
@@ -334,17 +339,17 @@ fn report(steps: &[Step], ignored: &[&str], next: &str) -> Result<Exit> {
 }
 
 /// What becomes of one file, or what has become of it.
-fn line(step: &Step, is_done: bool) -> String {
+fn line(step: &FileStep, is_done: bool) -> String {
     let (will, did, style, more) = match &step.fate {
-        Fate::Create(_) => ("create", "created", Style::Good, String::new()),
-        Fate::Replace(_) => {
+        FileFate::Create(_) => ("create", "created", Style::Good, String::new()),
+        FileFate::Replace(_) => {
             let kept = step.backup.as_ref();
             let kept = kept.map(|end| format!("; the old one is {}{end}", step.name));
             ("replace", "replaced", Style::Warn, kept.unwrap_or_default())
         }
-        Fate::Add(_, what) => ("add to", "added to", Style::Good, format!(": {what}")),
-        Fate::Keep(why) => ("keep", "kept", Style::Faint, format!(": it {why}")),
-        Fate::Same => ("keep", "kept", Style::Faint, String::new()),
+        FileFate::Add(_, what) => ("add to", "added to", Style::Good, format!(": {what}")),
+        FileFate::Keep(why) => ("keep", "kept", Style::Faint, format!(": it {why}")),
+        FileFate::Same => ("keep", "kept", Style::Faint, String::new()),
     };
     format!("{} {}{more}\n", painted(style, if is_done { did } else { will }), step.name)
 }
@@ -354,7 +359,7 @@ fn painted(style: Style, word: &str) -> String {
 }
 
 /// Shows what would be written.
-fn preview(steps: &[Step]) -> Result<Exit> {
+fn preview(steps: &[FileStep]) -> Result<Exit> {
     let mut text = String::new();
     for step in steps {
         text += &line(step, false);

@@ -11,13 +11,13 @@ use crate::{
     core::{
         exit::{Exit, Failure},
         graph::task::TaskId,
-        loop_paths::Place,
+        loop_paths::LoopPaths,
     },
     project::workspace::Workspace,
 };
 
 /// An attempt, seen from inside: by its agent, or by a child of that.
-pub(super) struct Inside {
+pub(super) struct AttemptContext {
     /// The run it belongs to.
     pub(super) run_id: String,
     /// Its task.
@@ -31,12 +31,12 @@ pub(super) struct Inside {
     pub(super) tree: Option<PathBuf>,
 }
 
-impl Inside {
+impl AttemptContext {
     /// What the environment tells; `instead` is what to do outside of an attempt.
     ///
     /// # Errors
     /// A usage error where a variable is missing that every attempt has.
-    pub(super) fn of_environment(command: &str, instead: &str) -> Result<Inside> {
+    pub(super) fn of_environment(command: &str, instead: &str) -> Result<AttemptContext> {
         let missing = |name: &str| {
             let why = format!(
                 "`ralph {command}` is for agents, inside an attempt of `ralph run`, and here \
@@ -44,7 +44,7 @@ impl Inside {
             );
             Failure::new(Exit::Usage, why)
         };
-        Ok(Inside {
+        Ok(AttemptContext {
             run_id: variable("RALPH_RUN_ID", Some).map_err(missing)?,
             task_id: variable("RALPH_TASK_ID", |id| TaskId::new(&id).ok()).map_err(missing)?,
             attempt: variable("RALPH_ATTEMPT", |number| number.parse().ok()).map_err(missing)?,
@@ -66,9 +66,9 @@ impl Inside {
 }
 
 /// Where the things of the loop lie that this process is inside of.
-pub(super) fn place() -> Place {
+pub(super) fn place() -> LoopPaths {
     let name = variable("RALPH_LOOP", |name| TaskId::new(&name).ok());
-    name.map_or_else(|_| Place::default(), Place::of_loop)
+    name.map_or_else(|_| LoopPaths::default(), LoopPaths::of_loop)
 }
 
 /// A variable of the environment, or its name where it does not say what it should.

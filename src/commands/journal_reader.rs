@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     adapters::{
-        journal::{Journal, Mark},
+        journal::{Journal, JournalPosition},
         terminal::{self, Paint},
     },
     core::{
@@ -93,13 +93,17 @@ impl RecordFilter {
 /// The journal, read on from where the last look ended.
 pub(super) struct JournalReader {
     journal: Journal,
-    mark: Mark,
+    mark: JournalPosition,
     newest: Option<DateTime<Utc>>,
 }
 
 impl JournalReader {
     pub(super) fn new(workspace: &Workspace) -> JournalReader {
-        JournalReader { journal: workspace.journal(), mark: Mark::default(), newest: None }
+        JournalReader {
+            journal: workspace.journal(),
+            mark: JournalPosition::default(),
+            newest: None,
+        }
     }
 
     /// Hands over what came since. In a journal that was rotated or edited, what is older than what

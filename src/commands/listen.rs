@@ -15,27 +15,27 @@ use anyhow::Result;
 use super::journal_reader::{JournalReader, LOOK, RecordFilter, draw};
 use crate::{
     adapters::{
-        agent_output::Tail,
+        agent_output::OutputTail,
         signal,
         terminal::{self, Visible, plain, visible},
     },
     core::{
-        agents::transcript::{Format, Transcript},
+        agents::transcript::{Format, TranscriptReader},
         event::{Event, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
         history::History,
     },
     project::workspace::Workspace,
-    view::log::Log,
+    view::log::JournalLog,
 };
-use out::{Out, Stream};
+use out::{Out, OutputSide};
 
 /// Between two looks at whether the run goes on.
 const LIVES: Duration = Duration::from_secs(1);
 
 /// What is to be shown.
-pub(super) struct Wanted {
+pub(super) struct ListenOptions {
     /// Of which task and attempt; of the newest where nothing is said.
     pub(super) about: RecordFilter,
     pub(super) voice: Voice,
@@ -60,7 +60,7 @@ pub(super) enum Voice {
 ///
 /// # Errors
 /// Nothing there; as the disk gives them.
-pub(super) fn listen(workspace: &Workspace, wanted: Wanted) -> Result<Exit> {
+pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exit> {
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
     if !listener.wanted.follow {
@@ -108,10 +108,10 @@ fn leaving() -> io::Result<Receiver<i32>> {
 
 struct Listener<'a> {
     workspace: &'a Workspace,
-    wanted: Wanted,
+    wanted: ListenOptions,
     reading: JournalReader,
     history: History,
-    log: Log,
+    log: JournalLog,
     out: Out,
     shown: Option<Shown>,
     /// The starts of the attempts that are wanted and have no end, the oldest first.
@@ -119,14 +119,14 @@ struct Listener<'a> {
 }
 
 impl<'a> Listener<'a> {
-    fn new(workspace: &'a Workspace, wanted: Wanted) -> Listener<'a> {
+    fn new(workspace: &'a Workspace, wanted: ListenOptions) -> Listener<'a> {
         Listener {
             workspace,
             out: Out::new(wanted.lines),
             wanted,
             reading: JournalReader::new(workspace),
             history: History::default(),
-            log: Log::default(),
+            log: JournalLog::default(),
             shown: None,
             open: Vec::new(),
         }
@@ -298,7 +298,7 @@ impl<'a> Listener<'a> {
         };
         self.out.begin_line()?;
         let text = draw(&line, record.timestamp, self.out.paint, self.out.width);
-        self.out.put(Stream::Out, text.as_bytes())
+        self.out.put(OutputSide::Out, text.as_bytes())
     }
 }
 
@@ -325,37 +325,37 @@ fn named(started: &Record) -> (&str, u32) {
 /// An attempt whose output is shown.
 struct Shown {
     started: Record,
-    stdout: Tail,
-    stderr: Tail,
-    out: Reader,
-    err: Reader,
+    stdout: OutputTail,
+    stderr: OutputTail,
+    out: OutputReader,
+    err: OutputReader,
 }
 
 /// How one stream is read.
-enum Reader {
-    Typed(Box<Transcript>),
+enum OutputReader {
+    Typed(Box<TranscriptReader>),
     /// Words for people, without what paints them. Holds back the line that is not whole.
     Words(Vec<u8>),
     /// As it is, but for what is harmful on a terminal.
-    Raw(Stream, Option<Visible>),
+    Raw(OutputSide, Option<Visible>),
 }
 
 impl Shown {
     fn new(started: &Record, folder: &Path, format: Format, voice: Voice) -> Shown {
-        let words = || Reader::Words(Vec::new());
+        let words = || OutputReader::Words(Vec::new());
         let shown = |is_terminal: bool| is_terminal.then(Visible::default);
         let (out, err) = match (voice, format) {
             (Voice::Raw, _) => (
-                Reader::Raw(Stream::Out, shown(terminal::stdout_is_terminal())),
-                Reader::Raw(Stream::Err, shown(terminal::stderr_is_terminal())),
+                OutputReader::Raw(OutputSide::Out, shown(terminal::stdout_is_terminal())),
+                OutputReader::Raw(OutputSide::Err, shown(terminal::stderr_is_terminal())),
             ),
             (Voice::Readable, Format::Text | Format::Aider) => (words(), words()),
             (Voice::Readable, format) => {
-                (Reader::Typed(Box::new(Transcript::new(format).aloud())), words())
+                (OutputReader::Typed(Box::new(TranscriptReader::new(format).aloud())), words())
             }
         };
         let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
-        let (stdout, stderr) = (Tail::new(stdout), Tail::new(stderr));
+        let (stdout, stderr) = (OutputTail::new(stdout), OutputTail::new(stderr));
         Shown { started: started.clone(), stdout, stderr, out, err }
     }
 
@@ -383,14 +383,14 @@ impl Shown {
     }
 }
 
-impl Reader {
+impl OutputReader {
     fn take(&mut self, bytes: &[u8], out: &mut Out) -> Result<()> {
         match self {
-            Reader::Typed(transcript) => {
+            OutputReader::Typed(transcript) => {
                 transcript.push(bytes);
                 transcript.heard().into_iter().try_for_each(|heard| out.hear(&heard))
             }
-            Reader::Words(held) => {
+            OutputReader::Words(held) => {
                 held.extend_from_slice(bytes);
                 let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else {
                     return Ok(());
@@ -398,25 +398,29 @@ impl Reader {
                 let rest = held.split_off(end + 1);
                 let text = words(held);
                 *held = rest;
-                out.put(Stream::Out, text.as_bytes())
+                out.put(OutputSide::Out, text.as_bytes())
             }
-            Reader::Raw(stream, None) => out.put(*stream, bytes),
-            Reader::Raw(stream, Some(visible)) => out.put(*stream, visible.push(bytes).as_bytes()),
+            OutputReader::Raw(stream, None) => out.put(*stream, bytes),
+            OutputReader::Raw(stream, Some(visible)) => {
+                out.put(*stream, visible.push(bytes).as_bytes())
+            }
         }
     }
 
     /// Shows what was held back.
     fn finish(&mut self, out: &mut Out) -> Result<()> {
         match self {
-            Reader::Typed(_) => out.begin_line(),
-            Reader::Words(held) if held.is_empty() => Ok(()),
-            Reader::Words(held) => {
+            OutputReader::Typed(_) => out.begin_line(),
+            OutputReader::Words(held) if held.is_empty() => Ok(()),
+            OutputReader::Words(held) => {
                 let text = words(held) + "\n";
                 held.clear();
-                out.put(Stream::Out, text.as_bytes())
+                out.put(OutputSide::Out, text.as_bytes())
             }
-            Reader::Raw(stream, Some(visible)) => out.put(*stream, visible.finish().as_bytes()),
-            Reader::Raw(_, None) => Ok(()),
+            OutputReader::Raw(stream, Some(visible)) => {
+                out.put(*stream, visible.finish().as_bytes())
+            }
+            OutputReader::Raw(_, None) => Ok(()),
         }
     }
 }

@@ -6,13 +6,13 @@ use anyhow::Result;
 use chrono::{Local, NaiveDate};
 
 use super::{
-    Here,
+    Invocation,
     journal_reader::{JournalReader, LOOK, RecordFilter, draw},
-    listen::{self, Voice, Wanted},
+    listen::{self, ListenOptions, Voice},
 };
 use crate::{
     adapters::terminal::{self, Paint, Style},
-    cli::Logs,
+    cli::LogsArgs,
     core::{
         event::{
             Event,
@@ -22,21 +22,21 @@ use crate::{
     },
     project::workspace::Workspace,
     view::lines,
-    view::log::Log,
+    view::log::JournalLog,
 };
 
 /// Shows what was asked for.
 ///
 /// # Errors
 /// Nothing about that task or attempt; as the disk gives them.
-pub fn run(here: &Here, options: &Logs) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &LogsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let about = RecordFilter::new(options.task.as_deref(), options.attempt)?;
     let shown = match (options.output, options.raw) {
         (false, false) => journal(&workspace, options, about),
         (output, _) => listen::listen(
             &workspace,
-            Wanted {
+            ListenOptions {
                 about,
                 voice: if output { Voice::Readable } else { Voice::Raw },
                 lines: options.lines,
@@ -61,12 +61,12 @@ pub(super) fn without_reader(shown: Result<Exit>) -> Result<Exit> {
 }
 
 /// Shows the journal.
-fn journal(workspace: &Workspace, options: &Logs, mut about: RecordFilter) -> Result<Exit> {
+fn journal(workspace: &Workspace, options: &LogsArgs, mut about: RecordFilter) -> Result<Exit> {
     let mut reading = JournalReader::new(workspace);
     let whole = options.all || about.task.is_some();
-    let mut page = Page::new(options.json, options.lines, whole);
+    let mut page = LogsPage::new(options.json, options.lines, whole);
     let asked = about.clone();
-    let mut take = |page: &mut Page, reading: &mut JournalReader| {
+    let mut take = |page: &mut LogsPage, reading: &mut JournalReader| {
         reading.next(|line, read| match read {
             Ok(record) => {
                 let wanted = about.admits(&record);
@@ -106,8 +106,8 @@ fn journal(workspace: &Workspace, options: &Logs, mut about: RecordFilter) -> Re
 }
 
 /// The lines that are shown: held back until it is known which are the last, and then as they come.
-struct Page {
-    log: Log,
+struct LogsPage {
+    log: JournalLog,
     paint: Paint,
     width: Option<usize>,
     as_json: bool,
@@ -121,10 +121,10 @@ struct Page {
     damaged: usize,
 }
 
-impl Page {
-    fn new(as_json: bool, lines: Option<usize>, whole: bool) -> Page {
-        Page {
-            log: Log::default(),
+impl LogsPage {
+    fn new(as_json: bool, lines: Option<usize>, whole: bool) -> LogsPage {
+        LogsPage {
+            log: JournalLog::default(),
             paint: Paint::for_stream(&io::stdout()),
             width: terminal::stdout_width(),
             as_json,

@@ -5,10 +5,10 @@ use std::iter;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Here, status::Glance};
+use super::{Invocation, status::RunStatus};
 use crate::{
     adapters::terminal,
-    core::{exit::Exit, loop_paths::Place},
+    core::{exit::Exit, loop_paths::LoopPaths},
 };
 
 /// What stands over the columns.
@@ -19,24 +19,24 @@ const HEAD: [&str; 7] =
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
+pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
     let names = here.workspace()?.loops().context("list the loops")?;
-    let places = iter::once(Place::default()).chain(names.into_iter().map(Place::of_loop));
+    let places = iter::once(LoopPaths::default()).chain(names.into_iter().map(LoopPaths::of_loop));
     let mut glances = Vec::new();
     for place in places {
-        let glance = Glance::of(&here.open(place)?)?;
+        let glance = RunStatus::of(&here.open(place)?)?;
         if !glance.is_blank() {
             glances.push(glance);
         }
     }
     let text = if as_json {
-        terminal::json(&glances.iter().map(Glance::to_value).collect::<Vec<Value>>())
+        terminal::json(&glances.iter().map(RunStatus::to_value).collect::<Vec<Value>>())
     } else if glances.is_empty() {
         "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
     } else {
         let head = HEAD.map(str::to_owned);
         let rows: Vec<[String; 7]> =
-            iter::once(head).chain(glances.iter().map(Glance::row)).collect();
+            iter::once(head).chain(glances.iter().map(RunStatus::row)).collect();
         terminal::table(&rows)
     };
     terminal::print(&text)?;

@@ -7,7 +7,7 @@ use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::{
         excerpt,
@@ -15,7 +15,7 @@ use crate::{
         process, state,
         terminal::{self, Paint},
     },
-    cli::MergeDriver,
+    cli::MergeDriverArgs,
     core::{
         diagnostic::Diagnostic,
         exit::{Exit, Failure},
@@ -39,7 +39,7 @@ const LAST: &str = "# Until here.";
 ///
 /// # Errors
 /// As git and the disk give them. A conflict is none: it is said here, with exit code 1.
-pub fn run(here: &Here, options: &MergeDriver) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     if options.install {
         return install(&here.workspace()?);
     }

@@ -5,16 +5,16 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::{Map, json};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli,
-    core::{duration, exit::Exit, notification_kind::Moment},
+    core::{duration, exit::Exit, notification_kind::NotificationKind},
     project::{config::Notifier, workspace::Workspace},
     report::notify::Messenger,
     view::{
         lines::{self, counted},
-        message::Sender,
+        message::MessageSender,
     },
 };
 
@@ -25,7 +25,7 @@ const TEST: &str = "test";
 ///
 /// # Errors
 /// No repository, invalid settings.
-pub fn run(here: &Here, options: &cli::Notify) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let notifiers = &workspace.config.notify;
     if notifiers.is_empty() {
@@ -49,7 +49,7 @@ pub fn run(here: &Here, options: &cli::Notify) -> Result<Exit> {
 }
 
 fn moments(notifier: &Notifier) -> String {
-    if notifier.on == Moment::ALL {
+    if notifier.on == NotificationKind::ALL {
         return "any".to_owned();
     }
     let words: Vec<&str> = notifier.on.iter().map(|moment| moment.word()).collect();
@@ -58,7 +58,7 @@ fn moments(notifier: &Notifier) -> String {
 
 /// Tells each of them something, one after the other, and says how that went.
 fn test(workspace: &Workspace) -> Result<Exit> {
-    let sender = Sender::of(workspace);
+    let sender = MessageSender::of(workspace);
     let facts = Map::from_iter([("why".to_owned(), json!("`ralph notify --test`"))]);
     let text = lines::plain("a test: this is how `ralph` tells you what happens");
     let message = sender.message(TEST, facts, &[text]);

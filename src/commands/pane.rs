@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     adapters::{
-        process::{self, Foreground, Group},
+        process::{self, Foreground, ForegroundGroup},
         signal, tmux,
     },
-    cli::Pane,
+    cli::PaneArgs,
     core::{exit::Exit, verdict::Outcome},
 };
 
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the one in the window is to start; the first line that it hears.
 #[derive(Debug, Serialize, Deserialize)]
-struct Brief {
+struct PaneSpec {
     argv: Vec<String>,
     dir: PathBuf,
     /// Its standard input.
@@ -59,7 +59,7 @@ const TERMINATE: &str = "terminate";
 /// The one line that it says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum PaneReport {
     /// The agent cannot be started.
     NotStarted(String),
     /// The agent is over.
@@ -71,9 +71,9 @@ enum Word {
     },
 }
 
-enum Message {
+enum PaneMessage {
     Signal,
-    Word(Word),
+    Word(PaneReport),
     /// The one in the window is dead.
     Gone,
 }
@@ -82,13 +82,13 @@ enum Message {
 ///
 /// # Errors
 /// As the disk and tmux give them; nothing runs then.
-pub fn run(options: &Pane) -> Result<Exit> {
+pub fn run(options: &PaneArgs) -> Result<Exit> {
     process::adopt_orphans();
     let (outbox, inbox) = mpsc::channel();
     let signals = outbox.clone();
     signal::listen(move |number| {
         if number != signal::SUSPEND {
-            let _ = signals.send(Message::Signal);
+            let _ = signals.send(PaneMessage::Signal);
         }
     })
     .context("listen for signals")?;
@@ -98,32 +98,32 @@ pub fn run(options: &Pane) -> Result<Exit> {
         .with_context(|| format!("make `{}`", options.folder.display()))?;
     let server = tmux::Server::of(&options.folder);
     let result = show(options, &server, outbox, &inbox);
-    if let Ok(Word::Ended { left: true, .. }) = result {
+    if let Ok(PaneReport::Ended { left: true, .. }) = result {
         // The window stays open for what is left, and the guardian sees to that.
     } else if result.is_err() || !process::outlast_children(PATIENCE) {
         server.end();
         process::outlast_children(PATIENCE);
     }
     match result? {
-        Word::NotStarted(why) => bail!("the agent cannot be started: {why}"),
-        Word::Ended { outcome: Outcome::Signaled { signal }, .. } => {
+        PaneReport::NotStarted(why) => bail!("the agent cannot be started: {why}"),
+        PaneReport::Ended { outcome: Outcome::Signaled { signal }, .. } => {
             signal::end_by(signal);
             Ok(Exit::Signal(signal))
         }
-        Word::Ended { outcome: Outcome::Exited { exit_code }, .. } => {
+        PaneReport::Ended { outcome: Outcome::Exited { exit_code }, .. } => {
             Ok(Exit::Child(u8::try_from(exit_code).unwrap_or(1)))
         }
-        Word::Ended { outcome, .. } => bail!("the agent ended in an odd way: {outcome}"),
+        PaneReport::Ended { outcome, .. } => bail!("the agent ended in an odd way: {outcome}"),
     }
 }
 
 /// Opens the window, has the agent started in it, and comes back when it is over.
 fn show(
-    options: &Pane,
+    options: &PaneArgs,
     server: &tmux::Server,
-    outbox: Sender<Message>,
-    inbox: &Receiver<Message>,
-) -> Result<Word> {
+    outbox: Sender<PaneMessage>,
+    inbox: &Receiver<PaneMessage>,
+) -> Result<PaneReport> {
     const KILL: i32 = 9;
     let listener = UnixListener::bind(tmux::control(&options.folder)).context("make a socket")?;
     // The name of this very program, whoever starts it and whatever becomes of the file.
@@ -133,7 +133,7 @@ fn show(
     let stream = accept(&listener)?;
     server.copy_to(&format!("/proc/{}/fd/1", std::process::id()))?;
     let mut orders = stream.try_clone()?;
-    let brief = Brief {
+    let brief = PaneSpec {
         argv: options.argv.clone(),
         dir: std::env::current_dir().context("the working directory is gone")?,
         prompt: options.prompt.clone(),
@@ -144,15 +144,15 @@ fn show(
         let mut line = String::new();
         let heard = BufReader::new(stream).read_line(&mut line);
         let word = heard.ok().and_then(|_| serde_json::from_str(&line).ok());
-        let _ = outbox.send(word.map_or(Message::Gone, Message::Word));
+        let _ = outbox.send(word.map_or(PaneMessage::Gone, PaneMessage::Word));
     });
     let mut screen = Screen::new(&options.folder)?;
     loop {
         match inbox.recv_timeout(options.look.unwrap_or(Duration::MAX)) {
-            Ok(Message::Signal) => drop(writeln!(orders, "{TERMINATE}")),
-            Ok(Message::Word(word)) => return Ok(word),
-            Ok(Message::Gone) => {
-                return Ok(Word::Ended {
+            Ok(PaneMessage::Signal) => drop(writeln!(orders, "{TERMINATE}")),
+            Ok(PaneMessage::Word(word)) => return Ok(word),
+            Ok(PaneMessage::Gone) => {
+                return Ok(PaneReport::Ended {
                     outcome: Outcome::Signaled { signal: KILL },
                     left: false,
                 });
@@ -222,7 +222,7 @@ pub fn inside(folder: &Path) -> Result<Exit> {
     let mut orders = BufReader::new(stream);
     let mut line = String::new();
     orders.read_line(&mut line)?;
-    let brief: Brief = serde_json::from_str(&line).context("read what to start")?;
+    let brief: PaneSpec = serde_json::from_str(&line).context("read what to start")?;
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
     // What is typed reaches the agent by itself; that the window was closed is told here alone.
@@ -235,7 +235,7 @@ pub fn inside(folder: &Path) -> Result<Exit> {
     let started = match start(&brief) {
         Ok(started) => started,
         Err(error) => {
-            say(&mut words, &Word::NotStarted(format!("{error:#}")))?;
+            say(&mut words, &PaneReport::NotStarted(format!("{error:#}")))?;
             return Ok(Exit::Agent);
         }
     };
@@ -254,23 +254,29 @@ pub fn inside(folder: &Path) -> Result<Exit> {
     });
     let outcome = running.wait().context("wait for the agent")?;
     is_over.store(true, Ordering::SeqCst);
-    say(&mut words, &Word::Ended { outcome, left: !process::is_childless() })?;
+    say(&mut words, &PaneReport::Ended { outcome, left: !process::is_childless() })?;
     process::outlast_children(Duration::MAX);
     Ok(Exit::Success)
 }
 
-fn start(brief: &Brief) -> Result<Foreground> {
+fn start(brief: &PaneSpec) -> Result<Foreground> {
     let (program, arguments) = brief.argv.split_first().context("the command is empty")?;
     let program = process::resolve(program, &brief.dir).map_err(anyhow::Error::msg)?;
     let prompt =
         File::open(&brief.prompt).with_context(|| format!("open `{}`", brief.prompt.display()))?;
     let sign = process::sign(&brief.record).context("open the record of the attempt")?;
-    let started =
-        Foreground::start(&program, arguments, &brief.dir, &[], Some(prompt), Group::Shared)?;
+    let started = Foreground::start(
+        &program,
+        arguments,
+        &brief.dir,
+        &[],
+        Some(prompt),
+        ForegroundGroup::Shared,
+    )?;
     drop(sign);
     Ok(started)
 }
 
-fn say(words: &mut UnixStream, word: &Word) -> Result<()> {
+fn say(words: &mut UnixStream, word: &PaneReport) -> Result<()> {
     writeln!(words, "{}", serde_json::to_string(word)?).context("tell the one outside")
 }

@@ -3,28 +3,28 @@
 use anyhow::Result;
 
 use super::{
-    Here, loop_graph,
+    Invocation, loop_graph,
     run::{given_agent, limits, verbosity, warn_of_many, work},
 };
 use crate::{
     cli,
-    core::{event::Plain, exit::Exit, loop_paths::Place},
+    core::{event::PlainLoop, exit::Exit, loop_paths::LoopPaths},
     project::attempt::prompt_file,
-    runner::Options,
+    runner::RunOptions,
 };
 
 /// Loops until the agent says that all is done, or something stops it.
 ///
 /// # Errors
 /// No prompt file; as [`runner::Runner::new`] and [`runner::Runner::run`].
-pub fn run(here: &Here, options: cli::Loop) -> Result<Exit> {
+pub fn run(here: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
     let prompt_file = here.file(&options.prompt_file)?;
-    let mut workspace = here.open(Place::of_loop(options.name.clone()))?;
+    let mut workspace = here.open(LoopPaths::of_loop(options.name.clone()))?;
     prompt_file::read(&prompt_file, &options.prompt_file)?;
     let iterations = Some(options.max_iterations);
     workspace.set_flags(limits(iterations, options.inactivity_timeout, &options.limits))?;
-    let plain = Plain {
+    let plain = PlainLoop {
         name: options.name,
         prompt_file,
         restart_delay_seconds: options.restart_delay.as_secs_f64(),
@@ -35,6 +35,6 @@ pub fn run(here: &Here, options: cli::Loop) -> Result<Exit> {
     warn_of_many(options.max_iterations);
     let file = loop_graph::graph(&workspace, &plain.name)?;
     let tmux = options.tmux;
-    let run = Options { agents, tmux, plain: Some(plain), ..Options::default() };
+    let run = RunOptions { agents, tmux, plain: Some(plain), ..RunOptions::default() };
     work(workspace, file, run, verbosity)
 }

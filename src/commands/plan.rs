@@ -6,14 +6,14 @@ use anyhow::Result;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-use super::{Here, filter};
+use super::{Invocation, filter};
 use crate::{
     adapters::terminal::{self, visible},
     cli,
     core::{
         duration,
         exit::Exit,
-        history::attempt_log::Ledger,
+        history::attempt_log::AttemptLog,
         select::{Forecast, Policy, View},
         verdict::Verdict,
     },
@@ -35,7 +35,7 @@ const SHOWN: usize = 30;
 ///
 /// # Errors
 /// No repository, an invalid graph, an unknown task.
-pub fn run(here: &Here, options: cli::Plan) -> Result<Exit> {
+pub fn run(here: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let file = workspace.graph()?;
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
@@ -57,7 +57,7 @@ pub fn run(here: &Here, options: cli::Plan) -> Result<Exit> {
     };
     let forecasts: Vec<(usize, Forecast)> =
         jobs.into_iter().map(|jobs| (jobs, view.forecast(jobs, &length, now))).collect();
-    let plan = Plan { view, pace: &pace, now, path, most, forecasts, length: &length };
+    let plan = PlanPage { view, pace: &pace, now, path, most, forecasts, length: &length };
     terminal::print(&if options.json {
         terminal::json(&plan.as_value())
     } else {
@@ -75,7 +75,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(view: &View<'_>, ledger: &Ledger) -> Pace {
+    fn of(view: &View<'_>, ledger: &AttemptLog) -> Pace {
         let mut took = vec![Duration::ZERO; view.graph.tasks().len()];
         let mut complete = vec![false; took.len()];
         for entry in ledger.of(None) {
@@ -119,7 +119,7 @@ fn widest(view: &View<'_>, length: &dyn Fn(usize) -> u64, now: DateTime<Utc>) ->
     high
 }
 
-struct Plan<'a> {
+struct PlanPage<'a> {
     view: View<'a>,
     pace: &'a Pace,
     now: DateTime<Utc>,
@@ -129,7 +129,7 @@ struct Plan<'a> {
     length: &'a dyn Fn(usize) -> u64,
 }
 
-impl Plan<'_> {
+impl PlanPage<'_> {
     fn ends_at(&self, forecast: &Forecast) -> DateTime<Utc> {
         let seconds = i64::try_from(forecast.end).unwrap_or(i64::MAX);
         let longest = TimeDelta::days(36_500);

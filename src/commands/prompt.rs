@@ -6,19 +6,19 @@ use anyhow::Result;
 use chrono::Utc;
 
 use super::{
-    Here, active,
+    Invocation, active,
     init::{self, TASK},
     open_attempts,
 };
 use crate::{
     adapters::terminal,
-    cli::Prompt,
+    cli::PromptArgs,
     core::{
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
         prompt::template::Template,
-        select::{Key, State, View},
+        select::{SelectionKey, TaskState, View},
     },
     project::{
         attempt,
@@ -34,7 +34,7 @@ const RUNNERS_UP: usize = 9;
 ///
 /// # Errors
 /// Nothing is ready; an unknown task; a template that cannot be rendered.
-pub fn run(here: &Here, options: &Prompt) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     if options.write_template {
         return init::one(workspace.root(), TASK, Template::Task, options.force);
@@ -93,7 +93,7 @@ fn next(view: &View<'_>) -> Result<usize> {
 fn why(view: &View<'_>) -> Result<Exit> {
     let now = Utc::now();
     let mut text = String::new();
-    let mut say = |lead: &str, key: Key, note: &str| {
+    let mut say = |lead: &str, key: SelectionKey, note: &str| {
         let task = view.graph.task(key.number);
         let title = terminal::visible(&task.title);
         let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}{note}", task.id);
@@ -101,7 +101,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
     for (rank, key) in view.ready(now).into_iter().take(1 + RUNNERS_UP).enumerate() {
         say(if rank == 0 { "next" } else { "then" }, key, "");
     }
-    for key in view.all_in(State::Apart, now).into_iter().take(1 + RUNNERS_UP) {
+    for key in view.all_in(TaskState::Apart, now).into_iter().take(1 + RUNNERS_UP) {
         let why = view.apart(key.number, now).map(|bar| view.explain(bar));
         say("wait", key, &format!(": {}", why.unwrap_or_default()));
     }
@@ -115,20 +115,24 @@ fn why(view: &View<'_>) -> Result<Exit> {
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let task = view.graph.task(number);
     let why = match view.state(number, Utc::now()) {
-        State::Ready | State::Apart | State::Backoff(_) | State::Limited(_) | State::Denied => {
+        TaskState::Ready
+        | TaskState::Apart
+        | TaskState::Backoff(_)
+        | TaskState::Limited(_)
+        | TaskState::Denied => {
             return Ok(());
         }
-        State::Complete => "is complete".to_owned(),
-        State::Cancelled => "is cancelled".to_owned(),
-        State::Running | State::Claimed => {
+        TaskState::Complete => "is complete".to_owned(),
+        TaskState::Cancelled => "is cancelled".to_owned(),
+        TaskState::Running | TaskState::Claimed => {
             let by = task.claimed_by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
             format!("is in progress{by}")
         }
-        State::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
-        State::Spent => "has used its `max_cost`".to_owned(),
-        State::NeedsInput => "needs input".to_owned(),
-        State::Held => "is blocked by hand".to_owned(),
-        State::Waiting => {
+        TaskState::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
+        TaskState::Spent => "has used its `max_cost`".to_owned(),
+        TaskState::NeedsInput => "needs input".to_owned(),
+        TaskState::Held => "is blocked by hand".to_owned(),
+        TaskState::Waiting => {
             let on: Vec<&str> =
                 view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();
             format!("waits for {}", on.join(", "))

@@ -14,30 +14,30 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::{Here, demo::git};
+use super::{Invocation, demo::git};
 use crate::{
-    cli::Replay,
+    cli::ReplayArgs,
     core::exit::{Exit, Failure},
 };
 
 /// What an agent told.
 #[derive(Debug, PartialEq)]
 struct Recording {
-    pieces: Vec<Piece>,
+    pieces: Vec<RecordedLine>,
     exit: Exit,
 }
 
 /// A line of it.
 #[derive(Debug, PartialEq)]
-struct Piece {
+struct RecordedLine {
     /// The time since the line before it.
     after: Duration,
-    stream: Stream,
+    stream: RecordedStream,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-enum Stream {
+enum RecordedStream {
     #[serde(rename = "out")]
     Out,
     #[serde(rename = "err")]
@@ -48,7 +48,7 @@ enum Stream {
 ///
 /// # Errors
 /// A recording that is none; as the disk or git give them.
-pub fn run(here: &Here, options: &Replay) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &ReplayArgs) -> Result<Exit> {
     let dir = here.directory()?;
     let recording = read(&dir.join(&options.transcript))?;
     let task = env::var("RALPH_TASK_ID").ok();
@@ -61,11 +61,11 @@ pub fn run(here: &Here, options: &Replay) -> Result<Exit> {
         io::copy(&mut io::stdin().lock(), &mut io::sink()).context("read the prompt")?;
     }
     let Recording { pieces, exit } = recording;
-    for Piece { after, stream, bytes } in pieces {
+    for RecordedLine { after, stream, bytes } in pieces {
         thread::sleep(pause(after, options.speed));
         let written = match stream {
-            Stream::Out => put(&mut io::stdout().lock(), &bytes),
-            Stream::Err => put(&mut io::stderr().lock(), &bytes),
+            RecordedStream::Out => put(&mut io::stdout().lock(), &bytes),
+            RecordedStream::Err => put(&mut io::stderr().lock(), &bytes),
         };
         match written {
             // Nobody listens any more.
@@ -130,7 +130,7 @@ fn report(dir: &Path, task: &str) -> Result<()> {
 fn read(path: &Path) -> Result<Recording> {
     if path.is_file() {
         return Ok(Recording {
-            pieces: untimed(Stream::Out, lines(&bytes(path)?)).collect(),
+            pieces: untimed(RecordedStream::Out, lines(&bytes(path)?)).collect(),
             exit: Exit::Success,
         });
     }
@@ -164,8 +164,8 @@ fn lines(bytes: &[u8]) -> VecDeque<Vec<u8>> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
 }
 
-fn untimed(stream: Stream, lines: VecDeque<Vec<u8>>) -> impl Iterator<Item = Piece> {
-    lines.into_iter().map(move |bytes| Piece { after: Duration::ZERO, stream, bytes })
+fn untimed(stream: RecordedStream, lines: VecDeque<Vec<u8>>) -> impl Iterator<Item = RecordedLine> {
+    lines.into_iter().map(move |bytes| RecordedLine { after: Duration::ZERO, stream, bytes })
 }
 
 /// Puts lines in the order and at the times of `timed`: `[seconds, "out" or "err", text]` each. The
@@ -175,26 +175,26 @@ fn merge(
     timed: &[u8],
     mut out: VecDeque<Vec<u8>>,
     mut err: VecDeque<Vec<u8>>,
-) -> Result<Vec<Piece>> {
+) -> Result<Vec<RecordedLine>> {
     let mut pieces = Vec::new();
     let mut last = Duration::ZERO;
     for (at, line) in lines(timed).iter().enumerate() {
-        let (seconds, stream, text) = serde_json::from_slice::<(f64, Stream, String)>(line)
+        let (seconds, stream, text) = serde_json::from_slice::<(f64, RecordedStream, String)>(line)
             .map_err(|_| anyhow!("timed.jsonl:{}: not [seconds, \"out\", text]", at + 1))?;
         let bytes = match stream {
-            Stream::Out => out.pop_front(),
-            Stream::Err => err.pop_front(),
+            RecordedStream::Out => out.pop_front(),
+            RecordedStream::Err => err.pop_front(),
         };
         let now = Duration::try_from_secs_f64(seconds).unwrap_or(last);
-        pieces.push(Piece {
+        pieces.push(RecordedLine {
             after: now.saturating_sub(last),
             stream,
             bytes: bytes.unwrap_or_else(|| format!("{text}\n").into_bytes()),
         });
         last = last.max(now);
     }
-    pieces.extend(untimed(Stream::Err, err));
-    pieces.extend(untimed(Stream::Out, out));
+    pieces.extend(untimed(RecordedStream::Err, err));
+    pieces.extend(untimed(RecordedStream::Out, out));
     Ok(pieces)
 }
 
@@ -221,24 +221,24 @@ mod tests {
         let timed = b"[0.5, \"out\", \"on\"]\n[2, \"err\", \"odd\"]\n[2.25, \"out\", \"cut\"]\n\
                       [1, \"out\", \"lost\"]\n";
         let merged = merge(timed, lines(b"one\ncut off\n"), lines(b"odd\nmore\n")).unwrap();
-        let piece = |ms, stream, bytes: &str| Piece {
+        let piece = |ms, stream, bytes: &str| RecordedLine {
             after: Duration::from_millis(ms),
             stream,
             bytes: bytes.as_bytes().to_vec(),
         };
         let want = [
-            piece(500, Stream::Out, "one\n"),
-            piece(1500, Stream::Err, "odd\n"),
-            piece(250, Stream::Out, "cut off\n"),
-            piece(0, Stream::Out, "lost\n"),
-            piece(0, Stream::Err, "more\n"),
+            piece(500, RecordedStream::Out, "one\n"),
+            piece(1500, RecordedStream::Err, "odd\n"),
+            piece(250, RecordedStream::Out, "cut off\n"),
+            piece(0, RecordedStream::Out, "lost\n"),
+            piece(0, RecordedStream::Err, "more\n"),
         ];
         assert_eq!(merged, want);
         let plain = merge(b"", lines(b"a\nb"), lines(b"e\n")).unwrap();
         let want = [
-            piece(0, Stream::Err, "e\n"),
-            piece(0, Stream::Out, "a\n"),
-            piece(0, Stream::Out, "b"),
+            piece(0, RecordedStream::Err, "e\n"),
+            piece(0, RecordedStream::Out, "a\n"),
+            piece(0, RecordedStream::Out, "b"),
         ];
         assert_eq!(plain, want);
         let error = merge(b"[0, \"out\", \"\"]\n[1]\n", lines(b""), lines(b"")).unwrap_err();

@@ -5,13 +5,13 @@ use std::{thread, time::Duration};
 
 use anyhow::Result;
 
-use super::{Here, run};
+use super::{Invocation, run};
 use crate::{
     adapters::terminal,
     core::{
-        event::{Event, Stop},
+        event::{Event, StopRequest},
         exit::Exit,
-        history::Run,
+        history::RunHistory,
     },
 };
 
@@ -25,7 +25,7 @@ const SIGNALS: u8 = 128;
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn pause(here: &Here) -> Result<Exit> {
+pub fn pause(here: &Invocation) -> Result<Exit> {
     let workspace = here.workspace()?;
     let mut chronicle = workspace.chronicle()?;
     if chronicle.history().paused {
@@ -49,7 +49,7 @@ pub fn pause(here: &Here) -> Result<Exit> {
 ///
 /// # Errors
 /// As [`run::run`].
-pub fn resume(here: &Here, now: bool) -> Result<Exit> {
+pub fn resume(here: &Invocation, now: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
     let mut chronicle = workspace.chronicle()?;
     if now && !chronicle.history().paused {
@@ -100,7 +100,7 @@ pub fn resume(here: &Here, now: bool) -> Result<Exit> {
 }
 
 /// Whether a run was over before its time: by a crash, a person or a signal, or to wait for one.
-fn was_cut_short(run: &Run) -> bool {
+fn was_cut_short(run: &RunHistory) -> bool {
     let by_itself = |(_, code): &(String, u8)| *code != Exit::Waiting.code() && *code <= SIGNALS;
     !run.id.is_empty() && !run.finished.as_ref().is_some_and(by_itself)
 }
@@ -109,14 +109,14 @@ fn was_cut_short(run: &Run) -> bool {
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn stop(here: &Here, now: bool) -> Result<Exit> {
+pub fn stop(here: &Invocation, now: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
     let mut chronicle = workspace.chronicle()?;
     if !workspace.is_live(chronicle.history())? {
         terminal::print("no run goes on here\n")?;
         return Ok(Exit::Success);
     }
-    chronicle.emit(None, None, Event::StopRequested(Stop { signal: None, now }))?;
+    chronicle.emit(None, None, Event::StopRequested(StopRequest { signal: None, now }))?;
     let flag = workspace.place.flag();
     terminal::print(&if now {
         "stopping: the running attempt is ended, and does not count\n".to_owned()

@@ -6,32 +6,32 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Here, filter, loop_graph};
+use super::{Invocation, filter, loop_graph};
 use crate::{
     adapters::terminal,
-    cli::{Limits, Run},
+    cli::{LimitArgs, RunArgs},
     core::{
-        agents::agent_command::Call,
+        agents::agent_command::AgentCommand,
         duration,
         event::Begun,
         exit::{Exit, Failure},
         graph::filter::Filter,
         redact::MARK,
-        select::{Key, MAX_ITERATIONS, Policy},
+        select::{MAX_ITERATIONS, Policy, SelectionKey},
     },
     project::{
         attempt,
-        config::{Layer, Way},
+        config::{ConfigLayer, NotifierTarget},
         graph_file::GraphFile,
         workspace::{Workspace, find, view},
     },
     report::{
-        fancy::Fancy,
-        heartbeat::Heartbeat,
-        notify::{Notify, desktop_is_here},
-        plain::Plain,
+        fancy::FancyReporter,
+        heartbeat::HeartbeatReporter,
+        notify::{NotifyReporter, desktop_is_here},
+        plain::PlainReporter,
     },
-    runner::{Options, Runner, reporter::Reporter},
+    runner::{RunOptions, Runner, reporter::Reporter},
     view::lines::{Verbosity, counted},
 };
 
@@ -39,14 +39,14 @@ use crate::{
 ///
 /// # Errors
 /// As [`Runner::new`] and [`Runner::run`].
-pub fn run(here: &Here, options: Run) -> Result<Exit> {
+pub fn run(here: &Invocation, options: RunArgs) -> Result<Exit> {
     let mut workspace = here.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.worktree.then(|| ("worktree".to_owned(), json!(true))));
     workspace.set_flags(flags)?;
     let verbosity = verbosity(options.quiet, options.verbose);
-    let run = Options {
+    let run = RunOptions {
         filter: filter(options.which),
         agents: given_agent(options.agent, options.agent_name.as_deref())?,
         once: options.once,
@@ -81,7 +81,11 @@ pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
 }
 
 /// The settings that flags name.
-pub(super) fn limits(iterations: Option<u32>, idle: Option<Duration>, more: &Limits) -> Layer {
+pub(super) fn limits(
+    iterations: Option<u32>,
+    idle: Option<Duration>,
+    more: &LimitArgs,
+) -> ConfigLayer {
     let length = |length: Option<Duration>| length.map(|length| json!(duration::text(length)));
     let named = [
         ("max_iterations", iterations.map(|count| json!(count))),
@@ -117,7 +121,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         Some(plain) => loop_graph::graph(&workspace, &plain.name)?,
         None => attempt::graph(&workspace)?,
     };
-    let run = Options {
+    let run = RunOptions {
         filter: Filter::of_words(&begun.filter),
         agents: (!begun.agents.is_empty()).then(|| begun.agents.clone()),
         once: begun.once,
@@ -136,24 +140,24 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
 pub fn work(
     workspace: Workspace,
     file: GraphFile,
-    options: Options,
+    options: RunOptions,
     verbosity: Verbosity,
 ) -> Result<Exit> {
     let heartbeat = workspace.root().join(workspace.place.heartbeat());
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
-        Box::new(Fancy::new(verbosity))
+        Box::new(FancyReporter::new(verbosity))
     } else {
-        Box::new(Plain::new(std::io::stderr(), verbosity))
+        Box::new(PlainReporter::new(std::io::stderr(), verbosity))
     };
-    let desktop = workspace.config.notify.iter().any(|one| one.way == Way::Desktop);
+    let desktop = workspace.config.notify.iter().any(|one| one.way == NotifierTarget::Desktop);
     if verbosity == Verbosity::Verbose
         && desktop
         && let Err(why) = desktop_is_here(workspace.root())
     {
         terminal::say(&format!("nothing is shown on the desktop: {why}"));
     }
-    let notify = Notify::new(&workspace).context("start those who tell what happens")?;
-    let reporters = vec![view, Box::new(Heartbeat::new(heartbeat)), Box::new(notify)];
+    let notify = NotifyReporter::new(&workspace).context("start those who tell what happens")?;
+    let reporters = vec![view, Box::new(HeartbeatReporter::new(heartbeat)), Box::new(notify)];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 
@@ -161,11 +165,15 @@ pub fn work(
 ///
 /// # Errors
 /// A name that is none.
-pub(super) fn given_agent(words: Vec<String>, name: Option<&str>) -> Result<Option<Vec<Call>>> {
+pub(super) fn given_agent(
+    words: Vec<String>,
+    name: Option<&str>,
+) -> Result<Option<Vec<AgentCommand>>> {
     if !words.is_empty() {
-        return Ok(Some(vec![Call::command(words)]));
+        return Ok(Some(vec![AgentCommand::command(words)]));
     }
-    let read = |name: &str| Call::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
+    let read =
+        |name: &str| AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
     Ok(name.map(read).transpose()?)
 }
 
@@ -190,7 +198,7 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let now = Utc::now();
     let length = |number: usize| u64::from(view.graph.task(number).minutes);
     let slots = view.forecast(policy.jobs, &length, now).slots;
-    let order: Vec<Key> = slots.into_iter().map(|slot| slot.key).collect();
+    let order: Vec<SelectionKey> = slots.into_iter().map(|slot| slot.key).collect();
     let mut text = String::new();
     let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
     for (at, key) in order.iter().enumerate() {

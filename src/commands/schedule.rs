@@ -11,7 +11,7 @@ use std::{ffi::OsString, fmt::Write as _, path::Path, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Local, TimeZone, Utc};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal,
     cli::{self, Units},
@@ -19,28 +19,28 @@ use crate::{
         duration,
         exit::{Exit, Failure},
         time_zone::Zone,
-        timetable::{Alarm, Look, Timetable},
+        timetable::{Alarm, AlarmState, Timetable},
     },
     project::{
-        config::{Config, Trigger},
+        config::{Config, TriggerConfig},
         config_layers,
         workspace::Workspace,
     },
 };
-use watch::{Mode, Watch};
+use watch::{Mode, ScheduleDaemon};
 
 /// Waits, shows the next times, or sees to the units of the system.
 ///
 /// # Errors
 /// No repository; no times, or what is none; another one that waits here; as the disk gives them.
-pub fn run(here: &Here, options: &cli::Schedule) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
     match &options.units {
         Some(Units::Install(install)) => return install::install(here, install),
         Some(Units::Uninstall) => return install::uninstall(here),
         None => {}
     }
     let workspace = here.workspace()?;
-    let plan = Plan::of(options, &workspace.config)?;
+    let plan = SchedulePlan::of(options, &workspace.config)?;
     if let Some(count) = options.next {
         terminal::print(&plan.coming(count.into(), Utc::now()))?;
         return Ok(Exit::Success);
@@ -50,7 +50,7 @@ pub fn run(here: &Here, options: &cli::Schedule) -> Result<Exit> {
         (false, true) => Mode::Due,
         (false, false) => Mode::Forever,
     };
-    match Watch::begin(workspace, plan, options, mode)? {
+    match ScheduleDaemon::begin(workspace, plan, options, mode)? {
         Some(watch) => watch.run(),
         None => Ok(Exit::Success),
     }
@@ -58,19 +58,19 @@ pub fn run(here: &Here, options: &cli::Schedule) -> Result<Exit> {
 
 /// When runs are started, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Plan {
+struct SchedulePlan {
     times: Timetable,
     zone: Option<Zone>,
     run: Vec<String>,
-    trigger: Option<Trigger>,
+    trigger: Option<TriggerConfig>,
 }
 
-impl Plan {
+impl SchedulePlan {
     /// What the flags say, and the settings where they say nothing.
     ///
     /// # Errors
     /// Neither says anything, or something that is none.
-    fn of(flags: &cli::Schedule, config: &Config) -> Result<Plan> {
+    fn of(flags: &cli::ScheduleArgs, config: &Config) -> Result<SchedulePlan> {
         let settings = config.schedule.as_ref();
         let times = if flags.cron.is_empty() {
             settings.map(|settings| settings.times.clone()).unwrap_or_default()
@@ -100,11 +100,11 @@ impl Plan {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let zone = flags.time_zone.or(settings.and_then(|settings| settings.zone));
-        Ok(Plan { times, zone, run, trigger })
+        Ok(SchedulePlan { times, zone, run, trigger })
     }
 
     /// Looks at the clock.
-    fn look(&self, alarm: &mut Alarm, now: DateTime<Utc>) -> Look {
+    fn look(&self, alarm: &mut Alarm, now: DateTime<Utc>) -> AlarmState {
         match self.zone {
             Some(zone) => alarm.look(&self.times, &now.with_timezone(&zone)),
             None => alarm.look(&self.times, &now.with_timezone(&Local)),

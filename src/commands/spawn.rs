@@ -7,15 +7,15 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Here, inside::Inside};
+use super::{Invocation, inside::AttemptContext};
 use crate::{
     adapters::{
-        process::{self, Foreground, Group},
+        process::{self, Foreground, ForegroundGroup},
         signal,
     },
     core::{
         duration,
-        event::{Child, ChildEnded, ChildOutcome, Event},
+        event::{ChildAgent, ChildEnded, ChildOutcome, Event},
         exit::{Exit, Failure},
         verdict::Outcome,
     },
@@ -26,8 +26,8 @@ use crate::{
 /// # Errors
 /// Outside of an attempt; no such program; as the disk gives them, and the command is ended if its
 /// beginning cannot be recorded.
-pub fn run(here: &Here, argv: &[String]) -> Result<Exit> {
-    let parent = Inside::of_environment("spawn", "; start the command itself")?;
+pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
+    let parent = AttemptContext::of_environment("spawn", "; start the command itself")?;
     let dir = here.directory()?;
     let (program, arguments) = argv.split_first().context("name a command after `--`")?;
     let program = process::resolve(program, &dir)
@@ -43,10 +43,10 @@ pub fn run(here: &Here, argv: &[String]) -> Result<Exit> {
     // Before it starts, so that no signal ends this process and leaves it behind.
     signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
     let began = Instant::now();
-    let started = Foreground::start(&program, arguments, &dir, &env, None, Group::Shared)
+    let started = Foreground::start(&program, arguments, &dir, &env, None, ForegroundGroup::Shared)
         .context("start the command")?;
     let running = running.get_or_init(|| started);
-    let child = Child {
+    let child = ChildAgent {
         child_run_id: run_id.clone(),
         parent_run_id: parent.run_id.clone(),
         attempt: parent.attempt,

@@ -8,8 +8,8 @@ use chrono::{DateTime, Local, TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use super::{
-    Here,
-    underway::{self, Course},
+    Invocation,
+    underway::{self, AttemptCourse},
 };
 use crate::{
     adapters::{
@@ -18,15 +18,15 @@ use crate::{
     },
     core::{
         duration,
-        event::Plain,
+        event::PlainLoop,
         exit::Exit,
         graph::task::TaskId,
-        history::{Going, History, OpenChild, Schedule},
-        loop_paths::Place,
+        history::{ActiveAttempt, History, OpenChild, ScheduleState},
+        loop_paths::LoopPaths,
     },
     project::{
-        event_store::Chronicle,
-        workspace::{Holder, Workspace},
+        event_store::EventStore,
+        workspace::{LockHolder, Workspace},
     },
     report::heartbeat,
     view::lines::{clock, moment},
@@ -36,9 +36,9 @@ use crate::{
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn run(here: &Here, as_json: bool) -> Result<Exit> {
+pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let glance = Glance::of(&workspace)?;
+    let glance = RunStatus::of(&workspace)?;
     terminal::print(&if as_json { terminal::json(&glance.to_value()) } else { glance.text() })?;
     Ok(Exit::Success)
 }
@@ -50,8 +50,8 @@ const GRAPH: &str = "(graph)";
 const AGENT: usize = 32;
 
 /// What there is to see of one loop.
-pub(super) struct Glance {
-    chronicle: Chronicle,
+pub(super) struct RunStatus {
+    chronicle: EventStore,
     name: Option<TaskId>,
     standing: Standing,
     beat: Option<Duration>,
@@ -60,26 +60,26 @@ pub(super) struct Glance {
     /// The plain loops that there were.
     loops: Vec<TaskId>,
     /// The attempts that have no end.
-    courses: Vec<Course>,
+    courses: Vec<AttemptCourse>,
 }
 
-impl Glance {
+impl RunStatus {
     /// At the loop that is meant.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub(super) fn of(workspace: &Workspace) -> Result<Glance> {
+    pub(super) fn of(workspace: &Workspace) -> Result<RunStatus> {
         let (chronicle, live) = look(workspace)?;
         let elsewhere = !live && is_elsewhere(workspace, chronicle.history())?;
         let standing = Standing::of(chronicle.history(), live);
-        Ok(Glance {
+        Ok(RunStatus {
             name: workspace.place.name().cloned(),
             standing: if elsewhere { Standing::Elsewhere } else { standing },
             beat: last_beat(workspace).filter(|_| live),
             max_attempts: max_attempts(chronicle.history(), workspace),
             done_pattern: workspace.config.done_pattern.as_ref().map(ToString::to_string),
             loops: workspace.loops().context("list the loops")?,
-            courses: Course::all(workspace, chronicle.history()),
+            courses: AttemptCourse::all(workspace, chronicle.history()),
             chronicle,
         })
     }
@@ -158,7 +158,7 @@ impl Glance {
     }
 
     /// What there is to see of a plain loop.
-    fn lines_of_loop(&self, plain: &Plain, line: &mut impl FnMut(&str, &str)) {
+    fn lines_of_loop(&self, plain: &PlainLoop, line: &mut impl FnMut(&str, &str)) {
         let history = self.chronicle.history();
         let (run, begun) = (&history.run, &history.run.begun);
         line("Iteration", &format!("{}/{}", run.iterations, begun.max_iterations));
@@ -234,8 +234,8 @@ impl Glance {
     pub(super) fn to_value(&self) -> Value {
         let history = self.chronicle.history();
         let run = &history.run;
-        let attempt = |course: &Course| {
-            let Going { task_id, attempt, since: at, .. } = &course.going;
+        let attempt = |course: &AttemptCourse| {
+            let ActiveAttempt { task_id, attempt, since: at, .. } = &course.going;
             let children: Vec<Value> = children(history, task_id).map(child).collect();
             let mut value = json!({
                 "task_id": task_id,
@@ -289,7 +289,7 @@ impl Glance {
 ///
 /// # Errors
 /// As the disk gives them.
-pub(super) fn look(workspace: &Workspace) -> Result<(Chronicle, bool)> {
+pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
     let mut chronicle = workspace.chronicle()?;
     // The lock before the journal: a run that ended in between has its end there.
     loop {
@@ -305,7 +305,7 @@ pub(super) fn look(workspace: &Workspace) -> Result<(Chronicle, bool)> {
 /// Whether a run goes on that this work tree has no journal of: the lock is for all of them.
 fn is_elsewhere(workspace: &Workspace, history: &History) -> Result<bool> {
     let other =
-        |holder: Holder| holder.run_id != history.run.id && process::is_alive(&holder.process);
+        |holder: LockHolder| holder.run_id != history.run.id && process::is_alive(&holder.process);
     Ok(workspace.state.is_locked().context("look at the lock")?
         && workspace.holder().is_some_and(other))
 }
@@ -362,7 +362,8 @@ impl Standing {
 
     pub(super) fn sentence(self, history: &History) -> String {
         let plain = history.run.begun.plain.as_ref();
-        let flag = plain.map_or(String::new(), |plain| Place::of_loop(plain.name.clone()).flag());
+        let flag =
+            plain.map_or(String::new(), |plain| LoopPaths::of_loop(plain.name.clone()).flag());
         let crashed = "no process holds the lock but the newest run has no end";
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",
@@ -395,7 +396,7 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
 
 /// The schedule by which runs start, if somebody lives who goes by it: a process of its own, or a
 /// cron that asked not long ago.
-fn schedule(history: &History) -> Option<&Schedule> {
+fn schedule(history: &History) -> Option<&ScheduleState> {
     /// A cron asks every minute.
     const OVERDUE: TimeDelta = TimeDelta::minutes(2);
     history.schedule.as_ref().filter(|schedule| match &schedule.slept.process {
@@ -404,7 +405,7 @@ fn schedule(history: &History) -> Option<&Schedule> {
     })
 }
 
-fn waits(schedule: &Schedule) -> String {
+fn waits(schedule: &ScheduleState) -> String {
     match schedule.slept.until {
         _ if schedule.awake => "woken; its run goes on".to_owned(),
         None => "waiting for requests".to_owned(),

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Here,
-    inside::Inside,
+    Invocation,
+    inside::AttemptContext,
     task::{self, live_attempt},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     },
     project::{
         attempt,
-        event_store::Chronicle,
+        event_store::EventStore,
         graph_file::Write,
         workspace::{Workspace, find},
     },
@@ -40,22 +40,22 @@ const ANSWER: usize = 8 * 1024;
 const UNTAGGED: &str = "General";
 
 /// An attempt that goes on, and where its words are written down.
-struct Desk {
-    inside: Inside,
+struct AgentDesk {
+    inside: AttemptContext,
     workspace: Workspace,
-    chronicle: Chronicle,
+    chronicle: EventStore,
 }
 
-impl Desk {
-    fn of_agent(command: &str) -> Result<Desk> {
-        let inside = Inside::of_environment(command, "")?;
+impl AgentDesk {
+    fn of_agent(command: &str) -> Result<AgentDesk> {
+        let inside = AttemptContext::of_environment(command, "")?;
         let workspace = inside.workspace()?;
         let chronicle = workspace.chronicle()?;
-        let Inside { task_id, attempt, .. } = &inside;
+        let AttemptContext { task_id, attempt, .. } = &inside;
         if live_attempt(&workspace, &chronicle, task_id)? != Some(*attempt) {
             return refuse(format!("attempt {attempt} at `{task_id}` is over"));
         }
-        Ok(Desk { inside, workspace, chronicle })
+        Ok(AgentDesk { inside, workspace, chronicle })
     }
 }
 
@@ -91,7 +91,7 @@ fn given(text: &str, most: usize, what: &str) -> Result<String> {
 /// # Errors
 /// Outside of an attempt; as the disk gives them.
 pub fn ask(text: &str) -> Result<Exit> {
-    let mut desk = Desk::of_agent("ask")?;
+    let mut desk = AgentDesk::of_agent("ask")?;
     let id = &desk.inside.task_id;
     let question = given(text, ANSWER, "a question")?;
     attempt::ask(&desk.workspace, id, &question)?;
@@ -109,8 +109,8 @@ pub fn ask(text: &str) -> Result<Exit> {
 ///
 /// # Errors
 /// An unknown task; one that does not need input.
-pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
-    let mut desk = task::Desk::open(here)?;
+pub fn answer(here: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
+    let mut desk = task::TaskEditor::open(here)?;
     let (id, number) = find(&desk.file, id)?;
     if let Some(attempt) = live_attempt(&desk.workspace, &desk.chronicle, &id)? {
         return refuse(format!(
@@ -149,9 +149,9 @@ pub fn answer(here: &Here, id: &str, text: Option<&str>) -> Result<Exit> {
 ///
 /// # Errors
 /// Outside of an attempt; as the disk gives them.
-pub fn note(options: &cli::Note) -> Result<Exit> {
-    let mut desk = Desk::of_agent("note")?;
-    let Inside { task_id: id, attempt, .. } = &desk.inside;
+pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
+    let mut desk = AgentDesk::of_agent("note")?;
+    let AttemptContext { task_id: id, attempt, .. } = &desk.inside;
     let mut text = given(&options.text, notes::LONGEST, "a note")?;
     if let Some(secrets) = desk.workspace.secrets() {
         // It may be committed.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use chrono::Utc;
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::terminal,
     core::{
@@ -12,7 +12,7 @@ use crate::{
         graph::task::{Status, TaskId},
     },
     project::{
-        event_store::Chronicle,
+        event_store::EventStore,
         graph_file::{GraphFile, Write, rfc3339},
         workspace::{Workspace, find},
     },
@@ -20,18 +20,18 @@ use crate::{
 };
 
 /// What a command on one task needs.
-pub(super) struct Desk {
+pub(super) struct TaskEditor {
     pub(super) workspace: Workspace,
     pub(super) file: GraphFile,
-    pub(super) chronicle: Chronicle,
+    pub(super) chronicle: EventStore,
 }
 
-impl Desk {
-    pub(super) fn open(here: &Here) -> Result<Desk> {
+impl TaskEditor {
+    pub(super) fn open(here: &Invocation) -> Result<TaskEditor> {
         let workspace = here.workspace()?;
         let file = workspace.graph()?;
         let chronicle = workspace.chronicle()?;
-        Ok(Desk { workspace, file, chronicle })
+        Ok(TaskEditor { workspace, file, chronicle })
     }
 
     pub(super) fn status(&self, number: usize) -> Status {
@@ -72,7 +72,7 @@ impl Desk {
 /// The number of the attempt that works on the task right now, if one does.
 pub(super) fn live_attempt(
     workspace: &Workspace,
-    chronicle: &Chronicle,
+    chronicle: &EventStore,
     id: &TaskId,
 ) -> Result<Option<u32>> {
     let past = chronicle.history().of(id);
@@ -84,8 +84,8 @@ pub(super) fn live_attempt(
 ///
 /// # Errors
 /// An unknown task, before any is touched; one that is being worked on.
-pub fn reset(here: &Here, ids: &[String]) -> Result<Exit> {
-    let mut desk = Desk::open(here)?;
+pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
+    let mut desk = TaskEditor::open(here)?;
     let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
         desk.refuse_if_live(id)?;
@@ -113,11 +113,11 @@ pub fn reset(here: &Here, ids: &[String]) -> Result<Exit> {
 ///
 /// # Errors
 /// An unknown task.
-pub fn complete(here: &Here, id: &str) -> Result<Exit> {
+pub fn complete(here: &Invocation, id: &str) -> Result<Exit> {
     if report(here, id)? {
         return Ok(Exit::Success);
     }
-    let mut desk = Desk::open(here)?;
+    let mut desk = TaskEditor::open(here)?;
     let (id, number) = find(&desk.file, id)?;
     if desk.status(number) == Status::Complete {
         terminal::print(&format!("{id} is complete already\n"))?;
@@ -131,7 +131,7 @@ pub fn complete(here: &Here, id: &str) -> Result<Exit> {
 
 /// Puts a report on record if an attempt works on the task. Does not read the graph: a report must
 /// not be lost because somebody is in the middle of saving it.
-fn report(here: &Here, id: &str) -> Result<bool> {
+fn report(here: &Invocation, id: &str) -> Result<bool> {
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
     };
@@ -151,8 +151,8 @@ fn report(here: &Here, id: &str) -> Result<bool> {
 ///
 /// # Errors
 /// An unknown task; one that is being worked on.
-pub fn block(here: &Here, id: &str, reason: &str) -> Result<Exit> {
-    let mut desk = Desk::open(here)?;
+pub fn block(here: &Invocation, id: &str, reason: &str) -> Result<Exit> {
+    let mut desk = TaskEditor::open(here)?;
     let (id, _) = find(&desk.file, id)?;
     desk.refuse_if_live(&id)?;
     let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason))?;

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use crate::{
     core::{
         graph::task::TaskId,
-        history::{Going, History, Stage, Underway},
+        history::{ActiveAttempt, AttemptStage, History, Underway},
     },
-    project::{attempt::Open, workspace::Workspace},
+    project::{attempt::AttemptRecord, workspace::Workspace},
     view::lines,
 };
 
 /// An attempt that has no end.
-pub(super) struct Course {
-    pub(super) going: Going,
+pub(super) struct AttemptCourse {
+    pub(super) going: ActiveAttempt,
     /// Where it is on its way.
-    pub(super) stage: Stage,
+    pub(super) stage: AttemptStage,
     /// The work tree that it has to itself, if it has one.
     pub(super) tree: Option<PathBuf>,
     /// The branch that it is on.
@@ -26,17 +26,18 @@ pub(super) struct Course {
     place: Option<String>,
 }
 
-impl Course {
+impl AttemptCourse {
     /// All of them, the oldest first.
-    pub(super) fn all(workspace: &Workspace, history: &History) -> Vec<Course> {
-        let records: Vec<Open> = workspace.state.peek();
-        let of = |going: &Going| {
-            let same = |one: &&Open| one.task_id == going.task_id && one.attempt == going.attempt;
+    pub(super) fn all(workspace: &Workspace, history: &History) -> Vec<AttemptCourse> {
+        let records: Vec<AttemptRecord> = workspace.state.peek();
+        let of = |going: &ActiveAttempt| {
+            let same =
+                |one: &&AttemptRecord| one.task_id == going.task_id && one.attempt == going.attempt;
             // The record is right where the work tree that was meant at first could not be had.
             let record = records.iter().find(same);
             let noted = record.and_then(|open| Some(open.apart.as_ref()?.tree.clone()));
             let tree = noted.or_else(|| going.worktree.as_ref().map(PathBuf::from));
-            Course {
+            AttemptCourse {
                 stage: stage(workspace, going),
                 place: tree.as_deref().map(|tree| seen(workspace, tree)),
                 branch: record.and_then(|open| open.branch.clone()).or(going.branch.clone()),
@@ -49,19 +50,19 @@ impl Course {
 
     /// Whether it is done by itself, so that also the next run may merge it.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.stage, Stage::Queued | Stage::Merging)
+        matches!(self.stage, AttemptStage::Queued | AttemptStage::Merging)
     }
 
     /// Where it is on its way, and where it works, if that is not the checkout that people work in.
     pub(super) fn text(&self) -> Option<String> {
         let stage = match self.stage {
-            Stage::Running => "",
-            Stage::Preparing => "its work tree is being prepared",
-            Stage::SettingUp => "setting up",
-            Stage::Baseline => "verifying before it begins",
-            Stage::Verifying => "verifying",
-            Stage::Queued => "waits to be merged",
-            Stage::Merging => "tried by the merge queue",
+            AttemptStage::Running => "",
+            AttemptStage::Preparing => "its work tree is being prepared",
+            AttemptStage::SettingUp => "setting up",
+            AttemptStage::Baseline => "verifying before it begins",
+            AttemptStage::Verifying => "verifying",
+            AttemptStage::Queued => "waits to be merged",
+            AttemptStage::Merging => "tried by the merge queue",
         };
         match (&self.place, &self.branch) {
             (None, _) if stage.is_empty() => None,
@@ -87,10 +88,10 @@ impl Course {
 
 /// Where an attempt is: by the journal, and where that does not say whether its agent has begun, by
 /// its output.
-fn stage(workspace: &Workspace, going: &Going) -> Stage {
-    let before = matches!(going.stage, Stage::Preparing | Stage::SettingUp);
+fn stage(workspace: &Workspace, going: &ActiveAttempt) -> AttemptStage {
+    let before = matches!(going.stage, AttemptStage::Preparing | AttemptStage::SettingUp);
     let begun = || workspace.root().join(&going.log).join("stdout").exists();
-    if before && begun() { Stage::Running } else { going.stage }
+    if before && begun() { AttemptStage::Running } else { going.stage }
 }
 
 /// A work tree as it is typed at the top of the repository.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::Here;
+use super::Invocation;
 use crate::{
     adapters::{
         process,
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// An unknown task; a shell that cannot be started.
-pub fn run(here: &Here, id: &str) -> Result<Exit> {
+pub fn run(here: &Invocation, id: &str) -> Result<Exit> {
     let workspace = here.workspace()?;
     let file = workspace.graph()?;
     let (id, number) = find(&file, id)?;

@@ -13,24 +13,24 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Here, status::look};
+use super::{Invocation, status::look};
 use crate::{
     adapters::{git::BranchRoom, terminal},
-    cli::{Worktree, WorktreeCommand},
+    cli::{WorktreeArgs, WorktreeCommand},
     core::{
         diagnostic::nearest,
         exit::{Exit, Failure},
     },
-    project::{attempt, workspace::Workspace, worktree_pool::Pool},
+    project::{attempt, workspace::Workspace, worktree_pool::WorktreePool},
     runner,
 };
-pub(super) use listed::{Kind, Listed, State};
+pub(super) use listed::{ListedWorktree, WorktreeKind, WorktreeState};
 
 /// Lists, makes or removes.
 ///
 /// # Errors
 /// What would lose something, with the reason; in git's words.
-pub fn run(here: &Here, options: &Worktree) -> Result<Exit> {
+pub fn run(here: &Invocation, options: &WorktreeArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     match &options.command {
         WorktreeCommand::List { json } => list(&workspace, *json),
@@ -45,13 +45,13 @@ fn refused(message: String) -> anyhow::Error {
 
 fn list(workspace: &Workspace, as_json: bool) -> Result<Exit> {
     let (chronicle, _) = look(workspace)?;
-    let all = Listed::all(workspace, chronicle.history())?;
+    let all = ListedWorktree::all(workspace, chronicle.history())?;
     terminal::print(&if as_json {
-        terminal::json(&all.iter().map(Listed::value).collect::<Vec<Value>>())
+        terminal::json(&all.iter().map(ListedWorktree::value).collect::<Vec<Value>>())
     } else {
         let head = ["work tree", "task", "branch", "state"].map(str::to_owned);
         let shown = |text: &str| terminal::visible(text).into_owned();
-        let row = |one: &Listed| {
+        let row = |one: &ListedWorktree| {
             [
                 shown(&one.seen),
                 one.task.as_deref().map_or_else(|| "-".to_owned(), shown),
@@ -85,7 +85,7 @@ fn meant(workspace: &Workspace, name: &str) -> Result<String> {
 }
 
 /// The folder for a branch in the pool. Numbers are for attempts.
-fn folder(pool: &Pool, branch: &str) -> PathBuf {
+fn folder(pool: &WorktreePool, branch: &str) -> PathBuf {
     let name = branch.strip_prefix("ralph/").unwrap_or(branch).replace('/', "-");
     let taken = name == "merge" || name.chars().all(|c| c.is_ascii_digit());
     pool.folder().join(if taken { format!("task-{name}") } else { name })
@@ -109,7 +109,7 @@ fn new(workspace: &Workspace, name: &str) -> Result<Exit> {
             )));
         }
     };
-    let pool = Pool::of(workspace);
+    let pool = WorktreePool::of(workspace);
     let path = folder(&pool, &branch);
     if path.exists() {
         let path = path.display();
@@ -135,11 +135,16 @@ fn new(workspace: &Workspace, name: &str) -> Result<Exit> {
 }
 
 /// The work tree that was typed: a name in the pool, or a path.
-fn find(here: &Here, workspace: &Workspace, all: Vec<Listed>, typed: &Path) -> Result<Listed> {
-    let inside = Pool::of(workspace).folder().join(typed);
+fn find(
+    here: &Invocation,
+    workspace: &Workspace,
+    all: Vec<ListedWorktree>,
+    typed: &Path,
+) -> Result<ListedWorktree> {
+    let inside = WorktreePool::of(workspace).folder().join(typed);
     let path = here.directory()?.join(typed);
     let path = path.canonicalize().unwrap_or(path);
-    let is_it = |one: &Listed| one.tree.path == inside || one.tree.path == path;
+    let is_it = |one: &ListedWorktree| one.tree.path == inside || one.tree.path == path;
     all.into_iter().find(is_it).ok_or_else(|| {
         let typed = typed.display().to_string();
         refused(format!(
@@ -149,11 +154,11 @@ fn find(here: &Here, workspace: &Workspace, all: Vec<Listed>, typed: &Path) -> R
     })
 }
 
-fn remove(here: &Here, workspace: &Workspace, typed: &Path) -> Result<Exit> {
+fn remove(here: &Invocation, workspace: &Workspace, typed: &Path) -> Result<Exit> {
     let (chronicle, live) = look(workspace)?;
     // As long as this is held no run begins, so that nobody takes what is removed.
     let lock = if live { None } else { workspace.lock()? };
-    let all = Listed::all(workspace, chronicle.history())?;
+    let all = ListedWorktree::all(workspace, chronicle.history())?;
     let one = find(here, workspace, all, typed)?;
     if let Some(why) = hindrance(&one, lock.is_some(), workspace) {
         return Err(refused(format!("{} stays: {why}", one.seen)));
@@ -162,7 +167,7 @@ fn remove(here: &Here, workspace: &Workspace, typed: &Path) -> Result<Exit> {
     if one.tree.locked.is_some() {
         repo.unlock_worktree(path)?;
     }
-    let what = if one.state == State::Missing {
+    let what = if one.state == WorktreeState::Missing {
         repo.forget_worktree(path)?;
         "forgot"
     } else {
@@ -175,25 +180,27 @@ fn remove(here: &Here, workspace: &Workspace, typed: &Path) -> Result<Exit> {
 }
 
 /// Why it must not go, and what to do then.
-fn hindrance(one: &Listed, locked: bool, workspace: &Workspace) -> Option<String> {
+fn hindrance(one: &ListedWorktree, locked: bool, workspace: &Workspace) -> Option<String> {
     let path = one.tree.path.display();
     let why = match &one.state {
-        _ if one.kind == Kind::Main => "it is the checkout that people work in".to_owned(),
-        State::Used { attempt, live: true, .. } => {
+        _ if one.kind == WorktreeKind::Main => "it is the checkout that people work in".to_owned(),
+        WorktreeState::Used { attempt, live: true, .. } => {
             format!("attempt {attempt} is at work in it; `ralph stop` ends the run after it")
         }
-        State::Used { .. } => format!("{}: `ralph run`", one.text()),
-        State::Locked(why) => {
+        WorktreeState::Used { .. } => format!("{}: `ralph run`", one.text()),
+        WorktreeState::Locked(why) => {
             let why = if why.is_empty() { "without a reason" } else { why };
             format!("somebody has locked it ({why}); `git worktree unlock {path}` first")
         }
-        State::Kept(why) if one.tree.missing => {
+        WorktreeState::Kept(why) if one.tree.missing => {
             let head = one.tree.head.as_deref().unwrap_or_default();
             format!("{why}; `git branch NAME {head}` keeps it")
         }
-        State::Kept(why) => format!("{why}; put it on a branch, or undo it, in `{path}`"),
-        State::Strange => "it is no work tree of this repository".to_owned(),
-        State::Missing | State::Free if matches!(one.kind, Kind::Slot(_) | Kind::Merge) => {
+        WorktreeState::Kept(why) => format!("{why}; put it on a branch, or undo it, in `{path}`"),
+        WorktreeState::Strange => "it is no work tree of this repository".to_owned(),
+        WorktreeState::Missing | WorktreeState::Free
+            if matches!(one.kind, WorktreeKind::Slot(_) | WorktreeKind::Merge) =>
+        {
             if locked {
                 return inside(one);
             }
@@ -202,13 +209,13 @@ fn hindrance(one: &Listed, locked: bool, workspace: &Workspace) -> Option<String
                 runner::held(workspace)
             )
         }
-        State::Missing | State::Free => return inside(one),
+        WorktreeState::Missing | WorktreeState::Free => return inside(one),
     };
     Some(why)
 }
 
 /// Whoever stands in it would stand nowhere.
-fn inside(one: &Listed) -> Option<String> {
+fn inside(one: &ListedWorktree) -> Option<String> {
     let here = env::current_dir().ok()?;
     here.starts_with(&one.tree.path).then(|| "you are in it; `cd` to another place".to_owned())
 }

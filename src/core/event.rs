@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::transcript::Format,
     graph::task::{Status, TaskId},
-    verdict::{Check, Verdict},
+    verdict::{CheckResult, Verdict},
 };
 pub use begun::Begun;
 pub use cause::{Cause, Harm};
-pub use child::{Child, ChildEnded, ChildOutcome, Identity, Left, Orphans};
-pub use ended::Ended;
+pub use child::{ChildAgent, ChildEnded, ChildOutcome, ChildrenLeft, Identity, Orphans};
+pub use ended::AttemptResult;
 pub use merged::{Batch, Held};
-pub use plain::Plain;
+pub use plain::PlainLoop;
 pub use stop::StopReason;
 pub use told::{Hook, HookFailed, NotifyFailed};
-pub use wake::{Hindrance, Skipped, Slept, Trigger, Woken};
+pub use wake::{Hindrance, SkippedWake, Slept, WakeTrigger, Woken};
 
 /// The version of the journal's shape, in the first line of every run.
 pub const SCHEMA: u32 = 1;
@@ -169,20 +169,20 @@ pub enum Event {
         log: String,
     },
     /// A verify command succeeded.
-    Verified(Check),
+    Verified(CheckResult),
     /// A verify command did not succeed.
-    VerifyFailed(Check),
+    VerifyFailed(CheckResult),
     /// The run was stopped before the verify commands were through; the next one goes on with them.
     VerifyPostponed {
         /// The attempt.
         attempt: u32,
     },
     /// An agent started a child agent, with `ralph spawn`.
-    ChildStarted(Child),
+    ChildStarted(ChildAgent),
     /// A child agent ended.
     ChildEnded(ChildEnded),
     /// The agent reported its task done and ended; what it left running is waited for.
-    WaitingForChildren(Left),
+    WaitingForChildren(ChildrenLeft),
     /// All of that ended in time.
     ChildrenEnded {
         /// The attempt.
@@ -194,7 +194,7 @@ pub enum Event {
     ChildrenOverdue {
         /// Which.
         #[serde(flatten)]
-        left: Left,
+        left: ChildrenLeft,
         /// What becomes of them.
         on_orphans: Orphans,
     },
@@ -206,19 +206,19 @@ pub enum Event {
         why: String,
     },
     /// The attempt ended and the task is complete.
-    Completed(Ended),
+    Completed(AttemptResult),
     /// The attempt ended and the task is not complete; the attempt counts.
-    Failed(Ended),
+    Failed(AttemptResult),
     /// The attempt was cut off by `ralph` or by a crash; it does not count.
-    Interrupted(Ended),
+    Interrupted(AttemptResult),
     /// The attempt ended and its task waits for a person's answer; it does not count.
-    NeedsInput(Ended),
+    NeedsInput(AttemptResult),
     /// The provider gave its agent no service for now; the attempt does not count.
-    RateLimited(Ended),
+    RateLimited(AttemptResult),
     /// Its agent is refused, or refuses, whatever the task; the attempt does not count.
-    Denied(Ended),
+    Denied(AttemptResult),
     /// An iteration of a plain loop ended, and the next may begin.
-    Iterated(Ended),
+    Iterated(AttemptResult),
     /// The final result of an attempt said that all of it is done.
     Promised {
         /// The attempt.
@@ -262,7 +262,7 @@ pub enum Event {
     /// Everything left is blocked; what holds it, and how much each would free.
     Blocked {
         /// The smallest set, most freeing first.
-        holders: Vec<Holder>,
+        holders: Vec<Blocker>,
     },
     /// `ralph pause`: no attempt starts until `ralph resume`.
     PauseRequested {},
@@ -273,7 +273,7 @@ pub enum Event {
         now: bool,
     },
     /// A signal or `ralph stop` asked the run to stop.
-    StopRequested(Stop),
+    StopRequested(StopRequest),
     /// Ctrl-Z: the run and its attempt stand still until `fg`.
     Suspended {},
     /// The run goes on after it stood still.
@@ -297,7 +297,7 @@ pub enum Event {
     /// `ralph schedule` starts a run.
     Woken(Woken),
     /// A time or a request came, and no run was started for it.
-    WakeSkipped(Skipped),
+    WakeSkipped(SkippedWake),
     /// `ralph schedule` ended.
     ScheduleEnded {
         /// The name of the signal, where it was one.
@@ -326,7 +326,7 @@ pub enum Event {
 
 impl Event {
     /// The end of an attempt, as what its verdict makes of it.
-    pub fn of_end(ended: Ended) -> Event {
+    pub fn of_end(ended: AttemptResult) -> Event {
         match ended.verdict {
             Verdict::Complete => Event::Completed(ended),
             Verdict::NeedsInput => Event::NeedsInput(ended),
@@ -339,7 +339,7 @@ impl Event {
     }
 
     /// The end of an attempt, if it is one.
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&AttemptResult> {
         match self {
             Event::Completed(ended)
             | Event::Failed(ended)
@@ -423,7 +423,7 @@ pub struct Answer {
 
 /// A request to stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
+pub struct StopRequest {
     /// The name of the signal; none for `ralph stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -449,7 +449,7 @@ fn is_text(format: &Format) -> bool {
 
 /// A task that holds others back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct Blocker {
     /// The task.
     pub task_id: TaskId,
     /// What is the matter with it.

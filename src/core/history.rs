@@ -12,21 +12,23 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
-    agents::{provider_error::Met, transcript::Tokens},
-    event::{Answer, Begun, Cause, Child, Ended, Event, Slept, Stop, record::Record},
+    agents::{provider_error::ProviderError, transcript::Tokens},
+    event::{
+        Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopRequest, record::Record,
+    },
     graph::task::{Status, TaskId},
     spend::{DAY, Spend},
     verdict::{Commit, Verdict},
 };
-pub use underway::{Going, Stage, Underway};
+pub use underway::{ActiveAttempt, AttemptStage, Underway};
 
 /// The fold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
-    tasks: HashMap<TaskId, Past>,
+    tasks: HashMap<TaskId, TaskHistory>,
     /// The newest run.
-    pub run: Run,
+    pub run: RunHistory,
     /// What goes on: attempts and the merge queue.
     pub underway: Underway,
     /// How many attempts have ended: by this it is known which of them ran together. Clocks are set.
@@ -34,7 +36,7 @@ pub struct History {
     /// Whether an attempt that was not completed has left commits that nobody has proven since.
     pub unproven: bool,
     /// The agents that met an obstacle in their newest attempt, by name.
-    pub resting: HashMap<String, Rest>,
+    pub resting: HashMap<String, AgentCooldown>,
     /// Whether nothing may start until `ralph resume`, in whatever run.
     pub paused: bool,
     /// What was spent in the last day, and when.
@@ -42,12 +44,12 @@ pub struct History {
     /// The child agents that have no end, the oldest first.
     pub children: Vec<OpenChild>,
     /// What `ralph schedule` waits for, or waited for when it was cut off.
-    pub schedule: Option<Schedule>,
+    pub schedule: Option<ScheduleState>,
 }
 
 /// A schedule that nobody has ended by hand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Schedule {
+pub struct ScheduleState {
     /// What it waits for.
     pub slept: Slept,
     /// Whether it has started a run instead, and that is not over.
@@ -64,13 +66,13 @@ pub struct OpenChild {
     /// Since when.
     pub since: DateTime<Utc>,
     /// Which.
-    pub child: Child,
+    pub child: ChildAgent,
 }
 
 /// The newest run, finished or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Run {
+pub struct RunHistory {
     /// Its id; empty before the first.
     pub id: String,
     /// When it began.
@@ -106,16 +108,16 @@ pub struct Run {
     /// Whether Ctrl-Z made it stand still.
     pub suspended: bool,
     /// How it was asked to stop, if it was.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopRequest>,
     /// Why it ended and its exit code, once it has.
     pub finished: Option<(String, u8)>,
 }
 
 /// An agent that met an obstacle in its newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rest {
+pub struct AgentCooldown {
     /// What it met last.
-    pub met: Met,
+    pub met: ProviderError,
     /// How many attempts in a row met one; of those that ran together, one.
     pub count: u32,
     /// The count of ended attempts with the newest of them.
@@ -126,7 +128,7 @@ pub struct Rest {
 
 /// The past of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Past {
+pub struct TaskHistory {
     /// Attempts ever begun: the number of the newest one.
     pub attempts: u32,
     /// Attempts that count, since the last reset.
@@ -145,7 +147,7 @@ pub struct Past {
     #[serde(default)]
     pub spend: Spend,
     /// How the newest ended attempt went.
-    pub last: Option<Box<Last>>,
+    pub last: Option<Box<LastAttempt>>,
     /// The commits of the attempt that completed it.
     pub commits: Vec<Commit>,
     /// What its agents asked and a person answered, until it is complete; oldest first.
@@ -155,15 +157,15 @@ pub struct Past {
 
 /// The end of the newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Last {
+pub struct LastAttempt {
     /// When.
     pub at: DateTime<Utc>,
     /// How.
-    pub ended: Ended,
+    pub ended: AttemptResult,
 }
 
 /// Whether an attempt failed so soon, and without a commit, that its agent can hardly have begun.
-fn failed_to_start(ended: &Ended) -> bool {
+fn failed_to_start(ended: &AttemptResult) -> bool {
     /// What a real agent needs to begin: Claude Code has its first answer after about a second, a
     /// refused key or flag ends it in less.
     const AT_ONCE: Duration = Duration::from_secs(5);
@@ -172,7 +174,7 @@ fn failed_to_start(ended: &Ended) -> bool {
         && ended.duration() < AT_ONCE
 }
 
-impl Run {
+impl RunHistory {
     /// Takes in the end of an attempt, the one with which so many have ended, of which so many had
     /// when it began.
     ///
@@ -180,7 +182,7 @@ impl Run {
     /// that run together and fail by one broken commit or one network that is out are one event; as
     /// eight in a row they would end a night's run over what the next attempt may find mended. With
     /// one attempt at a time each begins after the one before has ended, and each counts.
-    fn close(&mut self, at: u64, began: u64, ended: &Ended) {
+    fn close(&mut self, at: u64, began: u64, ended: &AttemptResult) {
         self.last_completed = ended.verdict == Verdict::Complete;
         self.spend.add(ended);
         if !failed_to_start(ended) {
@@ -203,14 +205,14 @@ impl Run {
     }
 }
 
-impl Past {
+impl TaskHistory {
     /// What the newest attempt asks, if it waits for a person.
     pub fn question(&self) -> Option<&str> {
         self.last.as_ref().and_then(|last| last.ended.question())
     }
 }
 
-static NOTHING: Past = Past {
+static NOTHING: TaskHistory = TaskHistory {
     attempts: 0,
     counted: 0,
     stuck: false,
@@ -230,7 +232,7 @@ static NOTHING: Past = Past {
     answers: Vec::new(),
 };
 
-impl Past {
+impl TaskHistory {
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
     }
@@ -246,14 +248,14 @@ impl Past {
     }
 }
 
-impl Run {
+impl RunHistory {
     /// Takes in what is about the run alone.
     fn apply(&mut self, event: &Event) {
         match event {
             Event::StopRequested(stop) => {
                 // A later and milder request does not take back a harder one.
                 let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
-                self.stop = Some(Stop { now, ..stop.clone() });
+                self.stop = Some(StopRequest { now, ..stop.clone() });
             }
             Event::Promised { kept, .. } => self.promised |= kept,
             Event::Suspended {} => self.suspended = true,
@@ -268,7 +270,7 @@ impl Run {
 
 impl History {
     /// The past of a task; a blank one if it has none.
-    pub fn of(&self, id: &TaskId) -> &Past {
+    pub fn of(&self, id: &TaskId) -> &TaskHistory {
         self.tasks.get(id).unwrap_or(&NOTHING)
     }
 
@@ -320,7 +322,7 @@ impl History {
                 child: child.clone(),
             })),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            Event::Reset {} => self.with(id, Past::reset),
+            Event::Reset {} => self.with(id, TaskHistory::reset),
             Event::StatusChanged {
                 new: Some(new), cause: Cause::Edited | Cause::Command, ..
             } => {
@@ -375,7 +377,7 @@ impl History {
         match (&record.event, &mut self.schedule) {
             (Event::Slept(slept), before) => {
                 let seen_to = before.as_ref().map_or(at, |before| before.seen_to.max(at));
-                *before = Some(Schedule { slept: slept.clone(), awake: false, seen_to });
+                *before = Some(ScheduleState { slept: slept.clone(), awake: false, seen_to });
             }
             (Event::ScheduleEnded { signal, .. }, schedule) => {
                 // A service manager that ends it does so for a restart or a shutdown, after which
@@ -395,13 +397,13 @@ impl History {
     fn begin(&mut self, record: &Record, begun: &Begun) {
         // Whoever starts again may have logged in meanwhile.
         self.resting.retain(|_, rest| rest.met.until.is_some());
-        self.run = Run {
+        self.run = RunHistory {
             id: record.run_id.clone(),
             started_at: Some(record.timestamp),
             begun: begun.clone(),
             iterations: begun.before,
             spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
-            ..Run::default()
+            ..RunHistory::default()
         };
     }
 
@@ -415,7 +417,7 @@ impl History {
     /// Takes in whether an attempt's agent met an obstacle. An attempt that began before the newest
     /// obstacle was met ran into the same one, if into any: several of them are one step of the
     /// waiting. If it met none, that is no sign that the obstacle is gone.
-    fn meet(&mut self, since: DateTime<Utc>, began: u64, ended: &Ended) {
+    fn meet(&mut self, since: DateTime<Utc>, began: u64, ended: &AttemptResult) {
         let Some(agent) = &ended.agent else {
             return;
         };
@@ -427,18 +429,18 @@ impl History {
             (Some(met), Some(rest)) if !anew => rest.met = rest.met.or_longer(met),
             (Some(met), Some(rest)) => (rest.met, rest.count, rest.at) = (met, rest.count + 1, at),
             (Some(met), None) => {
-                self.resting.insert(agent.clone(), Rest { met, count: 1, at, since });
+                self.resting.insert(agent.clone(), AgentCooldown { met, count: 1, at, since });
             }
         }
     }
 
-    fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut Past)) {
+    fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut TaskHistory)) {
         if let Some(id) = id {
             change(self.tasks.entry(id.clone()).or_default());
         }
     }
 
-    fn close(&mut self, record: &Record, ended: &Ended) {
+    fn close(&mut self, record: &Record, ended: &AttemptResult) {
         let id = record.task_id.as_ref();
         let began = id.and_then(|id| self.of(id).began_after).unwrap_or(self.ended);
         self.ended += 1;
@@ -462,7 +464,7 @@ impl History {
             }
             // Another attempt would meet the same: only a person can help.
             past.stuck = ended.verdict == Verdict::SetupFailed;
-            past.last = Some(Box::new(Last { at: record.timestamp, ended: ended.clone() }));
+            past.last = Some(Box::new(LastAttempt { at: record.timestamp, ended: ended.clone() }));
         });
     }
 }
@@ -472,7 +474,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::core::{
         agents::transcript::{Format, Usage},
-        event::{Trigger, Woken},
+        event::{WakeTrigger, Woken},
         verdict::{Evidence, Outcome},
     };
 
@@ -489,8 +491,8 @@ pub(crate) mod tests {
     }
 
     /// The end of attempt `attempt` with `verdict`.
-    pub(crate) fn end(attempt: u32, verdict: Verdict) -> Ended {
-        Ended {
+    pub(crate) fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
+        AttemptResult {
             attempt,
             verdict,
             why: String::new(),
@@ -535,7 +537,7 @@ pub(crate) mod tests {
             })
         };
         let woken = Event::Woken(Woken {
-            trigger: Trigger::Cron,
+            trigger: WakeTrigger::Cron,
             scheduled_for: None,
             late_seconds: 0,
             missed: 0,

@@ -18,7 +18,7 @@ const STATE: &str = "ralph";
 
 /// The place of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LoopPaths {
     name: Option<TaskId>,
     journal: String,
     heartbeat: String,
@@ -38,20 +38,20 @@ pub const OWN: [&str; 7] = [
     ".ralph/loops/",
 ];
 
-impl Default for Place {
-    fn default() -> Place {
-        Place::new("logs", None)
+impl Default for LoopPaths {
+    fn default() -> LoopPaths {
+        LoopPaths::new("logs", None)
     }
 }
 
-impl Place {
+impl LoopPaths {
     /// The place of the plain loop of this name.
-    pub fn of_loop(name: TaskId) -> Place {
-        Place::new(&format!("logs/loops/{name}"), Some(name))
+    pub fn of_loop(name: TaskId) -> LoopPaths {
+        LoopPaths::new(&format!("logs/loops/{name}"), Some(name))
     }
 
-    fn new(logs: &str, name: Option<TaskId>) -> Place {
-        Place {
+    fn new(logs: &str, name: Option<TaskId>) -> LoopPaths {
+        LoopPaths {
             name,
             journal: format!("{logs}/ralph.jsonl"),
             heartbeat: format!("{logs}/ralph.heartbeat"),
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn places_have_nothing_in_common() {
         let id = |text: &str| TaskId::new(text).unwrap();
-        let all = |place: &Place, task: &TaskId| {
+        let all = |place: &LoopPaths, task: &TaskId| {
             let (root, git) = (Path::new("/r"), Path::new("/r/.git"));
             let shown = |path: PathBuf| path.display().to_string();
             [
@@ -165,7 +165,7 @@ mod tests {
         };
         let docs = id("docs");
         assert_eq!(
-            all(&Place::default(), &docs),
+            all(&LoopPaths::default(), &docs),
             [
                 "logs/ralph.jsonl",
                 "logs/ralph.heartbeat",
@@ -178,7 +178,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            all(&Place::of_loop(docs.clone()), &docs),
+            all(&LoopPaths::of_loop(docs.clone()), &docs),
             [
                 "logs/loops/docs/ralph.jsonl",
                 "logs/loops/docs/ralph.heartbeat",
@@ -190,8 +190,8 @@ mod tests {
                 "/r/.git/ralph/loops/docs/task-graph.yaml",
             ]
         );
-        assert_eq!(Place::default().pins(&id("a.b-")), "refs/ralph/a.b-");
-        assert_eq!(Place::default().pins(&id("x.lock")), "refs/ralph/x.lock+");
+        assert_eq!(LoopPaths::default().pins(&id("a.b-")), "refs/ralph/a.b-");
+        assert_eq!(LoopPaths::default().pins(&id("x.lock")), "refs/ralph/x.lock+");
     }
 
     #[test]

@@ -9,7 +9,7 @@ const BATCH: usize = 16;
 
 /// Those who wait, the first first, each by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue<T> {
+pub struct MergeQueue<T> {
     waiting: Vec<T>,
     /// So many at the front are red together on the present tip.
     suspects: usize,
@@ -17,7 +17,7 @@ pub struct Queue<T> {
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum QueueStep {
     /// Nobody waits.
     Nothing,
     /// Try so many from the front, together.
@@ -26,13 +26,13 @@ pub enum Step {
     SendBack,
 }
 
-impl<T> Default for Queue<T> {
-    fn default() -> Queue<T> {
-        Queue { waiting: Vec::new(), suspects: 0 }
+impl<T> Default for MergeQueue<T> {
+    fn default() -> MergeQueue<T> {
+        MergeQueue { waiting: Vec::new(), suspects: 0 }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> MergeQueue<T> {
     /// Puts one at the end.
     pub fn push(&mut self, one: T) {
         self.waiting.push(one);
@@ -49,12 +49,12 @@ impl<T> Queue<T> {
     }
 
     /// What is to be done next.
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> QueueStep {
         match (self.waiting.len(), self.suspects) {
-            (0, _) => Step::Nothing,
-            (all, 0) => Step::Try(all.min(BATCH)),
-            (_, 1) => Step::SendBack,
-            (_, suspects) => Step::Try(suspects / 2),
+            (0, _) => QueueStep::Nothing,
+            (all, 0) => QueueStep::Try(all.min(BATCH)),
+            (_, 1) => QueueStep::SendBack,
+            (_, suspects) => QueueStep::Try(suspects / 2),
         }
     }
 
@@ -101,14 +101,14 @@ mod tests {
             members.is_disjoint(bad)
                 && pairs.iter().all(|(a, b)| !(members.contains(a) && members.contains(b)))
         };
-        let mut queue = Queue::default();
+        let mut queue = MergeQueue::default();
         (0..count).for_each(|one| queue.push(one));
         let (mut tip, mut landed, mut back, mut trials) = (BTreeSet::new(), vec![], vec![], 0);
         loop {
             match queue.next() {
-                Step::Nothing => return (landed, back, trials),
-                Step::SendBack => back.extend(queue.send_back()),
-                Step::Try(count) => {
+                QueueStep::Nothing => return (landed, back, trials),
+                QueueStep::SendBack => back.extend(queue.send_back()),
+                QueueStep::Try(count) => {
                     trials += 1;
                     let mut with = tip.clone();
                     with.extend(queue.waiting()[..count].iter().copied());

@@ -39,7 +39,7 @@ struct Item {
 }
 
 /// A file by lines, each with its end.
-struct Page<'a> {
+struct NotesPage<'a> {
     lines: Vec<&'a str>,
     items: Vec<Item>,
     /// The lines that are headings, by number.
@@ -49,7 +49,7 @@ struct Page<'a> {
 /// The text of the file with the note in it, and without the oldest ones where all together would
 /// take more than `room` bytes. None if the file says it already.
 pub fn add(text: &str, note: &Note<'_>, room: usize) -> Option<String> {
-    let page = Page::of(text);
+    let page = NotesPage::of(text);
     let says = plain(note.text);
     if page.items.iter().any(|item| item.says == says) {
         return None;
@@ -57,7 +57,7 @@ pub fn add(text: &str, note: &Note<'_>, room: usize) -> Option<String> {
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let item = note.item(end);
     let kept = page.without_oldest(room.saturating_sub(item.len()));
-    Some(Page::of(&kept).with(&item, note.heading, end))
+    Some(NotesPage::of(&kept).with(&item, note.heading, end))
 }
 
 impl Note<'_> {
@@ -69,8 +69,8 @@ impl Note<'_> {
     }
 }
 
-impl Page<'_> {
-    fn of(text: &str) -> Page<'_> {
+impl NotesPage<'_> {
+    fn of(text: &str) -> NotesPage<'_> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let (mut items, mut headings) = (Vec::<Item>::new(), Vec::new());
         let (mut open, mut fenced) = (false, false);
@@ -94,7 +94,7 @@ impl Page<'_> {
             let (said, at) = signed(whole[2..].trim_end());
             (item.says, item.at) = (plain(said), at);
         }
-        Page { lines, items, headings }
+        NotesPage { lines, items, headings }
     }
 
     /// The text without the oldest notes, so that those that are left take at most `room` bytes.
@@ -251,7 +251,7 @@ mod tests {
         ) {
             let text = lines.join(if crlf { "\r\n" } else { "\n" });
             let new = add(&text, &note("A new one", heading, 5), room).unwrap();
-            let ours: Vec<Range<usize>> = Page::of(&text)
+            let ours: Vec<Range<usize>> = NotesPage::of(&text)
                 .items
                 .into_iter()
                 .filter_map(|item| item.at.map(|_| item.lines))
@@ -263,7 +263,7 @@ mod tests {
                 }
             }
             prop_assert!(new.contains("- A new one (a.1, 1970-01-01T00:00:05Z)"));
-            prop_assert!(Page::of(&new).lines.iter().filter(|line| line.contains("- A new")).count() == 1);
+            prop_assert!(NotesPage::of(&new).lines.iter().filter(|line| line.contains("- A new")).count() == 1);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::core::event::{Event, record::Record};
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Moment {
+pub enum NotificationKind {
     /// A run began.
     Started,
     /// A task is complete.
@@ -32,65 +32,65 @@ pub enum Moment {
     Finished,
 }
 
-impl Moment {
+impl NotificationKind {
     /// All of them, in the order in which they come.
-    pub const ALL: [Moment; 11] = [
-        Moment::Started,
-        Moment::Completed,
-        Moment::Failed,
-        Moment::NeedsInput,
-        Moment::Parked,
-        Moment::Limit,
-        Moment::Denied,
-        Moment::Blocked,
-        Moment::Recovered,
-        Moment::HookFailed,
-        Moment::Finished,
+    pub const ALL: [NotificationKind; 11] = [
+        NotificationKind::Started,
+        NotificationKind::Completed,
+        NotificationKind::Failed,
+        NotificationKind::NeedsInput,
+        NotificationKind::Parked,
+        NotificationKind::Limit,
+        NotificationKind::Denied,
+        NotificationKind::Blocked,
+        NotificationKind::Recovered,
+        NotificationKind::HookFailed,
+        NotificationKind::Finished,
     ];
 
     /// Those that are told where nobody says which: what ends a run or waits for a person.
-    pub const USUAL: [Moment; 7] = [
-        Moment::NeedsInput,
-        Moment::Parked,
-        Moment::Limit,
-        Moment::Denied,
-        Moment::Blocked,
-        Moment::HookFailed,
-        Moment::Finished,
+    pub const USUAL: [NotificationKind; 7] = [
+        NotificationKind::NeedsInput,
+        NotificationKind::Parked,
+        NotificationKind::Limit,
+        NotificationKind::Denied,
+        NotificationKind::Blocked,
+        NotificationKind::HookFailed,
+        NotificationKind::Finished,
     ];
 
     /// As it is written in settings.
     pub fn word(self) -> &'static str {
         match self {
-            Moment::Started => "started",
-            Moment::Completed => "completed",
-            Moment::Failed => "failed",
-            Moment::NeedsInput => "needs-input",
-            Moment::Parked => "parked",
-            Moment::Limit => "limit",
-            Moment::Denied => "denied",
-            Moment::Blocked => "blocked",
-            Moment::Recovered => "recovered",
-            Moment::HookFailed => "hook-failed",
-            Moment::Finished => "finished",
+            NotificationKind::Started => "started",
+            NotificationKind::Completed => "completed",
+            NotificationKind::Failed => "failed",
+            NotificationKind::NeedsInput => "needs-input",
+            NotificationKind::Parked => "parked",
+            NotificationKind::Limit => "limit",
+            NotificationKind::Denied => "denied",
+            NotificationKind::Blocked => "blocked",
+            NotificationKind::Recovered => "recovered",
+            NotificationKind::HookFailed => "hook-failed",
+            NotificationKind::Finished => "finished",
         }
     }
 }
 
 /// The moment that a fact is, if it is one.
-pub fn moment_of(record: &Record) -> Option<Moment> {
+pub fn moment_of(record: &Record) -> Option<NotificationKind> {
     match &record.event {
-        Event::LoopStarted(_) => Some(Moment::Started),
-        Event::Completed(_) => Some(Moment::Completed),
-        Event::Failed(_) => Some(Moment::Failed),
-        Event::NeedsInput(_) => Some(Moment::NeedsInput),
-        Event::Parked { .. } => Some(Moment::Parked),
-        Event::RateLimited(_) => Some(Moment::Limit),
-        Event::Denied(_) => Some(Moment::Denied),
-        Event::Blocked { .. } => Some(Moment::Blocked),
-        Event::Recovered { .. } => Some(Moment::Recovered),
-        Event::HookFailed(_) => Some(Moment::HookFailed),
-        Event::Finished { .. } => Some(Moment::Finished),
+        Event::LoopStarted(_) => Some(NotificationKind::Started),
+        Event::Completed(_) => Some(NotificationKind::Completed),
+        Event::Failed(_) => Some(NotificationKind::Failed),
+        Event::NeedsInput(_) => Some(NotificationKind::NeedsInput),
+        Event::Parked { .. } => Some(NotificationKind::Parked),
+        Event::RateLimited(_) => Some(NotificationKind::Limit),
+        Event::Denied(_) => Some(NotificationKind::Denied),
+        Event::Blocked { .. } => Some(NotificationKind::Blocked),
+        Event::Recovered { .. } => Some(NotificationKind::Recovered),
+        Event::HookFailed(_) => Some(NotificationKind::HookFailed),
+        Event::Finished { .. } => Some(NotificationKind::Finished),
         _ => None,
     }
 }
@@ -104,10 +104,12 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_settings() {
-        for moment in Moment::ALL {
+        for moment in NotificationKind::ALL {
             assert_eq!(json!(moment), moment.word());
         }
-        assert!(Moment::USUAL.iter().all(|moment| Moment::ALL.contains(moment)));
+        assert!(
+            NotificationKind::USUAL.iter().all(|moment| NotificationKind::ALL.contains(moment))
+        );
     }
 
     #[test]
@@ -122,8 +124,8 @@ mod tests {
                 event,
             })
         };
-        assert_eq!(of(Event::Parked { attempts: 3 }), Some(Moment::Parked));
-        assert_eq!(of(Event::Blocked { holders: Vec::new() }), Some(Moment::Blocked));
+        assert_eq!(of(Event::Parked { attempts: 3 }), Some(NotificationKind::Parked));
+        assert_eq!(of(Event::Blocked { holders: Vec::new() }), Some(NotificationKind::Blocked));
         assert_eq!(of(Event::Reset {}), None);
         assert_eq!(of(Event::PauseRequested {}), None);
     }

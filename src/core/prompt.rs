@@ -15,7 +15,7 @@ use crate::core::{
     event::Answer,
     graph::{TaskGraph, task::Task},
     history::History,
-    verdict::{Check, Commit},
+    verdict::{CheckResult, Commit},
 };
 
 /// The template that is used where a project has none of its own.
@@ -27,7 +27,7 @@ const FUEL: u64 = 5_000_000;
 
 /// What is known beside the graph and the past.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct PromptContext {
     /// The branch, if there is one.
     pub branch: Option<String>,
     /// The newest commits, newest first.
@@ -60,7 +60,7 @@ pub struct Facts {
     pub conflict: String,
 }
 
-impl Facts {
+impl PromptContext {
     /// A path relative to the checkout that people work in, as the agent finds it.
     fn path(&self, path: &str) -> String {
         match &self.apart_from {
@@ -71,7 +71,12 @@ impl Facts {
 }
 
 /// Everything a template can name.
-pub fn context(graph: &TaskGraph, history: &History, number: usize, facts: &Facts) -> Value {
+pub fn context(
+    graph: &TaskGraph,
+    history: &History,
+    number: usize,
+    facts: &PromptContext,
+) -> Value {
     let task = graph.task(number);
     let past = history.of(&task.id);
     let dependencies: Vec<Value> = graph
@@ -222,7 +227,7 @@ fn fenced(text: &str) -> String {
 
 /// What is appended to the prompt of a plain loop: what people answered, and the verify command
 /// that did not succeed after the iteration before, with the end of what it printed.
-pub fn appendix(answers: &[Answer], red: Option<(&Check, &str)>) -> String {
+pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String {
     let mut text = String::new();
     if !answers.is_empty() {
         text +=
@@ -235,7 +240,7 @@ pub fn appendix(answers: &[Answer], red: Option<(&Check, &str)>) -> String {
         let _ = write!(text, "\nAnswered:\n\n{}\n", fenced(answer));
     }
     if let Some((check, output)) = red {
-        let Check { command, outcome, log, .. } = check;
+        let CheckResult { command, outcome, log, .. } = check;
         let _ = write!(
             text,
             "\n## Not done yet\n\nThe agent before you said that all is done. This command was run \
@@ -358,8 +363,8 @@ mod tests {
         verdict::Verdict,
     };
 
-    fn facts() -> Facts {
-        Facts {
+    fn facts() -> PromptContext {
+        PromptContext {
             branch: Some("main".to_owned()),
             commits: vec![Commit {
                 id: "0123456789abcdef".to_owned(),
@@ -374,7 +379,7 @@ mod tests {
             wait_file: ".ralph/tasks/t1/WAIT_WITHOUT_RESTART".to_owned(),
             graph_path: "task-graph.yaml".to_owned(),
             learnings_path: "docs/knowledge/learnings.md".to_owned(),
-            ..Facts::default()
+            ..PromptContext::default()
         }
     }
 

@@ -16,9 +16,9 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt, num::NonZeroU32, time::Durat
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::core::{
-    agents::agent_command::Call,
+    agents::agent_command::AgentCommand,
     duration,
-    event::{Holder, Plain, StopReason},
+    event::{Blocker, PlainLoop, StopReason},
     graph::{
         TaskGraph,
         filter::Filter,
@@ -66,7 +66,7 @@ pub struct Policy {
     /// So many attempts in a row that fail at once stop the run; 0 for no such limit.
     pub start_limit: u32,
     /// The agents to be tried one after the other, by tasks that name none of their own.
-    pub agents: Vec<Call>,
+    pub agents: Vec<AgentCommand>,
     /// Whether they stand above what tasks name.
     pub agents_given: bool,
     /// What a run may use.
@@ -84,7 +84,7 @@ pub struct Policy {
     /// The signal that asked the run to stop.
     pub stop: Option<(i32, &'static str)>,
     /// What makes it a plain loop, if it is one.
-    pub plain: Option<Plain>,
+    pub plain: Option<PlainLoop>,
 }
 
 impl Policy {
@@ -119,7 +119,7 @@ impl Default for Policy {
 
 /// Where a task stands among the ready ones; the smallest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct SelectionKey {
     /// The most urgent first.
     pub priority: Priority,
     /// Then the longest chain of unfinished work through its dependents, itself included: minutes.
@@ -130,7 +130,7 @@ pub struct Key {
     pub number: usize,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for SelectionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let chain = duration::short(Duration::from_secs(self.chain.0 * 60));
         write!(
@@ -144,9 +144,9 @@ impl fmt::Display for Key {
 }
 
 /// The key of every task, by number.
-pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<Key> {
-    let mut keys: Vec<Key> = (0..graph.tasks().len())
-        .map(|number| Key {
+pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
+    let mut keys: Vec<SelectionKey> = (0..graph.tasks().len())
+        .map(|number| SelectionKey {
             priority: graph.task(number).priority,
             chain: Reverse(0),
             unblocks: Reverse(0),
@@ -176,7 +176,7 @@ fn unfinished(task: &Task) -> bool {
 
 /// The state of a task, derived from the file, the past and what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TaskState {
     /// Done.
     Complete,
     /// Will not be done.
@@ -213,7 +213,7 @@ pub struct View<'a> {
     /// The tasks.
     pub graph: &'a TaskGraph,
     /// Their [`keys`].
-    pub keys: &'a [Key],
+    pub keys: &'a [SelectionKey],
     /// The past.
     pub history: &'a History,
     /// The rules.
@@ -236,44 +236,44 @@ pub struct Active<'a> {
 
 impl View<'_> {
     /// The state of one task.
-    pub fn state(&self, number: usize, now: DateTime<Utc>) -> State {
+    pub fn state(&self, number: usize, now: DateTime<Utc>) -> TaskState {
         let task = self.graph.task(number);
         if self.active.iter().any(|active| active.number == number) {
-            return State::Running;
+            return TaskState::Running;
         }
         // The past is looked up last: most tasks of a large graph are done or wait.
         let past = || self.history.of(&task.id);
         match task.status {
-            Status::Complete => State::Complete,
-            Status::Cancelled => State::Cancelled,
-            Status::Blocked => State::Held,
-            Status::NeedsInput => State::NeedsInput,
+            Status::Complete => TaskState::Complete,
+            Status::Cancelled => TaskState::Cancelled,
+            Status::Blocked => TaskState::Held,
+            Status::NeedsInput => TaskState::NeedsInput,
             Status::InProgress => match past().counted {
-                counted if self.out_of_attempts(number) => State::Parked(counted),
-                _ => State::Claimed,
+                counted if self.out_of_attempts(number) => TaskState::Parked(counted),
+                _ => TaskState::Claimed,
             },
-            Status::Pending if self.waits_for(number).next().is_some() => State::Waiting,
+            Status::Pending if self.waits_for(number).next().is_some() => TaskState::Waiting,
             Status::Pending => {
                 let past = past();
                 if self.out_of_attempts(number) {
-                    return State::Parked(past.counted);
+                    return TaskState::Parked(past.counted);
                 }
                 if task.max_cost.is_some_and(|limit| past.spend.cost_usd >= limit) {
-                    return State::Spent;
+                    return TaskState::Spent;
                 }
                 if let Some(last) = past.last.as_ref() {
                     let until = last.at.checked_add_signed(self.pause_after(past));
                     let until = until.unwrap_or(DateTime::<Utc>::MAX_UTC);
                     // An end that is yet to come was told by a clock that was set since.
                     if (last.at..until).contains(&now) {
-                        return State::Backoff(until);
+                        return TaskState::Backoff(until);
                     }
                 }
                 match self.agent(number, now) {
-                    Turn::Now(_) if self.bar(number).is_none() => State::Ready,
-                    Turn::Now(_) | Turn::Busy(_) => State::Apart,
-                    Turn::Later(until) => State::Limited(until),
-                    Turn::Never => State::Denied,
+                    Turn::Now(_) if self.bar(number).is_none() => TaskState::Ready,
+                    Turn::Now(_) | Turn::Busy(_) => TaskState::Apart,
+                    Turn::Later(until) => TaskState::Limited(until),
+                    Turn::Never => TaskState::Denied,
                 }
             }
         }
@@ -302,13 +302,13 @@ impl View<'_> {
     }
 
     /// The ready tasks, in the order in which they will be chosen.
-    pub fn ready(&self, now: DateTime<Utc>) -> Vec<Key> {
-        self.all_in(State::Ready, now)
+    pub fn ready(&self, now: DateTime<Utc>) -> Vec<SelectionKey> {
+        self.all_in(TaskState::Ready, now)
     }
 
     /// The tasks in one state, the most urgent first.
-    pub fn all_in(&self, state: State, now: DateTime<Utc>) -> Vec<Key> {
-        let mut found: Vec<Key> = self
+    pub fn all_in(&self, state: TaskState, now: DateTime<Utc>) -> Vec<SelectionKey> {
+        let mut found: Vec<SelectionKey> = self
             .admitted()
             .filter(|number| self.state(*number, now) == state)
             .map(|number| self.keys[number])
@@ -329,27 +329,30 @@ impl View<'_> {
         }
         let mut wake: Option<(DateTime<Utc>, bool)> = None;
         let (mut best, mut unfinished, mut elsewhere, mut denied) =
-            (None::<Key>, false, false, None);
+            (None::<SelectionKey>, false, false, None);
         let mut apart = Vec::new();
         for number in self.admitted() {
             match self.state(number, now) {
-                State::Complete | State::Cancelled => continue,
-                State::Ready => {
+                TaskState::Complete | TaskState::Cancelled => continue,
+                TaskState::Ready => {
                     let key = self.keys[number];
                     best = Some(best.map_or(key, |best| best.min(key)));
                 }
-                state @ (State::Backoff(until) | State::Limited(until)) => {
-                    let this = (until, matches!(state, State::Limited(_)));
+                state @ (TaskState::Backoff(until) | TaskState::Limited(until)) => {
+                    let this = (until, matches!(state, TaskState::Limited(_)));
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
-                State::Apart => {
+                TaskState::Apart => {
                     let for_files = matches!(self.apart(number, now), Some(Bar::Touches(_)));
                     apart.extend(for_files.then_some(self.keys[number]));
                 }
-                State::Denied => denied = Some(number),
-                State::Claimed | State::NeedsInput => elsewhere = true,
-                State::Running | State::Parked(_) | State::Spent | State::Held | State::Waiting => {
-                }
+                TaskState::Denied => denied = Some(number),
+                TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
+                TaskState::Running
+                | TaskState::Parked(_)
+                | TaskState::Spent
+                | TaskState::Held
+                | TaskState::Waiting => {}
             }
             unfinished = true;
         }
@@ -392,7 +395,7 @@ impl View<'_> {
     /// Nothing left can start: because of unanswered questions alone, or for other reasons too.
     fn stuck(&self, now: DateTime<Utc>) -> StopReason {
         let holders = self.holders(now);
-        let asks = |holder: &Holder| {
+        let asks = |holder: &Blocker| {
             let number = self.graph.number(&holder.task_id);
             number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
         };
@@ -439,10 +442,14 @@ impl View<'_> {
 }
 
 /// Whether nothing but time, its provider or what is active keeps a task from being started.
-fn can_start(state: State) -> bool {
+fn can_start(state: TaskState) -> bool {
     matches!(
         state,
-        State::Ready | State::Apart | State::Backoff(_) | State::Limited(_) | State::Denied
+        TaskState::Ready
+            | TaskState::Apart
+            | TaskState::Backoff(_)
+            | TaskState::Limited(_)
+            | TaskState::Denied
     )
 }
 
@@ -460,7 +467,7 @@ fn backoff(failures: u32) -> TimeDelta {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Begin an attempt at this task.
-    Start(Key),
+    Start(SelectionKey),
     /// Nothing can start now.
     Wait(Wait),
     /// The run is over.
@@ -482,7 +489,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        event::{Begun, Ended, Event, Stop},
+        event::{AttemptResult, Begun, Event, StopRequest},
         graph::tests::{graph, task},
         history::tests::{end, record, started},
         verdict::Verdict,
@@ -581,7 +588,7 @@ mod tests {
                         other => return Err(TestCaseError::fail(format!("{other:?}"))),
                     };
                     prop_assert!(!finished);
-                    let of_input = |h: &Holder| h.why == "needs input";
+                    let of_input = |h: &Blocker| h.why == "needs input";
                     prop_assert_eq!(only_input, holders.iter().all(of_input));
                     // Dealing with every holder frees everything that is pending.
                     let pending = |t: &&Task| t.status == Status::Pending;
@@ -717,7 +724,7 @@ mod tests {
         let graph = graph(2, &[]);
         let policy = Policy { max_attempts: 9, ..Policy::default() };
         let failed = |seconds: f64, verdict| {
-            Event::Failed(Ended { duration_seconds: seconds, ..end(1, verdict) })
+            Event::Failed(AttemptResult { duration_seconds: seconds, ..end(1, verdict) })
         };
         let stops = |ends: &[Event]| {
             let mut history = History::default();
@@ -784,7 +791,7 @@ mod tests {
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused(None)));
         assert_eq!(decided(paused(), &[active(0, true)]), Decision::Wait(Wait::default()));
         assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
-        let stop = || Event::StopRequested(Stop::default());
+        let stop = || Event::StopRequested(StopRequest::default());
         assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
         // The next run knows nothing of it, but a pause holds.
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Stopped));

@@ -8,7 +8,7 @@ mod marks;
 mod recipes;
 
 pub use backlog::{Backlog, backlog};
-pub use checks::{Check, READ, checks};
+pub use checks::{FoundCheck, READ, checks};
 
 use crate::core::{
     agents::agent_preset,
@@ -21,16 +21,16 @@ pub struct Found {
     /// What lies at its top, by name; folders end with a slash.
     pub names: Vec<String>,
     /// The agents that are known by name and are on PATH.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<FoundAgent>,
     /// The ways to test it that it declares.
-    pub checks: Vec<Check>,
+    pub checks: Vec<FoundCheck>,
     /// What there is that looks like work to do.
     pub backlog: Vec<Backlog>,
 }
 
 /// An agent on PATH.
 #[derive(Clone, Debug)]
-pub struct Agent {
+pub struct FoundAgent {
     /// The name of its preset.
     pub name: &'static str,
     /// Where it was found.
@@ -78,7 +78,7 @@ impl Found {
 
 /// What is wanted of the set-up.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct SetupChoices {
     /// The agent; none where that is said elsewhere.
     pub agent: Option<String>,
     /// The commands that verify a task.
@@ -93,10 +93,10 @@ pub struct Wanted {
     pub global: bool,
 }
 
-impl Wanted {
+impl SetupChoices {
     /// What is wanted where nobody says.
-    pub fn of(found: &Found) -> Wanted {
-        Wanted {
+    pub fn of(found: &Found) -> SetupChoices {
+        SetupChoices {
             agent: Some(found.agent().to_owned()),
             verify: found.verify(),
             max_iterations: None,
@@ -108,7 +108,7 @@ impl Wanted {
 }
 
 /// The project's settings.
-pub fn config(found: &Found, wanted: &Wanted) -> String {
+pub fn config(found: &Found, wanted: &SetupChoices) -> String {
     let doubtful = || found.checks.iter().filter(|check| !check.is_ready);
     let verify = if !wanted.verify.is_empty() {
         wanted
@@ -117,7 +117,7 @@ pub fn config(found: &Found, wanted: &Wanted) -> String {
             .fold("verify:\n".to_owned(), |text, command| text + "  - " + &scalar(command) + "\n")
     } else if doubtful().next().is_some() {
         doubtful().fold(String::new(), |text, check| {
-            let Check { command, program, source, .. } = check;
+            let FoundCheck { command, program, source, .. } = check;
             text + &format!("# verify: [{command}]  # from {source}; `{program}` is not on PATH\n")
         })
     } else {
@@ -127,11 +127,11 @@ pub fn config(found: &Found, wanted: &Wanted) -> String {
 }
 
 /// The settings for all projects.
-pub fn global(wanted: &Wanted) -> String {
+pub fn global(wanted: &SetupChoices) -> String {
     settings(template::GLOBAL, wanted)
 }
 
-fn settings(text: &str, wanted: &Wanted) -> String {
+fn settings(text: &str, wanted: &SetupChoices) -> String {
     let agent = match &wanted.agent {
         Some(agent) => format!("\nagent: {}\n", scalar(agent)),
         None => "\n# agent: claude  # as ~/.ralph/config.yaml has it\n".to_owned(),
@@ -183,7 +183,7 @@ pub enum Content {
 
 /// What becomes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FileFate {
     /// It is made, with this text.
     Create(String),
     /// It gets this text in place of another.
@@ -196,11 +196,11 @@ pub enum Fate {
     Same,
 }
 
-impl Fate {
+impl FileFate {
     /// What a file that has the text `there` comes to; `may_replace` where that may be lost.
-    pub fn of(there: Option<&[u8]>, content: &Content, may_replace: bool) -> Fate {
+    pub fn of(there: Option<&[u8]>, content: &Content, may_replace: bool) -> FileFate {
         let Some(bytes) = there else {
-            return Fate::Create(match content {
+            return FileFate::Create(match content {
                 Content::Whole(text) => text.clone(),
                 Content::Recipes => recipes::new(),
                 Content::Paragraph => Template::Agents.text(),
@@ -208,10 +208,10 @@ impl Fate {
         };
         let text = str::from_utf8(bytes);
         match (content, text) {
-            (Content::Whole(wanted), _) if wanted.as_bytes() == bytes => Fate::Same,
-            (Content::Whole(wanted), _) if may_replace => Fate::Replace(wanted.clone()),
-            (Content::Whole(_), _) => Fate::Keep("is there already".to_owned()),
-            (_, Err(_)) => Fate::Keep("is not UTF-8".to_owned()),
+            (Content::Whole(wanted), _) if wanted.as_bytes() == bytes => FileFate::Same,
+            (Content::Whole(wanted), _) if may_replace => FileFate::Replace(wanted.clone()),
+            (Content::Whole(_), _) => FileFate::Keep("is there already".to_owned()),
+            (_, Err(_)) => FileFate::Keep("is not UTF-8".to_owned()),
             (Content::Recipes, Ok(text)) => recipes::add(text),
             (Content::Paragraph, Ok(text)) => marks::put(text, may_replace),
         }
@@ -220,8 +220,8 @@ impl Fate {
     /// The text that is to be written, if any is.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Fate::Create(text) | Fate::Replace(text) | Fate::Add(text, _) => Some(text),
-            Fate::Keep(_) | Fate::Same => None,
+            FileFate::Create(text) | FileFate::Replace(text) | FileFate::Add(text, _) => Some(text),
+            FileFate::Keep(_) | FileFate::Same => None,
         }
     }
 }
@@ -248,8 +248,8 @@ fn with_ends(text: &str, crlf: bool) -> String {
 mod tests {
     use super::*;
 
-    fn wanted(agent: &str, verify: &[&str]) -> Wanted {
-        Wanted {
+    fn wanted(agent: &str, verify: &[&str]) -> SetupChoices {
+        SetupChoices {
             agent: Some(agent.to_owned()),
             verify: verify.iter().map(|&command| command.to_owned()).collect(),
             max_iterations: Some(7),
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_test_whose_program_is_missing_is_offered_as_a_comment() {
-        let check = Check {
+        let check = FoundCheck {
             command: "go test ./...".to_owned(),
             program: "go".to_owned(),
             source: "go.mod".to_owned(),
@@ -289,12 +289,12 @@ mod tests {
     #[test]
     fn what_is_there_is_replaced_only_where_it_may_be() {
         let whole = Content::Whole("new".to_owned());
-        assert_eq!(Fate::of(None, &whole, false), Fate::Create("new".to_owned()));
-        assert_eq!(Fate::of(Some(b"new"), &whole, true), Fate::Same);
-        assert_eq!(Fate::of(Some(b"old"), &whole, true), Fate::Replace("new".to_owned()));
-        assert!(matches!(Fate::of(Some(b"old"), &whole, false), Fate::Keep(_)));
+        assert_eq!(FileFate::of(None, &whole, false), FileFate::Create("new".to_owned()));
+        assert_eq!(FileFate::of(Some(b"new"), &whole, true), FileFate::Same);
+        assert_eq!(FileFate::of(Some(b"old"), &whole, true), FileFate::Replace("new".to_owned()));
+        assert!(matches!(FileFate::of(Some(b"old"), &whole, false), FileFate::Keep(_)));
         for content in [Content::Recipes, Content::Paragraph] {
-            assert!(matches!(Fate::of(Some(b"\xff"), &content, true), Fate::Keep(_)));
+            assert!(matches!(FileFate::of(Some(b"\xff"), &content, true), FileFate::Keep(_)));
         }
     }
 

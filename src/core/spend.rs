@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{agents::transcript::Tokens, duration, event::Ended};
+use crate::core::{agents::transcript::Tokens, duration, event::AttemptResult};
 
 /// What some attempts used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Spend {
 
 impl Spend {
     /// Counts one more attempt.
-    pub fn add(&mut self, ended: &Ended) {
+    pub fn add(&mut self, ended: &AttemptResult) {
         self.attempts += 1;
         self.cost_usd += ended.usage.cost_usd.unwrap_or_default();
         self.unknown_cost += u32::from(ended.usage.cost_usd.is_none());

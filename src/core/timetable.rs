@@ -114,7 +114,7 @@ pub struct Alarm {
 
 /// What a look at the clock comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum AlarmState {
     /// Nothing is due before then; never, where there is no such time.
     Wait(Option<DateTime<Utc>>),
     /// A time has come.
@@ -139,7 +139,7 @@ impl Alarm {
     /// Looks at the clock. What is due is seen to then, however much of it there is: after a sleep
     /// there is one time to catch up on at most. A clock that was set back by up to three hours
     /// makes no minute come twice; one that was set back further was wrong, and counts anew.
-    pub fn look<Z: TimeZone>(&mut self, table: &Timetable, now: &DateTime<Z>) -> Look {
+    pub fn look<Z: TimeZone>(&mut self, table: &Timetable, now: &DateTime<Z>) -> AlarmState {
         let utc = now.to_utc();
         if self.seen_to - utc > CORRECTION {
             self.seen_to = utc;
@@ -149,12 +149,12 @@ impl Alarm {
         };
         let first = match following(self.seen_to) {
             Some(at) if at <= utc => at,
-            later => return Look::Wait(later),
+            later => return AlarmState::Wait(later),
         };
         self.seen_to = utc;
         let passed = std::iter::successors(following(first), |at| following(*at));
         let missed = passed.take_while(|at| *at <= utc).take(COUNTED as usize).count();
-        Look::Due(Due { scheduled_for: first, missed: missed as u32 })
+        AlarmState::Due(Due { scheduled_for: first, missed: missed as u32 })
     }
 }
 
@@ -313,9 +313,9 @@ mod tests {
         for now in moments {
             let now = at(now).with_timezone(&Zone::Europe__Berlin);
             said.push(match alarm.look(&table, &now) {
-                Look::Wait(None) => "never".to_owned(),
-                Look::Wait(Some(at)) => format!("wait for {}", at.format("%d %H:%M")),
-                Look::Due(Due { scheduled_for, missed }) => {
+                AlarmState::Wait(None) => "never".to_owned(),
+                AlarmState::Wait(Some(at)) => format!("wait for {}", at.format("%d %H:%M")),
+                AlarmState::Due(Due { scheduled_for, missed }) => {
                     format!("due since {} and {missed}", scheduled_for.format("%d %H:%M"))
                 }
             });

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::core::outcome::Outcome;
 use crate::core::{
-    agents::provider_error::{Advice, Met},
+    agents::provider_error::{Advice, ProviderError},
     graph::task::CommitRule,
 };
 
@@ -78,7 +78,7 @@ impl fmt::Display for DiffStat {
 
 /// One verify command, as `ralph` ran it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckResult {
     /// The command, for a shell.
     pub command: String,
     /// How it ended.
@@ -93,14 +93,14 @@ pub struct Check {
     pub log: String,
 }
 
-impl Check {
+impl CheckResult {
     /// Whether it succeeded.
     pub fn is_green(&self) -> bool {
         self.outcome == Outcome::Exited { exit_code: 0 }
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for CheckResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` {}", self.command, self.outcome)
     }
@@ -174,7 +174,7 @@ pub struct Evidence {
     pub strayed: Option<String>,
     /// The verify commands that were run, up to the first that did not succeed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub verify: Vec<Check>,
+    pub verify: Vec<CheckResult>,
     /// What the agent asks a person and waits for; empty where it waits without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
@@ -195,13 +195,13 @@ pub struct Evidence {
     pub metadata_only: bool,
     /// The command of `setup` that did not succeed, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub setup: Option<Check>,
+    pub setup: Option<CheckResult>,
     /// What became of its branch, where it had one of its own and was good by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Merge>,
     /// What kept the agent from working, if it was not its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub obstacle: Option<Met>,
+    pub obstacle: Option<ProviderError>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -211,7 +211,7 @@ fn is_off(flag: &bool) -> bool {
 
 impl Evidence {
     /// The verify command that did not succeed, if one was run that did not.
-    pub fn red(&self) -> Option<&Check> {
+    pub fn red(&self) -> Option<&CheckResult> {
         self.verify.iter().find(|check| !check.is_green())
     }
 
@@ -300,7 +300,7 @@ impl Verdict {
             if evidence.question.is_some() {
                 return Verdict::NeedsInput;
             }
-            match evidence.obstacle.as_ref().map(Met::advice) {
+            match evidence.obstacle.as_ref().map(ProviderError::advice) {
                 Some(Advice::Wait { .. }) => return Verdict::RateLimited,
                 Some(Advice::Stop(_)) => return Verdict::Denied,
                 Some(Advice::Count) => return Verdict::Failed,
@@ -344,8 +344,8 @@ impl Verdict {
         }
         match evidence.red() {
             None => {}
-            Some(Check { outcome: Outcome::Cancelled, .. }) => return Verdict::Cancelled,
-            Some(Check { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
+            Some(CheckResult { outcome: Outcome::Cancelled, .. }) => return Verdict::Cancelled,
+            Some(CheckResult { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
             Some(_) => return Verdict::VerifyFailed,
         }
         if let Some(Merge::Conflict { .. } | Merge::Refused { .. }) = &evidence.merge {
@@ -477,7 +477,7 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::core::agents::provider_error::Obstacle;
+    use crate::core::agents::provider_error::ProviderErrorKind;
 
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {
@@ -502,7 +502,7 @@ mod tests {
         let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
         let late = TimedOut { limit_seconds: 1 };
         let with = |report| Evidence { report: Some(report), ..proof(false, 0, 0, false) };
-        let red = Check {
+        let red = CheckResult {
             command: "make test".to_owned(),
             outcome: bad.clone(),
             duration_seconds: 1.0,
@@ -577,7 +577,7 @@ mod tests {
         use Outcome::{Cancelled, Exited, Interrupted, NotStarted, TimedOut};
         let req = CommitRule::Required;
         let checked = |report, outcomes: &[Outcome]| {
-            let check = |outcome: &Outcome| Check {
+            let check = |outcome: &Outcome| CheckResult {
                 command: "make test".to_owned(),
                 outcome: outcome.clone(),
                 duration_seconds: 1.0,
@@ -664,17 +664,22 @@ mod tests {
         use Outcome::{Exited, Lingered};
         let req = CommitRule::Required;
         let met = |report, obstacle, until| Evidence {
-            obstacle: Some(Met { obstacle, until }),
+            obstacle: Some(ProviderError { obstacle, until }),
             ..proof(report, usize::from(report), 0, false)
         };
         let (bad, later) = (Exited { exit_code: 1 }, Some(DateTime::UNIX_EPOCH));
-        let limit = Obstacle::UsageLimit { resets_at: later };
+        let limit = ProviderErrorKind::UsageLimit { resets_at: later };
         judge([
             (bad.clone(), met(false, limit, later), req, Verdict::RateLimited),
-            (bad.clone(), met(false, Obstacle::Network, later), req, Verdict::RateLimited),
-            (bad.clone(), met(false, Obstacle::Authentication, None), req, Verdict::Denied),
-            (bad.clone(), met(false, Obstacle::Model, None), req, Verdict::Denied),
-            (bad.clone(), met(false, Obstacle::TooLong, None), req, Verdict::Failed),
+            (bad.clone(), met(false, ProviderErrorKind::Network, later), req, Verdict::RateLimited),
+            (
+                bad.clone(),
+                met(false, ProviderErrorKind::Authentication, None),
+                req,
+                Verdict::Denied,
+            ),
+            (bad.clone(), met(false, ProviderErrorKind::Model, None), req, Verdict::Denied),
+            (bad.clone(), met(false, ProviderErrorKind::TooLong, None), req, Verdict::Failed),
             (bad, met(true, limit, later), req, Verdict::Complete),
             (Lingered { limit_seconds: 30 }, proof(true, 1, 1, false), req, Verdict::Complete),
             (Lingered { limit_seconds: 30 }, proof(false, 1, 0, false), req, Verdict::Incomplete),

@@ -27,7 +27,7 @@ use crate::{
             task::{Status, TaskId},
         },
         history::History,
-        prompt::{self, Facts},
+        prompt::{self, PromptContext},
         verdict::{Evidence, Report},
     },
     crash,
@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-pub use open::{Apart, Open, Terms};
+pub use open::{AcceptanceCriteria, AttemptRecord, WorktreeAssignment};
 
 /// The file in a task's folder that says done.
 const DONE: &str = "DONE";
@@ -122,7 +122,7 @@ pub fn context(
         let path = format!("{}/{name}", workspace.task_dir(id));
         if apart { root.join(path).display().to_string() } else { path }
     };
-    let facts = Facts {
+    let facts = PromptContext {
         verify: workspace.verify_of(graph.task(number)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if apart { Some(branch_of(id)) } else { workspace.repo.head()?.branch },
@@ -149,7 +149,7 @@ pub fn context(
 ///
 /// # Errors
 /// As git or the disk gives them.
-pub fn open(workspace: &Workspace, record: Open, prompt: &str) -> Result<Open> {
+pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Result<AttemptRecord> {
     let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
     fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
     // What an earlier attempt reported or asked is not said by this one. A plain loop has looked for
@@ -181,12 +181,12 @@ pub fn begin(
     iteration: u32,
     id: &TaskId,
     attempt: u32,
-) -> Result<Open> {
+) -> Result<AttemptRecord> {
     let tree = &workspace.repo;
     let head = tree.head()?;
     let dirty = changed(workspace, tree)?;
     let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
-    Ok(Open {
+    Ok(AttemptRecord {
         run_id: run_id.to_owned(),
         task_id: id.clone(),
         attempt,
@@ -221,12 +221,12 @@ pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
     let kept = workspace.kept_graph().filter(|file| {
         // The copy is of this attempt only if its claim is in it: the run may have been killed
         // before there was one.
-        let claimed = |record: &Open| {
+        let claimed = |record: &AttemptRecord| {
             let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
             let at = task.and_then(|task| task.claimed_at.as_deref());
             at == Some(&rfc3339(record.started_at))
         };
-        workspace.state.peek::<Open>().iter().any(claimed)
+        workspace.state.peek::<AttemptRecord>().iter().any(claimed)
     });
     kept.ok_or(error)
 }
@@ -240,7 +240,7 @@ pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
 /// `ralph task-complete`, `status` what the graph file says of the task now.
 pub fn report(
     workspace: &Workspace,
-    record: &Open,
+    record: &AttemptRecord,
     by_command: bool,
     status: Option<Status>,
 ) -> Option<Report> {
@@ -260,7 +260,7 @@ pub fn report(
 pub fn evidence(
     workspace: &Workspace,
     tree: &Repo,
-    record: &Open,
+    record: &AttemptRecord,
     report: Option<Report>,
 ) -> Result<Evidence> {
     let head = tree.head()?;
@@ -291,7 +291,7 @@ pub fn evidence(
 }
 
 /// What can be said of an attempt whose work tree is not there any more.
-pub fn evidence_of_nothing(record: &Open, report: Option<Report>) -> Evidence {
+pub fn evidence_of_nothing(record: &AttemptRecord, report: Option<Report>) -> Evidence {
     let tree = record.apart.as_ref().map(|apart| apart.tree.display().to_string());
     let strayed = format!("its work tree `{}` is gone", tree.unwrap_or_default());
     Evidence { report, strayed: Some(strayed), ..Evidence::default() }

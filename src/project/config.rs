@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    adapters::git::How,
+    adapters::git::IntegrationMethod,
     core::{
         agents::{
-            agent_command::Call,
+            agent_command::AgentCommand,
             promise::{self, Pattern, Promise, Worth},
         },
         duration,
@@ -26,10 +26,10 @@ use crate::{
         spend::Budget,
     },
 };
-pub use schedule::{Schedule, Secret, Trigger};
+pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
 pub use hooks::Hooks;
-pub use notify::{Notifier, Way};
+pub use notify::{Notifier, NotifierTarget};
 
 /// The agent, where nothing else is said.
 const AGENT: &str = "claude";
@@ -37,7 +37,7 @@ const AGENT: &str = "claude";
 const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// Settings as they are written: what one layer says, or all of them together.
-pub type Layer = Map<String, Value>;
+pub type ConfigLayer = Map<String, Value>;
 
 /// Every setting with its value.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ pub struct Config {
     /// How many attempts there are at the same time with an agent, or at tasks with a tag: a
     /// mapping of names to numbers, such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
-    pub limits: Limits,
+    pub limits: ConcurrencyLimits,
     /// Attempts per task before it is parked.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
@@ -117,7 +117,7 @@ pub struct Config {
     #[schemars(with = "String")]
     pub max_wait: Duration,
     /// Who is told of what: a list of commands, webhooks and desktops.
-    #[schemars(with = "Vec<notify::Written>")]
+    #[schemars(with = "Vec<notify::WrittenNotifier>")]
     pub notify: Vec<Notifier>,
     /// How long it may take to tell one of them.
     #[serde(with = "length")]
@@ -130,7 +130,7 @@ pub struct Config {
     /// How the work of an attempt in a work tree comes into the target branch: its commits one by
     /// one (`rebase`), with a merge commit (`merge`), or as one commit (`squash`).
     #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
-    pub merge: How,
+    pub merge: IntegrationMethod,
     /// Files whose lines from both sides are kept when work is merged, beside the learnings: changelogs.
     /// Patterns as in `.gitattributes`.
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
@@ -148,8 +148,8 @@ pub struct Config {
     pub redact: bool,
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
-    #[schemars(with = "Option<schedule::Written>")]
-    pub schedule: Option<Schedule>,
+    #[schemars(with = "Option<schedule::WrittenSchedule>")]
+    pub schedule: Option<ScheduleConfig>,
     /// How the next task is chosen: by its `own` priority, or by the most urgent one among itself
     /// and all that waits for it (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
@@ -197,7 +197,10 @@ impl Default for Config {
             Duration::from_secs(count * 60)
         }
         Config {
-            agent: Agents { given: json!(AGENT), calls: Call::preset(AGENT).into_iter().collect() },
+            agent: Agents {
+                given: json!(AGENT),
+                calls: AgentCommand::preset(AGENT).into_iter().collect(),
+            },
             autocommit: true,
             child_wait_timeout: minutes(5),
             commit_timeout: minutes(1),
@@ -210,7 +213,7 @@ impl Default for Config {
             idle: minutes(15),
             jobs: 1,
             learnings: LEARNINGS.to_owned(),
-            limits: Limits::default(),
+            limits: ConcurrencyLimits::default(),
             max_attempts: select::MAX_ATTEMPTS,
             max_cost: None,
             max_cost_per_day: None,
@@ -218,7 +221,7 @@ impl Default for Config {
             max_iterations: select::MAX_ITERATIONS,
             max_tokens: None,
             max_wait: select::MAX_WAIT,
-            merge: How::Rebase,
+            merge: IntegrationMethod::Rebase,
             merge_union: Commands(vec!["CHANGELOG.md".to_owned()]),
             notify: Vec::new(),
             notify_timeout: Duration::from_secs(10),
@@ -249,7 +252,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with each setting, in words for a person.
-    pub fn of(layer: &Layer) -> Result<Config, Vec<String>> {
+    pub fn of(layer: &ConfigLayer) -> Result<Config, Vec<String>> {
         let Ok(config) = Config::read(layer.clone()) else {
             // Which tells of one setting alone.
             return Err(layer
@@ -264,7 +267,7 @@ impl Config {
 
     /// What is wrong with a setting, if anything is.
     pub fn fault(key: &str, value: &Value) -> Option<String> {
-        let one = Layer::from_iter([(key.to_owned(), value.clone())]);
+        let one = ConfigLayer::from_iter([(key.to_owned(), value.clone())]);
         let error = match Config::read(one) {
             Ok(config) => return config.out_of_bounds(key),
             Err(error) => error,
@@ -283,7 +286,7 @@ impl Config {
         Some(if named { words } else { format!("{quoted}: {words}") })
     }
 
-    fn read(layer: Layer) -> serde_json::Result<Config> {
+    fn read(layer: ConfigLayer) -> serde_json::Result<Config> {
         serde_json::from_value(Value::Object(layer))
     }
 
@@ -340,10 +343,10 @@ impl Config {
     }
 
     /// As it would be written.
-    pub fn to_layer(&self) -> Layer {
+    pub fn to_layer(&self) -> ConfigLayer {
         match serde_json::to_value(self) {
             Ok(Value::Object(layer)) => layer,
-            _ => Layer::new(),
+            _ => ConfigLayer::new(),
         }
     }
 
@@ -359,19 +362,19 @@ impl Config {
     }
 }
 
-/// Agents, to be tried one after the other; see [`Call::read`].
+/// Agents, to be tried one after the other; see [`AgentCommand::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agents {
     /// As it was written.
     given: Value,
     /// What that means.
-    pub calls: Vec<Call>,
+    pub calls: Vec<AgentCommand>,
 }
 
 impl<'de> Deserialize<'de> for Agents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Agents, D::Error> {
         let given = Value::deserialize(deserializer)?;
-        let calls = Call::read(&given).map_err(D::Error::custom)?;
+        let calls = AgentCommand::read(&given).map_err(D::Error::custom)?;
         Ok(Agents { given, calls })
     }
 }
@@ -384,7 +387,7 @@ impl Serialize for Agents {
 
 /// Commands for a shell: a list, or a single one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "OneOrMany")]
+#[serde(from = "OneOrManyCommands")]
 pub struct Commands(pub Vec<String>);
 
 impl Commands {
@@ -396,26 +399,26 @@ impl Commands {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "it must be a command or a list of commands")]
-enum OneOrMany {
+enum OneOrManyCommands {
     One(String),
     Many(Vec<String>),
 }
 
-impl From<OneOrMany> for Commands {
-    fn from(commands: OneOrMany) -> Commands {
+impl From<OneOrManyCommands> for Commands {
+    fn from(commands: OneOrManyCommands) -> Commands {
         Commands(match commands {
-            OneOrMany::One(command) => vec![command],
-            OneOrMany::Many(commands) => commands,
+            OneOrManyCommands::One(command) => vec![command],
+            OneOrManyCommands::Many(commands) => commands,
         })
     }
 }
 
 /// How many attempts there may be at the same time with an agent, or at tasks with a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Limits(pub BTreeMap<String, NonZeroU32>);
+pub struct ConcurrencyLimits(pub BTreeMap<String, NonZeroU32>);
 
-impl<'de> Deserialize<'de> for Limits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+impl<'de> Deserialize<'de> for ConcurrencyLimits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConcurrencyLimits, D::Error> {
         let Value::Object(given) = Value::deserialize(deserializer)? else {
             return Err(D::Error::custom("it must be a mapping such as `{claude: 3, db: 1}`"));
         };
@@ -424,7 +427,7 @@ impl<'de> Deserialize<'de> for Limits {
             let fault = || D::Error::custom(format!("`{name}` must be a whole number from 1"));
             limit.map_err(|_| fault()).map(|limit| (name.clone(), limit))
         };
-        given.into_iter().map(limit).collect::<Result<_, _>>().map(Limits)
+        given.into_iter().map(limit).collect::<Result<_, _>>().map(ConcurrencyLimits)
     }
 }
 
@@ -484,7 +487,7 @@ mod maybe_length {
 mod tests {
     use super::*;
 
-    fn layer(value: &Value) -> Layer {
+    fn layer(value: &Value) -> ConfigLayer {
         value.as_object().unwrap().clone()
     }
 
@@ -508,7 +511,7 @@ mod tests {
         let config = Config {
             max_duration: Some(Duration::from_millis(5_432_100)),
             done_pattern: Some(Pattern::new("a+").unwrap()),
-            limits: Limits(BTreeMap::from([("db".to_owned(), NonZeroU32::MIN)])),
+            limits: ConcurrencyLimits(BTreeMap::from([("db".to_owned(), NonZeroU32::MIN)])),
             ..Config::default()
         };
         let written = config.to_layer();

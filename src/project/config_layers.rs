@@ -21,7 +21,7 @@ use crate::{
         graph::{edit::Document, load},
     },
     project::{
-        config::{Config, Layer},
+        config::{Config, ConfigLayer},
         fatal,
     },
 };
@@ -59,7 +59,7 @@ impl fmt::Display for Origin {
 
 /// A file of settings.
 #[derive(Clone, Debug)]
-struct Source {
+struct LayerSource {
     path: PathBuf,
     name: String,
     /// Whether it has to be there.
@@ -70,10 +70,10 @@ struct Source {
 
 /// All the places, and what they said when they were last read.
 #[derive(Clone, Debug, Default)]
-pub struct Layers {
-    files: Vec<Source>,
-    variables: Layer,
-    flags: Layer,
+pub struct ConfigLayers {
+    files: Vec<LayerSource>,
+    variables: ConfigLayer,
+    flags: ConfigLayer,
     /// What is set anywhere, and where.
     set: BTreeMap<String, (Value, Origin)>,
 }
@@ -83,17 +83,18 @@ pub fn global_path() -> Option<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(PATH))
 }
 
-impl Layers {
+impl ConfigLayers {
     /// The places of a project at `root`; `named` stands in for its own file.
     ///
     /// # Errors
     /// A variable that is no value for its setting.
-    pub fn of(root: &Path, named: Option<&Path>) -> Result<Layers> {
+    pub fn of(root: &Path, named: Option<&Path>) -> Result<ConfigLayers> {
         let own = root.join(PATH);
         // In a home folder that is a repository the two are one.
         let global = global_path().filter(|path| *path != own);
-        let source = |path: PathBuf, name: String, named| Source { path, name, named, stamp: None };
-        let mut files: Vec<Source> =
+        let source =
+            |path: PathBuf, name: String, named| LayerSource { path, name, named, stamp: None };
+        let mut files: Vec<LayerSource> =
             global.map(|path| source(path, GLOBAL.to_owned(), false)).into_iter().collect();
         files.push(match named {
             Some(path) => {
@@ -102,7 +103,7 @@ impl Layers {
             }
             None => source(own, PATH.to_owned(), false),
         });
-        Ok(Layers { files, variables: variables()?, ..Layers::default() })
+        Ok(ConfigLayers { files, variables: variables()?, ..ConfigLayers::default() })
     }
 
     /// The file that was named in place of the project's own.
@@ -111,15 +112,15 @@ impl Layers {
     }
 
     /// The flags.
-    pub fn flags(&self) -> &Layer {
+    pub fn flags(&self) -> &ConfigLayer {
         &self.flags
     }
 
     /// Puts flags above everything.
     ///
     /// # Errors
-    /// As [`Layers::read`].
-    pub fn set_flags(&mut self, flags: Layer) -> Result<Config> {
+    /// As [`ConfigLayers::read`].
+    pub fn set_flags(&mut self, flags: ConfigLayer) -> Result<Config> {
         self.flags = flags;
         self.read()
     }
@@ -165,7 +166,7 @@ impl Layers {
     /// nothing has; after an error, not again before the next change.
     ///
     /// # Errors
-    /// As [`Layers::read`].
+    /// As [`ConfigLayers::read`].
     pub fn refresh(&mut self) -> Result<Option<(Config, Vec<String>)>> {
         if self.files.iter().all(|file| state::stamp(&file.path).ok() == file.stamp) {
             return Ok(None);
@@ -213,8 +214,8 @@ fn variable(key: &str) -> String {
 }
 
 /// What the variables of this process set. An empty one sets nothing.
-fn variables() -> Result<Layer> {
-    let mut layer = Layer::new();
+fn variables() -> Result<ConfigLayer> {
+    let mut layer = ConfigLayer::new();
     for key in Config::keys() {
         let name = variable(key);
         let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
@@ -249,7 +250,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
     let Some(root) = tree.root() else {
         return Ok(BTreeMap::new());
     };
-    let layer: Option<Layer> = load::settings(&document)?;
+    let layer: Option<ConfigLayer> = load::settings(&document)?;
     let layer = layer.unwrap_or_default();
     let mut faults = Vec::new();
     let mut found = BTreeMap::new();

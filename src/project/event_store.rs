@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     adapters::{
-        journal::{Journal, Mark, Skipped},
-        state::State,
+        journal::{Journal, JournalPosition, SkippedLines},
+        state::StateFolder,
     },
     core::{
         event::{Event, record::Record},
@@ -33,14 +33,14 @@ const SNAPSHOT_AFTER: u64 = 512 * 1024;
 
 /// The past of one repository, and the means to add to it.
 #[derive(Debug)]
-pub struct Chronicle {
+pub struct EventStore {
     journal: Journal,
-    state: State,
+    state: StateFolder,
     past: Snapshot,
     /// Where the snapshot on disk ends.
     saved: u64,
     run_id: String,
-    skipped: Skipped,
+    skipped: SkippedLines,
     /// What must not get into the journal.
     secrets: Option<Redactor>,
 }
@@ -48,26 +48,33 @@ pub struct Chronicle {
 /// The past up to a place in the journal.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Snapshot {
-    mark: Mark,
+    mark: JournalPosition,
     history: History,
     newest: Option<DateTime<Utc>>,
 }
 
-impl Chronicle {
+impl EventStore {
     /// Reads the past. Facts that this process adds carry `run_id` and have none of the `secrets`.
     ///
     /// # Errors
     /// As the disk gives them.
     pub fn open(
         journal: Journal,
-        state: State,
+        state: StateFolder,
         run_id: String,
         secrets: Option<Redactor>,
-    ) -> Result<Chronicle> {
+    ) -> Result<EventStore> {
         let past: Snapshot = state.snapshot().unwrap_or_default();
         let saved = past.mark.offset();
-        let mut chronicle =
-            Chronicle { journal, state, past, saved, run_id, skipped: Skipped::default(), secrets };
+        let mut chronicle = EventStore {
+            journal,
+            state,
+            past,
+            saved,
+            run_id,
+            skipped: SkippedLines::default(),
+            secrets,
+        };
         // A cold start reads all there is, and shows it to nobody.
         chronicle.take_in(drop)?;
         Ok(chronicle)
@@ -84,7 +91,7 @@ impl Chronicle {
     }
 
     /// Lines that could not be used.
-    pub fn skipped(&self) -> Skipped {
+    pub fn skipped(&self) -> SkippedLines {
         self.skipped
     }
 
@@ -216,9 +223,9 @@ mod tests {
 
     use super::*;
 
-    fn open(dir: &Path, run: &str) -> Chronicle {
-        let state = State::open(dir.join("ralph"), false);
-        Chronicle::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned(), None)
+    fn open(dir: &Path, run: &str) -> EventStore {
+        let state = StateFolder::open(dir.join("ralph"), false);
+        EventStore::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned(), None)
             .unwrap()
     }
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
-    adapters::state::{self, Stamp, State},
+    adapters::state::{self, Stamp, StateFolder},
     core::{
         diagnostic::{Diagnostic, Severity, position},
         graph::{
@@ -23,7 +23,7 @@ use crate::{
             task::{Status, TaskId},
             yaml::MAX_BYTES,
         },
-        select::{Key, keys},
+        select::{SelectionKey, keys},
     },
     crash,
 };
@@ -39,7 +39,7 @@ pub struct GraphFile {
     stamp: Option<Stamp>,
     document: Document,
     graph: TaskGraph,
-    keys: Vec<Key>,
+    keys: Vec<SelectionKey>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -167,7 +167,7 @@ impl GraphFile {
     }
 
     /// The key of every task.
-    pub fn keys(&self) -> &[Key] {
+    pub fn keys(&self) -> &[SelectionKey] {
         &self.keys
     }
 
@@ -205,7 +205,12 @@ impl GraphFile {
     /// # Errors
     /// [`Rejected`] as the cause where the file has become invalid; otherwise why the edit or the
     /// disk refused.
-    pub fn write(&mut self, state: &State, id: &TaskId, write: Write<'_>) -> Result<Vec<Foreign>> {
+    pub fn write(
+        &mut self,
+        state: &StateFolder,
+        id: &TaskId,
+        write: Write<'_>,
+    ) -> Result<Vec<Foreign>> {
         let _turn = state.lock_graph().context("lock the graph file")?;
         crash::point("graph.locked");
         let mut foreign = Vec::new();
@@ -242,7 +247,7 @@ impl GraphFile {
     /// them.
     pub fn put_in(
         &mut self,
-        state: &State,
+        state: &StateFolder,
         edit: impl Fn(&str) -> Result<Option<String>>,
     ) -> Result<Vec<Foreign>> {
         let _turn = state.lock_graph().context("lock the graph file")?;
@@ -273,7 +278,7 @@ impl GraphFile {
     ///
     /// # Errors
     /// As the disk gives them; a text that is no graph.
-    pub fn put_back(&mut self, state: &State, text: &str, aside: &Path) -> Result<bool> {
+    pub fn put_back(&mut self, state: &StateFolder, text: &str, aside: &Path) -> Result<bool> {
         let _turn = state.lock_graph().context("lock the graph file")?;
         let kept = match fs::copy(&self.path, aside) {
             Ok(_) => true,
@@ -406,10 +411,10 @@ mod tests {
 
     const TEXT: &str = "tasks:\n  - id: a\n    status: todo # mine\n  - {id: b, title: B}\n";
 
-    fn open(dir: &Path) -> (State, PathBuf, GraphFile) {
+    fn open(dir: &Path) -> (StateFolder, PathBuf, GraphFile) {
         let path = dir.join("g.yaml");
         fs::write(&path, TEXT).unwrap();
-        let state = State::open(dir.join("ralph"), false);
+        let state = StateFolder::open(dir.join("ralph"), false);
         let file = GraphFile::read(&path, "g.yaml", false, false).unwrap();
         (state, path, file)
     }

@@ -17,23 +17,23 @@ use serde::{Deserialize, Serialize};
 use crate::{
     adapters::{
         git::Repo,
-        journal::{Journal, Mark},
+        journal::{Journal, JournalPosition},
         process::{self, Identity},
-        state::{Lock, State},
+        state::{Lock, StateFolder},
     },
     core::{
         diagnostic::nearest,
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
-        history::{History, attempt_log::Ledger},
-        loop_paths::{self, Place},
+        history::{History, attempt_log::AttemptLog},
+        loop_paths::{self, LoopPaths},
         redact::Redactor,
         select::{Policy, View},
     },
     project::{
-        config::{Config, Layer, Select},
-        config_layers::Layers,
-        event_store::{Chronicle, new_run_id},
+        config::{Config, ConfigLayer, Select},
+        config_layers::ConfigLayers,
+        event_store::{EventStore, new_run_id},
         fatal,
         graph_file::{GraphFile, Rejected},
     },
@@ -43,7 +43,7 @@ pub use crate::core::loop_paths::GRAPH;
 
 /// Who holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct LockHolder {
     /// The runner.
     pub process: Identity,
     /// Its run.
@@ -62,13 +62,13 @@ pub struct Workspace {
     /// Git, in the checkout that people work in.
     pub repo: Rc<Repo>,
     /// The folder out of reach.
-    pub state: State,
+    pub state: StateFolder,
     /// The settings.
     pub config: Config,
     /// Where they come from.
-    pub layers: Layers,
+    pub layers: ConfigLayers,
     /// Where the things of the loop lie that is meant.
-    pub place: Place,
+    pub place: LoopPaths,
     graph: PathBuf,
     /// The top of the work tree that it was opened from.
     standpoint: PathBuf,
@@ -82,12 +82,12 @@ impl Workspace {
     /// No repository, or settings that cannot be read.
     pub fn open(
         dir: &Path,
-        place: Place,
+        place: LoopPaths,
         graph: Option<&Path>,
         config: Option<&Path>,
     ) -> Result<Workspace> {
         let found = discover(dir)?;
-        let layers = Layers::of(found.0.root(), config)?;
+        let layers = ConfigLayers::of(found.0.root(), config)?;
         Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))
     }
 
@@ -95,7 +95,7 @@ impl Workspace {
     ///
     /// # Errors
     /// No repository.
-    pub fn heard(dir: &Path, place: Place) -> Result<Workspace> {
+    pub fn heard(dir: &Path, place: LoopPaths) -> Result<Workspace> {
         Workspace::open(dir, place.clone(), None, None).or_else(|_| Workspace::unset(dir, place))
     }
 
@@ -103,19 +103,19 @@ impl Workspace {
     ///
     /// # Errors
     /// No repository.
-    pub fn unset(dir: &Path, place: Place) -> Result<Workspace> {
-        Workspace::with(discover(dir)?, place, Layers::default(), None)
+    pub fn unset(dir: &Path, place: LoopPaths) -> Result<Workspace> {
+        Workspace::with(discover(dir)?, place, ConfigLayers::default(), None)
     }
 
     fn with(
         (repo, standpoint): (Repo, PathBuf),
-        place: Place,
-        mut layers: Layers,
+        place: LoopPaths,
+        mut layers: ConfigLayers,
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
         let common = repo.common_dir();
-        let state = State::open(place.state(common), config.fsync);
+        let state = StateFolder::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
         Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph, standpoint })
     }
@@ -123,8 +123,8 @@ impl Workspace {
     /// Puts flags above the settings.
     ///
     /// # Errors
-    /// As [`Layers::set_flags`].
-    pub fn set_flags(&mut self, flags: Layer) -> Result<()> {
+    /// As [`ConfigLayers::set_flags`].
+    pub fn set_flags(&mut self, flags: ConfigLayer) -> Result<()> {
         self.config = self.layers.set_flags(flags)?;
         Ok(())
     }
@@ -206,19 +206,19 @@ impl Workspace {
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn chronicle(&self) -> Result<Chronicle> {
-        Chronicle::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
+    pub fn chronicle(&self) -> Result<EventStore> {
+        EventStore::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
     /// Reads every attempt there was, as far back as the journal goes.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn ledger(&self) -> Result<Ledger> {
+    pub fn ledger(&self) -> Result<AttemptLog> {
         let name = self.place.journal();
-        let mut ledger = Ledger::default();
+        let mut ledger = AttemptLog::default();
         self.journal()
-            .read(&mut Mark::default(), |record| {
+            .read(&mut JournalPosition::default(), |record| {
                 if let Some(record) = record {
                     ledger.apply(&record);
                 }
@@ -255,8 +255,9 @@ impl Workspace {
     pub fn is_live(&self, history: &History) -> Result<bool> {
         // The lock is shared by all worktrees, the journal is not; and a guardian that cleans up
         // behind a dead runner has the lock too.
-        let ours =
-            |holder: Holder| holder.run_id == history.run.id && process::is_alive(&holder.process);
+        let ours = |holder: LockHolder| {
+            holder.run_id == history.run.id && process::is_alive(&holder.process)
+        };
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
 
@@ -265,12 +266,12 @@ impl Workspace {
     /// # Errors
     /// As the disk gives them.
     pub fn is_busy(&self) -> Result<bool> {
-        let lives = |holder: Holder| process::is_alive(&holder.process);
+        let lives = |holder: LockHolder| process::is_alive(&holder.process);
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(lives))
     }
 
     /// Who holds the lock, or held it last.
-    pub fn holder(&self) -> Option<Holder> {
+    pub fn holder(&self) -> Option<LockHolder> {
         self.state.holder()
     }
 
@@ -333,8 +334,8 @@ impl Workspace {
     /// # Errors
     /// As the disk gives them.
     pub fn lock_notes(&self) -> io::Result<File> {
-        let shared = Place::default().state(self.repo.common_dir());
-        State::open(shared, self.durable()).lock_notes()
+        let shared = LoopPaths::default().state(self.repo.common_dir());
+        StateFolder::open(shared, self.durable()).lock_notes()
     }
 
     /// Whether `ralph` writes this file of the repository itself, for whichever loop.

@@ -27,14 +27,14 @@ const LOCKED: &str = "ralph: attempt ";
 
 /// The work trees of one repository.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct WorktreePool {
     main: PathBuf,
     folder: PathBuf,
 }
 
-impl Pool {
+impl WorktreePool {
     /// That of a repository, as the settings say.
-    pub fn of(workspace: &Workspace) -> Pool {
+    pub fn of(workspace: &Workspace) -> WorktreePool {
         let root = workspace.root();
         let mut name = root.file_name().unwrap_or_default().to_owned();
         name.push(".worktrees");
@@ -42,7 +42,7 @@ impl Pool {
         let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
         // As git names them.
         let folder = fs::canonicalize(&folder).unwrap_or(folder);
-        Pool { main: root.to_owned(), folder }
+        WorktreePool { main: root.to_owned(), folder }
     }
 
     /// Where they are.
@@ -150,9 +150,9 @@ pub fn is_own_lock(why: &str) -> bool {
 
 /// What is to be prepared.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct WorktreeOrder {
     /// Of which pool.
-    pub pool: Pool,
+    pub pool: WorktreePool,
     /// Which work tree.
     pub tree: PathBuf,
     /// On which branch, or on one named after it where somebody has that checked out.
@@ -167,7 +167,7 @@ pub struct Order {
 
 /// A work tree that was to be prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prepared {
+pub enum PreparedWorktree {
     /// It is, and on this branch.
     Ready(String),
     /// There is something in it that is kept nowhere else.
@@ -179,14 +179,14 @@ pub enum Prepared {
 ///
 /// # Errors
 /// In git's words.
-pub fn prepare(order: &Order) -> Result<Prepared> {
+pub fn prepare(order: &WorktreeOrder) -> Result<PreparedWorktree> {
     let is_used = fs::read_dir(&order.tree).is_ok_and(|mut entries| entries.next().is_some());
     if is_used && order.pool.own(&order.tree).is_none() {
-        return Ok(Prepared::Kept("it is no work tree of this repository".to_owned()));
+        return Ok(PreparedWorktree::Kept("it is no work tree of this repository".to_owned()));
     }
     let (tree, made) = order.pool.open(&order.tree, &order.base)?;
     if !made && let Some(why) = unkept(&tree)? {
-        return Ok(Prepared::Kept(why));
+        return Ok(PreparedWorktree::Kept(why));
     }
     let (branch, old) = branch(&tree, order)?;
     crash::point("tree.named");
@@ -194,7 +194,7 @@ pub fn prepare(order: &Order) -> Result<Prepared> {
     crash::point("tree.switched");
     tree.update_submodules()?;
     tree.lock_here(&format!("{LOCKED}{}", order.name))?;
-    Ok(Prepared::Ready(branch))
+    Ok(PreparedWorktree::Ready(branch))
 }
 
 /// What there is in a work tree that is kept nowhere else, if there is anything.
@@ -218,7 +218,7 @@ pub fn unkept(tree: &Repo) -> Result<Option<String>> {
 }
 
 /// The name of the attempt's branch, and where it is if there is one. Its earlier work is kept first.
-fn branch(tree: &Repo, order: &Order) -> Result<(String, Option<String>)> {
+fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<String>)> {
     let name = order.branch.clone();
     let others = (2..100).map(|number| format!("{name}-{number}"));
     for name in std::iter::once(name.clone()).chain(others) {

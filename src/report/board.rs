@@ -11,7 +11,7 @@ use crate::{
         duration,
         event::{Event, record::Record},
         graph::task::TaskId,
-        history::{Stage, Underway},
+        history::{AttemptStage, Underway},
         select::View,
     },
 };
@@ -47,7 +47,7 @@ pub struct Board {
 struct Row {
     id: TaskId,
     since: DateTime<Utc>,
-    stage: Stage,
+    stage: AttemptStage,
     /// What is done, and of it the newest word.
     lead: &'static str,
     text: String,
@@ -86,8 +86,9 @@ impl Board {
         if let Event::Merging(_) | Event::Split(_) | Event::MergeHeld(_) = &record.event {
             for row in &mut self.rows {
                 let stage = underway.of(&row.id).map(|going| going.stage);
-                let moved = |stage: &Stage| {
-                    matches!(stage, Stage::Queued | Stage::Merging) && *stage != row.stage
+                let moved = |stage: &AttemptStage| {
+                    matches!(stage, AttemptStage::Queued | AttemptStage::Merging)
+                        && *stage != row.stage
                 };
                 if let Some(stage) = stage.filter(moved) {
                     row.tell(stage, "", merging(stage).to_owned());
@@ -107,12 +108,14 @@ impl Board {
         };
         let stage = going.stage;
         let (lead, text) = match &record.event {
-            Event::Started { .. } if stage == Stage::Preparing => ("", "preparing its work tree"),
+            Event::Started { .. } if stage == AttemptStage::Preparing => {
+                ("", "preparing its work tree")
+            }
             Event::Started { .. } => ("", AT_WORK),
             Event::SettingUp { command, .. } => ("setting up: ", command.as_str()),
-            Event::Verifying { .. } if stage == Stage::Merging => return,
+            Event::Verifying { .. } if stage == AttemptStage::Merging => return,
             Event::Verifying { command, .. } => ("verifying: ", command.as_str()),
-            Event::Verified(_) if stage != Stage::Merging => ("", AT_WORK),
+            Event::Verified(_) if stage != AttemptStage::Merging => ("", AT_WORK),
             Event::WaitingForChildren(left) => {
                 return self.row(id, record.timestamp, going.since).tell(
                     stage,
@@ -120,7 +123,7 @@ impl Board {
                     lines::waiting(left),
                 );
             }
-            Event::Queued { .. } => ("", merging(Stage::Queued)),
+            Event::Queued { .. } => ("", merging(AttemptStage::Queued)),
             _ => return,
         };
         let text = visible(text).into_owned();
@@ -130,7 +133,13 @@ impl Board {
     fn row(&mut self, id: &TaskId, now: DateTime<Utc>, began: DateTime<Utc>) -> &mut Row {
         let at = self.rows.iter().position(|row| row.id == *id).unwrap_or_else(|| {
             let (id, since) = (id.clone(), began);
-            self.rows.push(Row { id, since, stage: Stage::Running, lead: "", text: String::new() });
+            self.rows.push(Row {
+                id,
+                since,
+                stage: AttemptStage::Running,
+                lead: "",
+                text: String::new(),
+            });
             self.rows.len() - 1
         });
         if !self.several {
@@ -176,10 +185,10 @@ impl Board {
             return;
         };
         match (row.stage, &mut self.queue) {
-            (Stage::Merging, Some((_, trying))) => trying.doing = doing.into_owned(),
+            (AttemptStage::Merging, Some((_, trying))) => trying.doing = doing.into_owned(),
             // The first that is heard of its agent.
-            (Stage::Preparing | Stage::SettingUp, _) if doing == AT_WORK => {
-                row.tell(Stage::Running, "", doing.into_owned());
+            (AttemptStage::Preparing | AttemptStage::SettingUp, _) if doing == AT_WORK => {
+                row.tell(AttemptStage::Running, "", doing.into_owned());
             }
             _ if row.text != doing => row.text = doing.into_owned(),
             _ => {}
@@ -210,10 +219,10 @@ impl Board {
             if !self.several {
                 return (None, format!("{frame} {age} {text}"));
             }
-            let waits = matches!(row.stage, Stage::Queued | Stage::Merging);
+            let waits = matches!(row.stage, AttemptStage::Queued | AttemptStage::Merging);
             let mark = if waits { STILL } else { frame };
             let id = fit(row.id.as_str(), ID);
-            let style = (row.stage != Stage::Running).then_some(Style::Faint);
+            let style = (row.stage != AttemptStage::Running).then_some(Style::Faint);
             (style, format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}"))
         }));
         if self.rows.len() > shown {
@@ -234,13 +243,17 @@ impl Board {
 }
 
 impl Row {
-    fn tell(&mut self, stage: Stage, lead: &'static str, text: String) {
+    fn tell(&mut self, stage: AttemptStage, lead: &'static str, text: String) {
         (self.stage, self.lead, self.text) = (stage, lead, text);
     }
 }
 
-fn merging(stage: Stage) -> &'static str {
-    if stage == Stage::Merging { "is tried by the merge queue" } else { "waits to be merged" }
+fn merging(stage: AttemptStage) -> &'static str {
+    if stage == AttemptStage::Merging {
+        "is tried by the merge queue"
+    } else {
+        "waits to be merged"
+    }
 }
 
 fn queue(waiting: usize, trying: &Trying) -> String {

@@ -26,7 +26,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::Tally,
+        summary::RunTally,
     },
 };
 
@@ -36,10 +36,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const BAR: usize = 72;
 
 /// Draws on standard error.
-pub struct Fancy {
+pub struct FancyReporter {
     verbosity: Verbosity,
     paint: Paint,
-    tally: Tally,
+    tally: RunTally,
     drawn: Arc<Mutex<Drawn>>,
     /// What draws it, if there is something to draw.
     bar: Option<ProgressBar>,
@@ -53,12 +53,12 @@ struct Drawn {
     rows: usize,
 }
 
-impl Fancy {
+impl FancyReporter {
     /// Tells as much as `verbosity` says.
-    pub fn new(verbosity: Verbosity) -> Fancy {
+    pub fn new(verbosity: Verbosity) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
-        let (tally, drawn) = (Tally::default(), Arc::default());
-        Fancy { verbosity, paint, tally, drawn, bar: None }
+        let (tally, drawn) = (RunTally::default(), Arc::default());
+        FancyReporter { verbosity, paint, tally, drawn, bar: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -147,7 +147,7 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
     bar
 }
 
-impl Reporter for Fancy {
+impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         self.tally.note(record);
         if let Event::Finished { .. } = &record.event {

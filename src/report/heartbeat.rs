@@ -31,7 +31,7 @@ const BEAT: Duration = Duration::from_secs(10);
 
 /// What the heartbeat says beside the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct HeartbeatFacts {
     /// The run.
     pub run_id: String,
     /// The runner's process.
@@ -46,18 +46,18 @@ pub struct Facts {
 
 /// Beats on every fact, and every ten seconds.
 #[derive(Debug)]
-pub struct Heartbeat {
+pub struct HeartbeatReporter {
     path: PathBuf,
-    facts: Facts,
+    facts: HeartbeatFacts,
     /// Who hears of every beat, if a service manager started this run.
     manager: Manager,
 }
 
-impl Heartbeat {
+impl HeartbeatReporter {
     /// Beats into the file at `path`.
-    pub fn new(path: PathBuf) -> Heartbeat {
-        let facts = Facts { pid: std::process::id(), ..Facts::default() };
-        Heartbeat { path, facts, manager: Manager::of_environment() }
+    pub fn new(path: PathBuf) -> HeartbeatReporter {
+        let facts = HeartbeatFacts { pid: std::process::id(), ..HeartbeatFacts::default() };
+        HeartbeatReporter { path, facts, manager: Manager::of_environment() }
     }
 
     fn beat(&self) {
@@ -67,7 +67,7 @@ impl Heartbeat {
     }
 }
 
-impl Reporter for Heartbeat {
+impl Reporter for HeartbeatReporter {
     fn record(&mut self, record: &Record, _view: &View<'_>) {
         match &record.event {
             Event::LoopStarted { .. } => {
@@ -95,7 +95,7 @@ impl Reporter for Heartbeat {
     }
 }
 
-fn write(path: &Path, now: DateTime<Utc>, facts: &Facts) -> io::Result<()> {
+fn write(path: &Path, now: DateTime<Utc>, facts: &HeartbeatFacts) -> io::Result<()> {
     let facts = serde_json::to_string(facts)?;
     let time = now.to_rfc3339_opts(SecondsFormat::Millis, true);
     let mut block = format!("{time}\n{facts}").into_bytes();
@@ -120,7 +120,7 @@ fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// As the disk gives them, and `InvalidData` where the first line is no time.
-pub fn read(path: &Path) -> io::Result<(DateTime<Utc>, Option<Facts>)> {
+pub fn read(path: &Path) -> io::Result<(DateTime<Utc>, Option<HeartbeatFacts>)> {
     let text = fs::read_to_string(path)?;
     let mut lines = text.lines();
     let time = lines
@@ -140,7 +140,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("logs/ralph.heartbeat");
         let now: DateTime<Utc> = "2026-11-20T22:44:03.120Z".parse().unwrap();
-        let facts = Facts { run_id: "r".to_owned(), pid: 7, ..Facts::default() };
+        let facts = HeartbeatFacts { run_id: "r".to_owned(), pid: 7, ..HeartbeatFacts::default() };
         fs::create_dir(dir.path().join("logs")).unwrap();
         fs::write(&path, "x".repeat(999)).unwrap();
         write(&path, now, &facts).unwrap();

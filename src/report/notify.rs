@@ -13,16 +13,16 @@ use std::{
 };
 
 use crate::{
-    adapters::{journal::Journal, state::State},
+    adapters::{journal::Journal, state::StateFolder},
     core::{
         event::{Event, NotifyFailed, record::Record},
-        notification_kind::{Moment, moment_of},
+        notification_kind::{NotificationKind, moment_of},
         redact::Redactor,
         select::View,
     },
     project::{
-        config::{Config, Notifier, Way},
-        event_store::Chronicle,
+        config::{Config, Notifier, NotifierTarget},
+        event_store::EventStore,
         workspace::Workspace,
     },
 };
@@ -30,42 +30,42 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines,
-        message::{Message, Sender, facts},
-        summary::Tally,
+        message::{MessageSender, ProgramMessage, facts},
+        summary::RunTally,
     },
 };
-use queue::Queue;
+use queue::MessageQueue;
 pub use way::{Messenger, desktop_is_here};
 
 /// How much longer than it may a run waits for those that are just being told.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Tells whom the settings name.
-pub struct Notify {
-    sender: Sender,
-    office: Arc<Office>,
+pub struct NotifyReporter {
+    sender: MessageSender,
+    office: Arc<NotifierContext>,
     /// Those of the settings as they are now.
-    lines: Vec<Line>,
+    lines: Vec<NotifierLine>,
     /// Those that settings do not name any more and that are still being told what came before.
-    leaving: Vec<Line>,
+    leaving: Vec<NotifierLine>,
     /// How many there have been.
     opened: usize,
     timeout: Duration,
     wait: Duration,
-    tally: Tally,
+    tally: RunTally,
     /// When the run is not held up by it any longer.
     until: Option<Instant>,
 }
 
 /// One who is told.
-struct Line {
+struct NotifierLine {
     notifier: Notifier,
-    queue: Arc<Queue>,
+    queue: Arc<MessageQueue>,
 }
 
 /// What the threads need of the repository.
-struct Office {
-    state: State,
+struct NotifierContext {
+    state: StateFolder,
     journal: PathBuf,
     durable: bool,
     secrets: Option<Redactor>,
@@ -73,14 +73,14 @@ struct Office {
     root: PathBuf,
 }
 
-impl Notify {
+impl NotifyReporter {
     /// Tells of a run in this repository.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn new(workspace: &Workspace) -> io::Result<Notify> {
-        let sender = Sender::of(workspace);
-        let office = Office {
+    pub fn new(workspace: &Workspace) -> io::Result<NotifyReporter> {
+        let sender = MessageSender::of(workspace);
+        let office = NotifierContext {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
             durable: workspace.durable(),
@@ -88,7 +88,7 @@ impl Notify {
             run_id: Mutex::default(),
             root: workspace.root().to_owned(),
         };
-        let mut notify = Notify {
+        let mut notify = NotifyReporter {
             sender,
             office: Arc::new(office),
             lines: Vec::new(),
@@ -96,7 +96,7 @@ impl Notify {
             opened: 0,
             timeout: Duration::ZERO,
             wait: Duration::ZERO,
-            tally: Tally::default(),
+            tally: RunTally::default(),
             until: None,
         };
         notify.open(&workspace.config)?;
@@ -110,7 +110,8 @@ impl Notify {
         let mut before = std::mem::take(&mut self.lines);
         // A desktop that is not here is not worth a complaint in every run.
         let root = self.office.root.clone();
-        let is_here = |it: &&Notifier| it.way != Way::Desktop || desktop_is_here(&root).is_ok();
+        let is_here =
+            |it: &&Notifier| it.way != NotifierTarget::Desktop || desktop_is_here(&root).is_ok();
         for notifier in config.notify.iter().filter(is_here) {
             let known = before.iter().position(|line| same_limit && line.notifier == *notifier);
             let line = match known {
@@ -127,7 +128,7 @@ impl Notify {
         Ok(())
     }
 
-    fn line(&mut self, notifier: &Notifier) -> io::Result<Line> {
+    fn line(&mut self, notifier: &Notifier) -> io::Result<NotifierLine> {
         let messenger = Messenger::new(
             notifier.way.clone(),
             self.timeout,
@@ -136,17 +137,17 @@ impl Notify {
             self.office.root.clone(),
         );
         self.opened += 1;
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(MessageQueue::default());
         let (inner, office) = (Arc::clone(&queue), Arc::clone(&self.office));
         thread::Builder::new()
             .name("notify".to_owned())
             .spawn(move || work(&messenger, &inner, &office))?;
-        Ok(Line { notifier: notifier.clone(), queue })
+        Ok(NotifierLine { notifier: notifier.clone(), queue })
     }
 }
 
 /// Tells one of them what is in its queue, until that is closed.
-fn work(messenger: &Messenger, queue: &Queue, office: &Office) {
+fn work(messenger: &Messenger, queue: &MessageQueue, office: &NotifierContext) {
     let mut complained = false;
     while let Some((message, lost)) = queue.next() {
         let result = match lost {
@@ -162,12 +163,12 @@ fn work(messenger: &Messenger, queue: &Queue, office: &Office) {
     }
 }
 
-impl Office {
+impl NotifierContext {
     /// Puts on record that somebody was not told; the run says so when it reads that.
-    fn complain(&self, way: &Way, message: &Message, why: String) {
+    fn complain(&self, way: &NotifierTarget, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone(), self.durable);
-        let chronicle = Chronicle::open(journal, self.state.clone(), run_id, self.secrets.clone());
+        let chronicle = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
         let moment = message.event.clone();
         let failed = NotifyFailed { notifier: way.to_string(), moment, why };
         // A journal that cannot be written to ends the run by itself.
@@ -176,7 +177,7 @@ impl Office {
     }
 }
 
-impl Reporter for Notify {
+impl Reporter for NotifyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         self.tally.note(record);
         if let Event::LoopStarted(_) = record.event {
@@ -193,7 +194,7 @@ impl Reporter for Notify {
         let text = lines::notice(record, view, &self.tally);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
         // The end is what must not be missed.
-        let urgent = moment == Moment::Finished;
+        let urgent = moment == NotificationKind::Finished;
         for line in [first].into_iter().chain(lines) {
             line.queue.put(Arc::clone(&message), urgent);
         }
@@ -206,7 +207,7 @@ impl Reporter for Notify {
 
     fn is_busy(&mut self) -> bool {
         let until = *self.until.get_or_insert_with(|| Instant::now() + self.wait);
-        let queues: Vec<&Arc<Queue>> =
+        let queues: Vec<&Arc<MessageQueue>> =
             self.lines.iter().chain(&self.leaving).map(|line| &line.queue).collect();
         if Instant::now() >= until {
             for queue in &queues {
@@ -217,7 +218,7 @@ impl Reporter for Notify {
     }
 }
 
-impl Drop for Notify {
+impl Drop for NotifyReporter {
     /// Ends the threads; what a command started is ended by its guardian, at the latest when this
     /// process is gone.
     fn drop(&mut self) {

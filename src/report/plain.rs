@@ -10,21 +10,21 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::Tally,
+        summary::RunTally,
     },
 };
 
 /// Writes to `out`, which is standard error but in tests.
-pub struct Plain<W> {
+pub struct PlainReporter<W> {
     out: W,
     verbosity: Verbosity,
-    tally: Tally,
+    tally: RunTally,
 }
 
-impl<W: Write> Plain<W> {
+impl<W: Write> PlainReporter<W> {
     /// Tells as much as `verbosity` says.
-    pub fn new(out: W, verbosity: Verbosity) -> Plain<W> {
-        Plain { out, verbosity, tally: Tally::default() }
+    pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
+        PlainReporter { out, verbosity, tally: RunTally::default() }
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
@@ -37,7 +37,7 @@ impl<W: Write> Plain<W> {
     }
 }
 
-impl<W: Write> Reporter for Plain<W> {
+impl<W: Write> Reporter for PlainReporter<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         self.tally.note(record);
         let time = lines::clock(record.timestamp);

@@ -9,26 +9,26 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Runner, verify::Stage, watch::Running};
+use super::{Runner, verify::ProcessStage, watch::RunningAttempt};
 use crate::{
     adapters::process::{self, Closed, Member},
     core::{
         duration,
-        event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
+        event::{ChildEnded, ChildOutcome, ChildrenLeft, Event, Orphans},
         history::OpenChild,
     },
-    project::attempt::Open,
+    project::attempt::AttemptRecord,
 };
 
 /// What an attempt waits for.
-pub(super) struct Children {
+pub(super) struct ChildrenWait {
     members: Vec<Member>,
     since: Instant,
     /// When the wait is over; none once it was.
     until: Option<Instant>,
 }
 
-impl Children {
+impl ChildrenWait {
     /// When something has to be done about them.
     pub(super) fn due(&self) -> Option<Instant> {
         self.until
@@ -59,20 +59,21 @@ impl Runner {
             return Ok(());
         }
         let in_vain = limit.is_zero() && on_orphans == Orphans::Kill;
-        let of_agent = matches!(running.stage, Stage::Agent);
+        let of_agent = matches!(running.stage, ProcessStage::Agent);
         if !of_agent || !reported || in_vain || running.ending.is_some() {
             running.agent.kill();
             return Ok(());
         }
         let left = self.left(record.attempt, &members);
         let since = Instant::now();
-        self.running[at].children = Some(Children { members, since, until: Some(since + limit) });
+        self.running[at].children =
+            Some(ChildrenWait { members, since, until: Some(since + limit) });
         self.emit(Some((&record.task_id, record.iteration)), Event::WaitingForChildren(left))
     }
 
-    fn left(&self, attempt: u32, members: &[Member]) -> Left {
+    fn left(&self, attempt: u32, members: &[Member]) -> ChildrenLeft {
         let children = named(members, &self.chronicle.history().children);
-        Left {
+        ChildrenLeft {
             attempt,
             children,
             limit_seconds: self.workspace.config.child_wait_timeout.as_secs_f64(),
@@ -84,7 +85,7 @@ impl Runner {
         let on_orphans = self.workspace.config.on_orphans;
         for at in 0..self.running.len() {
             let running = &mut self.running[at];
-            let due = |children: &&mut Children| {
+            let due = |children: &&mut ChildrenWait| {
                 children.until.is_some_and(|until| Instant::now() >= until)
             };
             let Some(children) = running.children.as_mut().filter(due) else {
@@ -111,7 +112,7 @@ impl Runner {
 
     /// Puts an end to child agents that are gone and whose `ralph spawn` did not live to say so: of
     /// an attempt that is being closed, or of any.
-    pub(super) fn close_children(&mut self, of: Option<&Open>) -> Result<()> {
+    pub(super) fn close_children(&mut self, of: Option<&AttemptRecord>) -> Result<()> {
         let ours = |open: &&OpenChild| {
             of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
         };
@@ -129,7 +130,7 @@ impl Runner {
     /// Says so if all that was waited for ended by itself.
     pub(super) fn note_end_of_children(
         &mut self,
-        running: &Running,
+        running: &RunningAttempt,
         closed: &Closed,
     ) -> Result<()> {
         let by_itself = running.ending.is_none() && closed.outcome.is_some();
@@ -173,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        event::{Child, Identity},
+        event::{ChildAgent, Identity},
         graph::task::TaskId,
     };
 
@@ -182,7 +183,7 @@ mod tests {
         let child = |pid, word: &str| OpenChild {
             task_id: TaskId::new("a").unwrap(),
             since: DateTime::UNIX_EPOCH,
-            child: Child {
+            child: ChildAgent {
                 child_run_id: String::new(),
                 parent_run_id: String::new(),
                 attempt: 1,

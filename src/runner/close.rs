@@ -12,34 +12,42 @@ use super::{Runner, merge};
 use crate::{
     adapters::{agent_output, process, terminal},
     core::{
-        agents::{promise::Worth, provider_error::Met, transcript::Told},
+        agents::{promise::Worth, provider_error::ProviderError, transcript::AgentTranscript},
         duration,
-        event::{Cause, Ended, Event},
+        event::{AttemptResult, Cause, Event},
         graph::task::{CommitRule, Status},
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,
     project::{
-        attempt::{self, LEFTOVERS, Open, leftovers, scrutiny},
+        attempt::{self, AttemptRecord, LEFTOVERS, leftovers, scrutiny},
         graph_file::{Write, rfc3339},
     },
 };
 
 /// What is known of an attempt whose agent is gone.
 #[derive(Default)]
-pub(super) struct End {
+pub(super) struct PendingResult {
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
     pub(super) swept: Vec<String>,
     pub(super) unlocked: Vec<String>,
     pub(super) evidence: Evidence,
-    pub(super) told: Told,
+    pub(super) told: AgentTranscript,
 }
 
-impl End {
+impl PendingResult {
+    /// The end of an attempt that was stopped before its agent began.
+    pub(super) fn cut_off(outcome: Outcome, took: Duration) -> PendingResult {
+        PendingResult { outcome, took, ..PendingResult::default() }
+    }
+
     /// The end of an attempt that could not begin.
-    pub(super) fn not_started(error: &Error) -> End {
-        End { outcome: Outcome::NotStarted { error: format!("{error:#}") }, ..End::default() }
+    pub(super) fn not_started(error: &Error) -> PendingResult {
+        PendingResult {
+            outcome: Outcome::NotStarted { error: format!("{error:#}") },
+            ..PendingResult::default()
+        }
     }
 }
 
@@ -47,11 +55,11 @@ impl Runner {
     /// Looks at what an agent has left, in the graph and in git, once all of it is dead.
     pub(super) fn look(
         &mut self,
-        record: &Open,
+        record: &AttemptRecord,
         outcome: Outcome,
         took: Duration,
         swept: Vec<String>,
-    ) -> Result<End> {
+    ) -> Result<PendingResult> {
         let id = &record.task_id;
         crash::point("close.begun");
         let tree = record.tree(&self.workspace);
@@ -75,13 +83,13 @@ impl Runner {
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
             let earlier = self.chronicle.history().obstacles_before(name, id);
-            Met::new(obstacle, earlier, Utc::now())
+            ProviderError::new(obstacle, earlier, Utc::now())
         });
-        Ok(End { outcome, took, swept, unlocked, evidence, told })
+        Ok(PendingResult { outcome, took, swept, unlocked, evidence, told })
     }
 
     /// Judges an attempt: one that is good by itself and has something to merge goes on to that.
-    pub(super) fn close(&mut self, record: &Open, mut end: End) -> Result<()> {
+    pub(super) fn close(&mut self, record: &AttemptRecord, mut end: PendingResult) -> Result<()> {
         let verdict = self.judge(record, &end.outcome, &mut end.evidence)?;
         match merge::target_of(record, &end, verdict) {
             Some(target) => self.enqueue(record, end, target),
@@ -91,7 +99,7 @@ impl Runner {
 
     /// Lets the git end that a dead run left at work for an attempt, and removes the locks of one that
     /// was killed.
-    fn settle_git(&self, record: &Open) {
+    fn settle_git(&self, record: &AttemptRecord) {
         const PATIENCE: Duration = Duration::from_secs(30);
         let Some(apart) = &record.apart else {
             return;
@@ -105,10 +113,10 @@ impl Runner {
 
     /// Puts the judgement on record when nothing of the attempt is left to be done. The order makes it
     /// safe to be killed anywhere: the graph, the journal, and only then is the record removed.
-    pub(super) fn conclude(&mut self, record: &Open, end: End) -> Result<()> {
+    pub(super) fn conclude(&mut self, record: &AttemptRecord, end: PendingResult) -> Result<()> {
         let id = &record.task_id;
         let about = (id, record.iteration);
-        let End { outcome, took, swept, unlocked, mut evidence, told } = end;
+        let PendingResult { outcome, took, swept, unlocked, mut evidence, told } = end;
         let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
         let status = task.map(|task| task.status);
         let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
@@ -146,7 +154,7 @@ impl Runner {
             word.or(told.message).and_then(|text| last_said(record, &text)).or(told.last_line);
         evidence.leftovers.truncate(LEFTOVERS);
         let believed = verdict == Verdict::Complete || evidence.report.is_none();
-        let ended = Ended {
+        let ended = AttemptResult {
             attempt: record.attempt,
             verdict,
             why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
@@ -183,7 +191,7 @@ impl Runner {
     /// rebased or squashed, and what verify commands left.
     fn keep(
         &self,
-        record: &Open,
+        record: &AttemptRecord,
         verdict: Verdict,
         evidence: &Evidence,
     ) -> Result<(Option<String>, Vec<String>)> {
@@ -218,7 +226,7 @@ impl Runner {
 
     /// Removes what there is of an attempt that is on record as closed, and a report of it that was
     /// not believed.
-    fn let_go(&mut self, record: &Open, verdict: Verdict, believed: bool) -> Result<()> {
+    fn let_go(&mut self, record: &AttemptRecord, verdict: Verdict, believed: bool) -> Result<()> {
         self.release(record, verdict)?;
         if !believed {
             self.take_back_done(record)?;
@@ -228,7 +236,12 @@ impl Runner {
 
     /// What the attempt comes to. Work that was reported done, verified and is not committed is
     /// committed first.
-    fn judge(&self, record: &Open, outcome: &Outcome, evidence: &mut Evidence) -> Result<Verdict> {
+    fn judge(
+        &self,
+        record: &AttemptRecord,
+        outcome: &Outcome,
+        evidence: &mut Evidence,
+    ) -> Result<Verdict> {
         let workspace = &self.workspace;
         let task = self.task_of(record);
         let rule = self.rule(task.as_ref());
@@ -268,7 +281,7 @@ impl Runner {
     /// Closes every attempt that an earlier run left open, as if it had ended just now.
     pub(super) fn recover(&mut self) -> Result<()> {
         let (open, damaged) =
-            self.workspace.state.attempts::<Open>().context("read open attempts")?;
+            self.workspace.state.attempts::<AttemptRecord>().context("read open attempts")?;
         for path in damaged {
             self.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
         }
@@ -286,7 +299,7 @@ impl Runner {
             let past = self.chronicle.history().of(&record.task_id);
             let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
             if let Some(last) = last {
-                let Ended { verdict, evidence, .. } = &last.ended;
+                let AttemptResult { verdict, evidence, .. } = &last.ended;
                 let believed = *verdict == Verdict::Complete || evidence.report.is_none();
                 crash::point("recover.known");
                 let verdict = *verdict;
@@ -313,6 +326,6 @@ impl Runner {
 }
 
 /// The last line of what an agent said. On a terminal, what paints it is no part of it.
-fn last_said(record: &Open, text: &str) -> Option<String> {
+fn last_said(record: &AttemptRecord, text: &str) -> Option<String> {
     agent_output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
 }

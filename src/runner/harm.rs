@@ -22,7 +22,7 @@ use crate::{
         },
     },
     project::{
-        attempt::Open,
+        attempt::AttemptRecord,
         graph_file::{Rejected, Write, graph_of},
         workspace,
     },
@@ -32,14 +32,14 @@ use crate::{
 const KEPT: &str = "graph.damaged.yaml";
 
 /// The graph as it was when an attempt began, its claim included.
-pub(super) struct Before {
+pub(super) struct GraphBefore {
     text: String,
     statuses: BTreeMap<TaskId, Status>,
     /// Tasks whose status a command has changed since: a person's word, whoever typed it.
     commanded: BTreeSet<TaskId>,
 }
 
-impl Before {
+impl GraphBefore {
     /// Notes what else happens while the attempt runs.
     pub(super) fn note(&mut self, record: &Record) {
         if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) =
@@ -55,7 +55,7 @@ impl Runner {
     pub(super) fn remember_graph(&mut self) -> Result<()> {
         self.workspace.state.keep_graph(self.file.text()).context("keep a copy of the graph")?;
         let tasks = self.file.graph().tasks().iter();
-        self.before = Some(Before {
+        self.before = Some(GraphBefore {
             text: self.file.text().to_owned(),
             statuses: tasks.map(|task| (task.id.clone(), task.status)).collect(),
             commanded: BTreeSet::new(),
@@ -65,7 +65,7 @@ impl Runner {
 
     /// Reads the graph after an attempt. One that does not become readable in time is put back. The
     /// agent's own task is left out of what is told as changed: its verdict says that.
-    pub(super) fn settle_graph(&mut self, record: &Open) -> Result<()> {
+    pub(super) fn settle_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         let began = Instant::now();
         loop {
             match self.file.refresh() {
@@ -90,7 +90,7 @@ impl Runner {
     }
 
     /// Undoes what the agent's commits did to other tasks.
-    pub(super) fn guard_graph(&mut self, record: &Open) -> Result<()> {
+    pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         // What an attempt in a work tree of its own does to its copy never comes here.
         let Some(before) = self.before.take().filter(|_| record.apart.is_none()) else {
             return Ok(());
@@ -147,7 +147,7 @@ impl Runner {
 
     /// Names the tasks whose work is described otherwise than before the attempt, its own included:
     /// it is judged by what was said then.
-    fn tell_changes(&mut self, record: &Open, before: &Before) -> Result<()> {
+    fn tell_changes(&mut self, record: &AttemptRecord, before: &GraphBefore) -> Result<()> {
         if before.text == self.file.text() {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Runner {
     }
 
     /// Puts a text in place of the file; where what was there is kept.
-    fn put_back(&mut self, record: &Open, text: &str) -> Result<Option<String>> {
+    fn put_back(&mut self, record: &AttemptRecord, text: &str) -> Result<Option<String>> {
         let aside = record.file(&self.workspace, KEPT);
         if let Some(folder) = aside.parent() {
             fs::create_dir_all(folder).context("make the attempt's folder")?;
@@ -208,7 +208,7 @@ impl Runner {
 
     pub(super) fn guarded(
         &mut self,
-        record: &Open,
+        record: &AttemptRecord,
         what: Harm,
         tasks: Vec<TaskId>,
         undone: bool,

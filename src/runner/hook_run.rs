@@ -15,26 +15,26 @@ use anyhow::{Context, Result};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, Agent, Post, Spec},
+        process::{self, AgentProcess, GuardPost, ProcessSpec},
     },
     core::{
         duration,
         event::{Hook, HookFailed},
-        verdict::{Check, Outcome},
+        verdict::{CheckResult, Outcome},
     },
     project::workspace::Workspace,
-    view::message::{self, Message},
+    view::message::{self, ProgramMessage},
 };
 
 /// The commands of one place, ready to be run.
 #[derive(Debug)]
-pub struct Errand {
+pub struct HookRun {
     hook: Hook,
     commands: Vec<String>,
     /// Where output is kept, relative to the repository.
     folder: String,
     root: PathBuf,
-    message: Message,
+    message: ProgramMessage,
     limits: (Duration, Duration),
     redact: bool,
     /// Held until the last process is gone.
@@ -43,7 +43,7 @@ pub struct Errand {
 
 /// What became of them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ran {
+pub enum HookOutcome {
     /// All succeeded.
     Passed,
     /// One did not; those after it were not run.
@@ -52,21 +52,21 @@ pub enum Ran {
     Cancelled,
 }
 
-impl Errand {
+impl HookRun {
     /// What the settings have for this place, if anything. Output goes to `folder`, relative to the
     /// repository; `lock` is kept open by the guardians, as a sign that something still runs.
     pub fn new(
         workspace: &Workspace,
         hook: Hook,
         folder: &str,
-        message: impl FnOnce() -> Message,
+        message: impl FnOnce() -> ProgramMessage,
         lock: &File,
-    ) -> Result<Option<Errand>> {
+    ) -> Result<Option<HookRun>> {
         let commands = workspace.config.hooks.of(hook);
         if commands.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Errand {
+        Ok(Some(HookRun {
             hook,
             commands: commands.to_vec(),
             folder: folder.to_owned(),
@@ -83,7 +83,7 @@ impl Errand {
     ///
     /// # Errors
     /// As the disk gives them, and those of `turn`.
-    pub fn run(self, mut turn: impl FnMut(&Agent) -> Result<bool>) -> Result<Ran> {
+    pub fn run(self, mut turn: impl FnMut(&AgentProcess) -> Result<bool>) -> Result<HookOutcome> {
         let folder = self.root.join(&self.folder);
         fs::create_dir_all(&folder).with_context(|| format!("make `{}`", self.folder))?;
         let told = folder.join(format!("{}.json", self.hook));
@@ -94,7 +94,7 @@ impl Errand {
             let output = self.root.join(&log);
             // That of an earlier time.
             let _ = fs::remove_file(&output);
-            let spec = Spec {
+            let spec = ProcessSpec {
                 argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
                 dir: self.root.clone(),
                 env: self.message.variables.clone(),
@@ -103,7 +103,7 @@ impl Errand {
                 stdout: output.clone(),
                 stderr: output.clone(),
             };
-            let post = Post {
+            let post = GuardPost {
                 program: process::own_program(),
                 record: told.clone(),
                 exit: None,
@@ -115,9 +115,9 @@ impl Errand {
             let began = Instant::now();
             let outcome = process::run_guarded(&spec, &post, self.limits, &mut turn)?;
             if outcome == Outcome::Cancelled {
-                return Ok(Ran::Cancelled);
+                return Ok(HookOutcome::Cancelled);
             }
-            let check = Check {
+            let check = CheckResult {
                 command: command.clone(),
                 outcome,
                 duration_seconds: duration::seconds(began.elapsed()),
@@ -125,9 +125,9 @@ impl Errand {
                 log,
             };
             if !check.is_green() {
-                return Ok(Ran::Failed(HookFailed { hook: self.hook, check }));
+                return Ok(HookOutcome::Failed(HookFailed { hook: self.hook, check }));
             }
         }
-        Ok(Ran::Passed)
+        Ok(HookOutcome::Passed)
     }
 }

@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::{Message, Runner};
+use super::{Runner, RunnerMessage};
 use crate::{
-    adapters::{process::Agent, signal},
+    adapters::{process::AgentProcess, signal},
     core::{
         event::{Event, Hook, StopReason, record::Record},
         graph::task::TaskId,
-        select::Key,
+        select::SelectionKey,
     },
-    runner::hook_run::{Errand, Ran},
+    runner::hook_run::{HookOutcome, HookRun},
     view::lines::Verbosity,
     view::{
         lines::{self, Line},
-        message::{Sender, facts},
+        message::{MessageSender, facts},
     },
 };
 
@@ -25,7 +25,7 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 
 /// What a hook is about.
-struct About {
+struct HookContext {
     /// Where its output goes.
     folder: String,
     /// What it is told.
@@ -41,7 +41,7 @@ impl Runner {
     pub(super) fn before_run(&mut self) -> Result<Option<StopReason>> {
         let (facts, lines) = (self.facts_of_run(), vec![lines::plain("a run is about to begin")]);
         let folder = self.workspace.place.hooks().to_owned();
-        let about = About { folder, facts, lines, task: None };
+        let about = HookContext { folder, facts, lines, task: None };
         Ok(stop_of(self.hook(Hook::BeforeRun, about)?))
     }
 
@@ -53,13 +53,13 @@ impl Runner {
             _ => String::new(),
         };
         let lines = vec![lines::plain(&lines)];
-        let about = About { folder, facts: facts(finished), lines, task: None };
+        let about = HookContext { folder, facts: facts(finished), lines, task: None };
         self.hook(Hook::AfterRun, about).map(drop)
     }
 
     /// The hook before an attempt: whether that may begin, or why the run ends instead. It may have
     /// changed what is to be done next, so that this is decided again after it.
-    pub(super) fn before_attempt(&mut self, key: Key) -> Result<Option<StopReason>> {
+    pub(super) fn before_attempt(&mut self, key: SelectionKey) -> Result<Option<StopReason>> {
         let id = self.file.graph().task(key.number).id.clone();
         let history = self.chronicle.history();
         let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.iterations + 1);
@@ -69,16 +69,16 @@ impl Runner {
         facts.insert("iteration".to_owned(), json!(iteration));
         let folder = self.workspace.place.attempt(&id, attempt);
         let lines = vec![lines::plain(&format!("attempt {attempt} at {id} is about to begin"))];
-        let about = About { folder, facts, lines, task: Some((id.clone(), iteration)) };
+        let about = HookContext { folder, facts, lines, task: Some((id.clone(), iteration)) };
         let ran = self.hook(Hook::BeforeAttempt, about)?;
-        if ran == Ran::Passed {
+        if ran == HookOutcome::Passed {
             self.prepared = Some((id, attempt));
         }
         Ok(stop_of(ran))
     }
 
     /// Whether the hook before this attempt has been run, or there is none.
-    pub(super) fn is_prepared(&self, key: Key) -> bool {
+    pub(super) fn is_prepared(&self, key: SelectionKey) -> bool {
         let id = &self.file.graph().task(key.number).id;
         let attempt = self.chronicle.history().of(id).attempts + 1;
         self.workspace.config.hooks.of(Hook::BeforeAttempt).is_empty()
@@ -89,7 +89,7 @@ impl Runner {
     pub(super) fn after_attempt(&mut self, ended: &Record, folder: &str) -> Result<()> {
         let task = ended.task_id.clone().zip(ended.iteration);
         let lines = lines::lines(ended, &self.view(&[]), Verbosity::Normal);
-        let about = About { folder: folder.to_owned(), facts: facts(ended), lines, task };
+        let about = HookContext { folder: folder.to_owned(), facts: facts(ended), lines, task };
         self.hook(Hook::AfterAttempt, about).map(drop)
     }
 
@@ -98,12 +98,12 @@ impl Runner {
     }
 
     /// Runs a hook, while signals, requests and the heartbeat go on. A failure is put on record.
-    fn hook(&mut self, hook: Hook, about: About) -> Result<Ran> {
-        let About { folder, facts, lines, task } = about;
-        let message = || Sender::of(&self.workspace).message(hook.word(), facts, &lines);
+    fn hook(&mut self, hook: Hook, about: HookContext) -> Result<HookOutcome> {
+        let HookContext { folder, facts, lines, task } = about;
+        let message = || MessageSender::of(&self.workspace).message(hook.word(), facts, &lines);
         let lock = self.lock.folder();
-        let Some(errand) = Errand::new(&self.workspace, hook, &folder, message, lock)? else {
-            return Ok(Ran::Passed);
+        let Some(errand) = HookRun::new(&self.workspace, hook, &folder, message, lock)? else {
+            return Ok(HookOutcome::Passed);
         };
         let stopping = self.is_ended_now();
         let mut ticked = Instant::now();
@@ -115,7 +115,7 @@ impl Runner {
             }
             Ok(goes_on && (stopping || !self.is_ended_now()))
         })?;
-        if let Ran::Failed(failed) = &ran {
+        if let HookOutcome::Failed(failed) = &ran {
             let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
             self.emit(about, Event::HookFailed(failed.clone()))?;
         }
@@ -123,16 +123,16 @@ impl Runner {
     }
 
     /// Deals with what has come while a hook runs: whether that may go on.
-    fn attend(&mut self, agent: &Agent) -> Result<bool> {
+    fn attend(&mut self, agent: &AgentProcess) -> Result<bool> {
         let mut goes_on = true;
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Signal(signal::SUSPEND) => {
+                RunnerMessage::Signal(signal::SUSPEND) => {
                     agent.freeze();
                     self.signalled(signal::SUSPEND)?;
                     agent.thaw();
                 }
-                Message::Signal(number) => {
+                RunnerMessage::Signal(number) => {
                     goes_on = false;
                     self.signalled(number)?;
                     if self.signals > 1 {
@@ -158,7 +158,8 @@ impl Runner {
     /// Waits for those who are to be told and have not been yet: for a while, or until a signal.
     pub(super) fn drain(&mut self) -> Result<()> {
         while self.reporters.iter_mut().any(|reporter| reporter.is_busy()) {
-            if let Ok(Message::Signal(_)) = self.inbox.recv_timeout(Duration::from_millis(20)) {
+            if let Ok(RunnerMessage::Signal(_)) = self.inbox.recv_timeout(Duration::from_millis(20))
+            {
                 break;
             }
         }
@@ -169,12 +170,12 @@ impl Runner {
 }
 
 /// Why a run ends after a hook that came before something.
-fn stop_of(ran: Ran) -> Option<StopReason> {
+fn stop_of(ran: HookOutcome) -> Option<StopReason> {
     match ran {
-        Ran::Failed(failed) => {
+        HookOutcome::Failed(failed) => {
             let why = format!("{failed}; mend it, or take it out of `hooks`");
             Some(StopReason::HookFailed(why))
         }
-        Ran::Passed | Ran::Cancelled => None,
+        HookOutcome::Passed | HookOutcome::Cancelled => None,
     }
 }

@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf, thread};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{Message, Runner, close::End, verify::Stage};
+use super::{Runner, RunnerMessage, close::PendingResult, verify::ProcessStage};
 use crate::{
     core::{
         event::{Cause, Event, Harm},
@@ -21,32 +21,32 @@ use crate::{
         verdict::{Outcome, Verdict},
     },
     project::{
-        attempt::{self, Apart, Open},
+        attempt::{self, AttemptRecord, WorktreeAssignment},
         graph_file::graph_of,
         workspace::Workspace,
-        worktree_pool::{self, Order, Pool, Prepared},
+        worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
 };
 
 /// The work trees of a run.
-pub(super) struct Trees {
-    pub(super) pool: Pool,
+pub(super) struct RunWorktrees {
+    pub(super) pool: WorktreePool,
     /// The branch that everything is merged into; none where attempts work in the checkout.
     target: Option<String>,
     /// The work trees that are left as they are.
     kept: Vec<PathBuf>,
     /// The attempts whose work trees are being prepared.
-    pub(super) preparing: Vec<Open>,
+    pub(super) preparing: Vec<AttemptRecord>,
 }
 
-impl Trees {
+impl RunWorktrees {
     /// Those of a run with these rules.
     ///
     /// # Errors
     /// No branch, or no commit, to begin with.
-    pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<Trees> {
+    pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<RunWorktrees> {
         let mut target = None;
-        let mut pool = Pool::of(workspace);
+        let mut pool = WorktreePool::of(workspace);
         workspace.repo.undo_begun(pool.folder())?;
         if policy.is_apart(workspace.config.worktree) {
             let head = workspace.repo.head()?;
@@ -71,16 +71,16 @@ impl Trees {
             let folder = pool.folder();
             fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
             // Now that it is there, by the name that git has for it.
-            pool = Pool::of(workspace);
+            pool = WorktreePool::of(workspace);
             hide(&pool, workspace)?;
         }
         let (kept, preparing) = (Vec::new(), Vec::new());
-        Ok(Trees { pool, target, kept, preparing })
+        Ok(RunWorktrees { pool, target, kept, preparing })
     }
 }
 
 /// Keeps work trees that are inside the repository out of `git status` there.
-fn hide(pool: &Pool, workspace: &Workspace) -> Result<()> {
+fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
     let Ok(inside) = pool.folder().strip_prefix(workspace.root()) else {
         return Ok(());
     };
@@ -99,13 +99,13 @@ impl Runner {
 
     /// Where the next attempt works, and with which commit it begins; none where that is the
     /// checkout that people work in.
-    pub(super) fn place_apart(&self) -> Result<Option<(Apart, String)>> {
+    pub(super) fn place_apart(&self) -> Result<Option<(WorktreeAssignment, String)>> {
         let Some(target) = self.trees.target.clone() else {
             return Ok(None);
         };
         let base = self.tip(&target)?;
         let base = base.with_context(|| format!("branch `{target}` is gone; make it again"))?;
-        Ok(Some((Apart { tree: self.free_tree(), target, landing: None }, base)))
+        Ok(Some((WorktreeAssignment { tree: self.free_tree(), target, landing: None }, base)))
     }
 
     fn free_tree(&self) -> PathBuf {
@@ -123,9 +123,9 @@ impl Runner {
     }
 
     /// Has the work tree of an attempt prepared.
-    pub(super) fn prepare(&mut self, record: Open) -> Result<()> {
+    pub(super) fn prepare(&mut self, record: AttemptRecord) -> Result<()> {
         let apart = record.apart.as_ref().context("an attempt without a place")?;
-        let order = Order {
+        let order = WorktreeOrder {
             pool: self.trees.pool.clone(),
             tree: apart.tree.clone(),
             branch: attempt::branch_of(&record.task_id),
@@ -137,36 +137,43 @@ impl Runner {
         self.trees.preparing.push(record);
         thread::spawn(move || {
             let prepared = worktree_pool::prepare(&order);
-            drop(outbox.send(Message::Prepared(name, prepared)));
+            drop(outbox.send(RunnerMessage::Prepared(name, prepared)));
         });
         Ok(())
     }
 
     /// Goes on with an attempt whose work tree is prepared.
-    pub(super) fn prepared(&mut self, name: &str, prepared: Result<Prepared>) -> Result<()> {
-        let named = |record: &Open| record.name() == name;
+    pub(super) fn prepared(
+        &mut self,
+        name: &str,
+        prepared: Result<PreparedWorktree>,
+    ) -> Result<()> {
+        let named = |record: &AttemptRecord| record.name() == name;
         let Some(at) = self.trees.preparing.iter().position(named) else {
             return Ok(());
         };
         let mut record = self.trees.preparing.remove(at);
         if self.is_ending() {
-            return self.close(&record, End { outcome: Outcome::Cancelled, ..End::default() });
+            return self.close(
+                &record,
+                PendingResult { outcome: Outcome::Cancelled, ..PendingResult::default() },
+            );
         }
         match prepared {
-            Err(error) => self.close(&record, End::not_started(&error)),
-            Ok(Prepared::Kept(why)) => {
+            Err(error) => self.close(&record, PendingResult::not_started(&error)),
+            Ok(PreparedWorktree::Kept(why)) => {
                 let tree = record.apart.as_ref().map(|apart| apart.tree.clone());
                 self.keep_tree(tree.unwrap_or_default(), why)?;
                 let tree = self.free_tree();
-                record.apart = record.apart.map(|apart| Apart { tree, ..apart });
+                record.apart = record.apart.map(|apart| WorktreeAssignment { tree, ..apart });
                 record.write(&self.workspace)?;
                 self.prepare(record)
             }
-            Ok(Prepared::Ready(branch)) => {
+            Ok(PreparedWorktree::Ready(branch)) => {
                 record.branch = Some(branch);
                 let tree = match record.tree(&self.workspace) {
                     Ok(tree) => tree,
-                    Err(error) => return self.close(&record, End::not_started(&error)),
+                    Err(error) => return self.close(&record, PendingResult::not_started(&error)),
                 };
                 (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
                 record.write(&self.workspace)?;
@@ -185,7 +192,7 @@ impl Runner {
 
     /// Takes over what an attempt wrote into its own copy of the graph: new tasks. Of its own task it
     /// is what the attempt reports, which is returned; the rest is told and left there.
-    pub(super) fn take_over(&mut self, record: &Open) -> Result<Option<Status>> {
+    pub(super) fn take_over(&mut self, record: &AttemptRecord) -> Result<Option<Status>> {
         let path = self.workspace.graph_name();
         if record.apart.is_none() {
             return Ok(None);
@@ -233,7 +240,7 @@ impl Runner {
     }
 
     /// Lets go of the work tree of an attempt that is on record as closed.
-    pub(super) fn release(&mut self, record: &Open, verdict: Verdict) -> Result<()> {
+    pub(super) fn release(&mut self, record: &AttemptRecord, verdict: Verdict) -> Result<()> {
         let Some(apart) = record.apart.clone() else {
             return Ok(());
         };
@@ -255,8 +262,8 @@ impl Runner {
 
     /// The stage that prepares the work tree of an attempt further, where the settings name
     /// commands for that; else the first one of all attempts.
-    fn stage_of_setup(&self, record: &Open) -> Stage {
+    fn stage_of_setup(&self, record: &AttemptRecord) -> ProcessStage {
         let commands = self.workspace.config.setup.0.clone();
-        if commands.is_empty() { self.first_stage(record) } else { Stage::setup(commands) }
+        if commands.is_empty() { self.first_stage(record) } else { ProcessStage::setup(commands) }
     }
 }

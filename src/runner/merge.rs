@@ -16,22 +16,22 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    Message, Runner,
-    close::End,
-    verify::{Checks, Stage},
+    Runner, RunnerMessage,
+    close::PendingResult,
+    verify::{Checks, ProcessStage},
 };
 use crate::{
-    adapters::git::{How, Integrated, Landing, Piece, Repo},
+    adapters::git::{BranchWork, Integrated, IntegrationMethod, Landing, Repo},
     core::{
         event::{Batch, Event, Held, StopReason},
         graph::task::TaskId,
-        merge_queue::{Queue, Step},
-        verdict::{Check, Merge, Verdict},
+        merge_queue::{MergeQueue, QueueStep},
+        verdict::{CheckResult, Merge, Verdict},
     },
     crash,
     project::{
-        attempt::{CONFLICT, Open, leftovers},
-        worktree_pool::Pool,
+        attempt::{AttemptRecord, CONFLICT, leftovers},
+        worktree_pool::WorktreePool,
     },
 };
 
@@ -43,9 +43,9 @@ const BUSY: Duration = Duration::from_millis(300);
 const BLOCKED: Duration = Duration::from_secs(10);
 
 /// An attempt that is done by itself.
-struct Waiting {
-    record: Open,
-    end: End,
+struct QueuedAttempt {
+    record: AttemptRecord,
+    end: PendingResult,
     target: String,
     /// The last commit of its branch.
     head: String,
@@ -53,7 +53,7 @@ struct Waiting {
 
 /// What is being tried.
 #[derive(Clone)]
-struct Trial {
+struct QueueTrial {
     branch: String,
     onto: String,
     /// What each of them comes to on top of those before it.
@@ -62,13 +62,13 @@ struct Trial {
 
 /// The merge queue of a run.
 #[derive(Default)]
-pub(super) struct Merging {
-    queue: Queue<Waiting>,
-    trial: Option<Trial>,
+pub(super) struct LandingQueue {
+    queue: MergeQueue<QueuedAttempt>,
+    trial: Option<QueueTrial>,
     /// What is green and could not land yet.
-    green: Option<Trial>,
+    green: Option<QueueTrial>,
     /// The command that did not succeed with those who are suspected, and where that was.
-    red: Option<(Check, String)>,
+    red: Option<(CheckResult, String)>,
     /// What keeps the target branch where it is.
     held: Option<Held>,
     again: Option<Instant>,
@@ -76,9 +76,9 @@ pub(super) struct Merging {
     busy: Option<Instant>,
 }
 
-impl Merging {
+impl LandingQueue {
     /// The records of those who wait.
-    pub(super) fn records(&self) -> impl Iterator<Item = &Open> {
+    pub(super) fn records(&self) -> impl Iterator<Item = &AttemptRecord> {
         self.queue.waiting().iter().map(|waiting| &waiting.record)
     }
 
@@ -99,44 +99,49 @@ impl Merging {
 }
 
 /// What is put together, and where.
-struct Order {
-    pool: Pool,
+struct TrialOrder {
+    pool: WorktreePool,
     onto: String,
     pieces: Vec<(String, String, String)>,
-    how: How,
+    how: IntegrationMethod,
     own: Vec<String>,
     attributes: PathBuf,
 }
 
 /// What came of that: the commits of those that fit, and why the next one does not.
-pub(super) struct Built {
+pub(super) struct BuiltTrial {
     commits: Vec<String>,
     conflict: Option<(Vec<String>, String)>,
 }
 
-fn build(order: &Order) -> Result<Built> {
+fn build(order: &TrialOrder) -> Result<BuiltTrial> {
     let (tree, _) = order.pool.open(&order.pool.merge(), &order.onto)?;
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut commits: Vec<String> = Vec::new();
     for (base, head, message) in &order.pieces {
         let onto = commits.last().unwrap_or(&order.onto).clone();
-        let piece = Piece { head, base, message };
+        let piece = BranchWork { head, base, message };
         match tree.integrate(&onto, &piece, order.how, &own, Some(&order.attributes))? {
             Integrated::Done(commit) => commits.push(commit),
             Integrated::Nothing => commits.push(onto),
             Integrated::Conflict { paths, diff } => {
-                return Ok(Built { commits, conflict: Some((paths, diff)) });
+                return Ok(BuiltTrial { commits, conflict: Some((paths, diff)) });
             }
         }
     }
-    Ok(Built { commits, conflict: None })
+    Ok(BuiltTrial { commits, conflict: None })
 }
 
 impl Runner {
     /// Puts an attempt that is done by itself at the end of the queue.
-    pub(super) fn enqueue(&mut self, record: &Open, end: End, target: String) -> Result<()> {
+    pub(super) fn enqueue(
+        &mut self,
+        record: &AttemptRecord,
+        end: PendingResult,
+        target: String,
+    ) -> Result<()> {
         let head = end.evidence.commits.last().context("an attempt without commits")?.id.clone();
-        self.queue.queue.push(Waiting { record: record.clone(), end, target, head });
+        self.queue.queue.push(QueuedAttempt { record: record.clone(), end, target, head });
         let waiting = self.queue.queue.waiting().len();
         let event = Event::Queued { attempt: record.attempt, waiting };
         self.emit(Some((&record.task_id, record.iteration)), event)?;
@@ -163,9 +168,9 @@ impl Runner {
         self.forget_red()?;
         loop {
             match self.queue.queue.next() {
-                Step::Nothing => return Ok(()),
-                Step::Try(count) => return self.try_together(count),
-                Step::SendBack => {
+                QueueStep::Nothing => return Ok(()),
+                QueueStep::Try(count) => return self.try_together(count),
+                QueueStep::SendBack => {
                     let (check, onto) = self.queue.red.take().context("red without a check")?;
                     self.send_back(|branch| Merge::Red { branch, onto }, Some(check))?;
                 }
@@ -200,7 +205,7 @@ impl Runner {
         Batch { branch: branch.to_owned(), onto: onto.to_owned(), tasks }
     }
 
-    fn leader(&self) -> Result<Open> {
+    fn leader(&self) -> Result<AttemptRecord> {
         self.queue.records().next().cloned().context("a trial of nothing")
     }
 
@@ -229,10 +234,10 @@ impl Runner {
             && one.end.evidence.leftovers.is_empty()
         {
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
-            let piece = Piece { head: &one.head, base, message: "" };
+            let piece = BranchWork { head: &one.head, base, message: "" };
             if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
                 // It is on top already, and its verify commands have succeeded just there.
-                self.queue.trial = Some(Trial { branch, onto, commits: vec![commit] });
+                self.queue.trial = Some(QueueTrial { branch, onto, commits: vec![commit] });
                 return self.land();
             }
         }
@@ -245,10 +250,10 @@ impl Runner {
         }
         let attributes = self.attributes()?;
         let pool = self.trees.pool.clone();
-        let order = Order { pool, onto: onto.clone(), pieces, how, own, attributes };
-        self.queue.trial = Some(Trial { branch, onto, commits: Vec::new() });
+        let order = TrialOrder { pool, onto: onto.clone(), pieces, how, own, attributes };
+        self.queue.trial = Some(QueueTrial { branch, onto, commits: Vec::new() });
         let outbox = self.outbox.clone();
-        thread::spawn(move || drop(outbox.send(Message::Built(build(&order)))));
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
         Ok(())
     }
 
@@ -267,13 +272,13 @@ impl Runner {
     }
 
     /// Git has put them together, as far as they fit.
-    pub(super) fn built(&mut self, built: Result<Built>) -> Result<()> {
+    pub(super) fn built(&mut self, built: Result<BuiltTrial>) -> Result<()> {
         crash::point("merge.built");
         let Some(trial) = &mut self.queue.trial else {
             return Ok(());
         };
         let (branch, onto) = (trial.branch.clone(), trial.onto.clone());
-        let Built { commits, conflict } = match built {
+        let BuiltTrial { commits, conflict } = match built {
             Ok(built) => built,
             Err(error) => {
                 self.queue.trial = None;
@@ -298,7 +303,7 @@ impl Runner {
             return self.land();
         }
         let leader = self.leader()?;
-        self.launch(leader, Stage::Trial(Checks::new(commands)))
+        self.launch(leader, ProcessStage::Trial(Checks::new(commands)))
     }
 
     /// What must succeed: the verify commands of each of them, in a work tree that is set up.
@@ -316,7 +321,7 @@ impl Runner {
     }
 
     /// Its verify commands have been run.
-    pub(super) fn tried(&mut self, checks: &[Check]) -> Result<()> {
+    pub(super) fn tried(&mut self, checks: &[CheckResult]) -> Result<()> {
         let red = checks.iter().find(|check| !check.is_green()).cloned();
         let Some(mut check) = red else {
             return self.land();
@@ -363,7 +368,7 @@ impl Runner {
         let last = commits.last().cloned().context("landing nothing")?;
         thread::spawn(move || {
             let landed = Repo::discover(&root).and_then(|repo| repo.land(&branch, &onto, &last));
-            drop(outbox.send(Message::Landed(landed)));
+            drop(outbox.send(RunnerMessage::Landed(landed)));
         });
         Ok(())
     }
@@ -377,7 +382,7 @@ impl Runner {
         if let Ok(Landing::InTheWay { .. } | Landing::Busy { .. }) = landed {
             self.queue.green = Some(trial.clone());
         }
-        let Trial { branch, onto, commits } = trial;
+        let QueueTrial { branch, onto, commits } = trial;
         match landed {
             Ok(Landing::Landed) => {
                 self.queue.held = None;
@@ -388,7 +393,7 @@ impl Runner {
                 let members = self.queue.queue.landed(commits.len());
                 let mut before = onto;
                 for (waiting, commit) in members.into_iter().zip(commits) {
-                    let Waiting { record, mut end, head, .. } = waiting;
+                    let QueuedAttempt { record, mut end, head, .. } = waiting;
                     if commit != head {
                         // Those that are in the branch now are its commits.
                         end.evidence.commits = self.workspace.repo.between(&before, &commit)?;
@@ -433,9 +438,10 @@ impl Runner {
     fn send_back(
         &mut self,
         merge: impl FnOnce(String) -> Merge,
-        check: Option<Check>,
+        check: Option<CheckResult>,
     ) -> Result<()> {
-        let Some(Waiting { record, mut end, target, .. }) = self.queue.queue.send_back() else {
+        let Some(QueuedAttempt { record, mut end, target, .. }) = self.queue.queue.send_back()
+        else {
             return Ok(());
         };
         end.evidence.merge = Some(merge(target));
@@ -444,7 +450,7 @@ impl Runner {
     }
 
     /// Whether the work of an attempt that was found after a crash is in the target branch.
-    pub(super) fn has_landed(&self, record: &Open) -> Result<Option<Merge>> {
+    pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
         let Some(apart) = &record.apart else {
             return Ok(None);
         };
@@ -458,7 +464,11 @@ impl Runner {
 }
 
 /// Whether an attempt that is judged so has something to merge, and where to.
-pub(super) fn target_of(record: &Open, end: &End, verdict: Verdict) -> Option<String> {
+pub(super) fn target_of(
+    record: &AttemptRecord,
+    end: &PendingResult,
+    verdict: Verdict,
+) -> Option<String> {
     let apart = record.apart.as_ref()?;
     let is_due = verdict == Verdict::Complete && end.evidence.merge.is_none();
     (is_due && !end.evidence.commits.is_empty()).then(|| apart.target.clone())

@@ -10,20 +10,20 @@ use super::Runner;
 use crate::{
     core::{
         agents::promise::{Promise, Worth},
-        event::{Cause, Plain},
+        event::{Cause, PlainLoop},
         exit::{Exit, Failure},
         graph::task::{CommitRule, Status, Task},
         verdict::{Report, Rule},
     },
     project::{
-        attempt::{self, Open, prompt_file},
+        attempt::{self, AttemptRecord, prompt_file},
         graph_file::{Write, rfc3339},
     },
 };
 
 impl Runner {
     /// What makes this a plain loop, if it is one.
-    pub(super) fn plain(&self) -> Option<&Plain> {
+    pub(super) fn plain(&self) -> Option<&PlainLoop> {
         self.policy.plain.as_ref()
     }
 
@@ -49,7 +49,7 @@ impl Runner {
 
     /// How the attempt said that it is done, if it did. `status` is what the graph file says of its
     /// task now.
-    pub(super) fn report(&self, record: &Open, status: Option<Status>) -> Option<Report> {
+    pub(super) fn report(&self, record: &AttemptRecord, status: Option<Status>) -> Option<Report> {
         let by_command = self.chronicle.history().of(&record.task_id).reported;
         let report = attempt::report(&self.workspace, record, by_command, status);
         let Some(plain) = self.plain().filter(|_| report.is_none()) else {
@@ -71,7 +71,7 @@ impl Runner {
 
     /// Ends the loop if somebody has put `DONE` into its folder.
     pub(super) fn look_for_done(&mut self) -> Result<()> {
-        let Some(Plain { name, .. }) = self.plain().filter(|_| self.running.is_empty()) else {
+        let Some(PlainLoop { name, .. }) = self.plain().filter(|_| self.running.is_empty()) else {
             return Ok(());
         };
         let name = name.clone();
@@ -92,7 +92,7 @@ impl Runner {
     }
 
     /// Takes back a `DONE` that was judged and did not hold: it must not end the loop after all.
-    pub(super) fn take_back_done(&self, record: &Open) -> Result<()> {
+    pub(super) fn take_back_done(&self, record: &AttemptRecord) -> Result<()> {
         if self.plain().is_none() {
             return Ok(());
         }

@@ -9,14 +9,14 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Message, Runner};
+use super::{Runner, RunnerMessage};
 use crate::{
     adapters::{
         clock::{self, Gap},
         signal,
     },
     core::{
-        event::{Begun, Event, SCHEMA, Stop},
+        event::{Begun, Event, SCHEMA, StopRequest},
         exit::{Exit, Failure},
         verdict::Outcome,
     },
@@ -52,7 +52,7 @@ impl Runner {
     }
 
     /// The next message; none when `pause` is over or another process has written to the journal.
-    pub(super) fn listen(&mut self, pause: Duration) -> Option<Message> {
+    pub(super) fn listen(&mut self, pause: Duration) -> Option<RunnerMessage> {
         if let Some(message) = self.later.pop_front() {
             return Some(message);
         }
@@ -117,7 +117,7 @@ impl Runner {
                 running.cancel_at = Some(at);
             }
         }
-        self.emit(None, Event::StopRequested(Stop { signal: Some(name.to_owned()), now }))
+        self.emit(None, Event::StopRequested(StopRequest { signal: Some(name.to_owned()), now }))
     }
 
     /// Stands still, with the attempts, until somebody continues this process.

@@ -9,24 +9,24 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Message, Runner, verify::Stage, watch::Running};
+use super::{Runner, RunnerMessage, verify::ProcessStage, watch::RunningAttempt};
 use crate::{
     adapters::{
         agent_output::Follow,
-        process::{self, Agent, NESTED, NotStarted, PANE, Post, Spec},
+        process::{self, AgentProcess, GuardPost, NESTED, NotStarted, PANE, ProcessSpec},
         service_manager, tmux,
     },
     core::{
-        agents::{agent_command::Call, agent_preset, transcript::Format},
+        agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::{TaskGraph, task::Task},
-        select::{Key, Policy, Turn},
+        select::{Policy, SelectionKey, Turn},
         verdict::Outcome,
     },
     crash,
     project::{
-        attempt::{self, Open, Terms},
+        attempt::{self, AcceptanceCriteria, AttemptRecord},
         graph_file::{Write, rfc3339},
         workspace::Workspace,
     },
@@ -34,7 +34,7 @@ use crate::{
 
 impl Runner {
     /// Begins an attempt: intent first, on disk and in the graph, then the agent.
-    pub(super) fn start(&mut self, key: Key) -> Result<()> {
+    pub(super) fn start(&mut self, key: SelectionKey) -> Result<()> {
         let number = key.number;
         let id = self.file.graph().task(number).id.clone();
         let history = self.chronicle.history();
@@ -55,9 +55,9 @@ impl Runner {
             None => record,
             Some((apart, base)) => record.moved(apart, base),
         };
-        let terms = Terms::of(&self.workspace, self.file.graph().task(number));
+        let terms = AcceptanceCriteria::of(&self.workspace, self.file.graph().task(number));
         let pane = self.options.tmux.then(tmux::folder);
-        let record = Open { call, terms: Some(terms), pane, ..record };
+        let record = AttemptRecord { call, terms: Some(terms), pane, ..record };
         let record = attempt::open(&self.workspace, record, &prompt)?;
         crash::point("start.recorded");
         self.hold(Some(&id))?;
@@ -88,20 +88,20 @@ impl Runner {
     }
 
     /// Starts the process of a stage.
-    pub(super) fn launch(&mut self, mut record: Open, stage: Stage) -> Result<()> {
+    pub(super) fn launch(&mut self, mut record: AttemptRecord, stage: ProcessStage) -> Result<()> {
         self.announce(&record, &stage)?;
         let call = record.call.clone().context("an attempt without an agent")?;
         let mut spec = self.instead(&record, &stage, self.spec(&record, &call));
         let (outbox, name) = (self.outbox.clone(), record.name());
         let began = Instant::now();
-        let is_agent = matches!(stage, Stage::Agent);
+        let is_agent = matches!(stage, ProcessStage::Agent);
         let idle = self.idle_limit(&record, &stage);
         let sign = self.workspace.state.attempt(&record.name());
         let pane = record.pane.as_deref().filter(|_| is_agent);
         if let Some(folder) = pane {
             spec = in_pane(spec, folder, &record, &sign, idle);
         }
-        let post = Post {
+        let post = GuardPost {
             program: process::own_program(),
             record: sign,
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
@@ -110,8 +110,8 @@ impl Runner {
             redact: self.workspace.redacts(),
             screen: pane.map(tmux::screen),
         };
-        let tell = move |news| drop(outbox.send(Message::News(name.clone(), news)));
-        match Agent::spawn(&spec, &post, tell) {
+        let tell = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
+        match AgentProcess::spawn(&spec, &post, tell) {
             Ok(agent) => {
                 crash::point("start.spawned");
                 record.agent = Some(agent.identity().clone());
@@ -122,7 +122,7 @@ impl Runner {
                     .context("record the agent's process")?;
                 crash::point("start.identified");
                 let format = if is_agent { call.output } else { Format::Text };
-                self.running.push(Running {
+                self.running.push(RunningAttempt {
                     output: Follow::new(spec.stdout, format),
                     doing: None,
                     exit_by: None,
@@ -151,7 +151,7 @@ impl Runner {
         }
     }
 
-    fn spec(&self, record: &Open, call: &Call) -> Spec {
+    fn spec(&self, record: &AttemptRecord, call: &AgentCommand) -> ProcessSpec {
         let root = self.workspace.root();
         let task_dir = root.join(self.workspace.task_dir(&record.task_id)).display().to_string();
         let mut env = vec![
@@ -177,7 +177,7 @@ impl Runner {
         }
         env.extend(without_gc());
         env.extend(call.env.clone());
-        Spec {
+        ProcessSpec {
             argv: call.argv.clone(),
             dir: record.apart.as_ref().map_or(root, |apart| &apart.tree).to_owned(),
             env,
@@ -196,7 +196,13 @@ impl Runner {
 }
 
 /// What gives the agent of `spec` a terminal and ends as it does.
-fn in_pane(spec: Spec, folder: &Path, record: &Open, sign: &Path, idle: Option<Duration>) -> Spec {
+fn in_pane(
+    spec: ProcessSpec,
+    folder: &Path,
+    record: &AttemptRecord,
+    sign: &Path,
+    idle: Option<Duration>,
+) -> ProcessSpec {
     /// Between two looks at the screen; where the limit is short, no more often than that.
     const LOOK: Duration = Duration::from_secs(2);
     const OFTEN: Duration = Duration::from_millis(100);
@@ -218,7 +224,7 @@ fn in_pane(spec: Spec, folder: &Path, record: &Open, sign: &Path, idle: Option<D
     let mut env_remove = spec.env_remove;
     // Of the terminal that this run may itself be in.
     env_remove.extend(["TMUX", "TMUX_PANE"].map(str::to_owned));
-    Spec { argv, env, env_remove, ..spec }
+    ProcessSpec { argv, env, env_remove, ..spec }
 }
 
 /// Git's background maintenance calls `setsid` and outlives the attempt that caused it.
@@ -245,7 +251,7 @@ pub(super) fn check_agents(
 }
 
 /// The agents that the open ones of these tasks need, each with how to name another.
-pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a Call, String)> {
+pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a AgentCommand, String)> {
     let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
     let (own, others): (Vec<&Task>, Vec<&Task>) =
         tasks.iter().filter(open).partition(|task| !policy.agents_given && !task.agents.is_empty());
@@ -265,7 +271,7 @@ pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a Call, Strin
 ///
 /// # Errors
 /// When it cannot.
-pub fn check_agent(call: &Call, workspace: &Workspace, hint: &str) -> Result<()> {
+pub fn check_agent(call: &AgentCommand, workspace: &Workspace, hint: &str) -> Result<()> {
     let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
     let Some(program) = call.argv.first() else {
         return refuse(format!("no agent command; {hint}"));

@@ -7,21 +7,21 @@ use std::{fs, time::Duration};
 
 use anyhow::Result;
 
-use super::{Runner, close::End};
+use super::{Runner, close::PendingResult};
 use crate::{
-    adapters::{agent_output, process::Spec},
+    adapters::{agent_output, process::ProcessSpec},
     core::{
         duration,
         event::Event,
         graph::task::Task,
-        verdict::{Check, Evidence, Outcome, Verdict},
+        verdict::{CheckResult, Evidence, Outcome, Verdict},
     },
     crash,
-    project::attempt::{self, Open},
+    project::attempt::{self, AttemptRecord},
 };
 
 /// What of an attempt runs.
-pub(super) enum Stage {
+pub(super) enum ProcessStage {
     /// The commands that prepare its work tree.
     Setup(Checks),
     /// The verify commands, to see whether they succeed without it.
@@ -29,7 +29,7 @@ pub(super) enum Stage {
     /// Its agent.
     Agent,
     /// The verify commands, when its agent has reported and proven the task done.
-    Verify(Checks, Box<End>),
+    Verify(Checks, Box<PendingResult>),
     /// The verify commands of it and others, when the merge queue has put them together.
     Trial(Checks),
 }
@@ -37,7 +37,7 @@ pub(super) enum Stage {
 /// Verify commands, run in order up to the first that does not succeed.
 pub(super) struct Checks {
     commands: Vec<String>,
-    done: Vec<Check>,
+    done: Vec<CheckResult>,
 }
 
 impl Checks {
@@ -56,30 +56,30 @@ impl Checks {
     }
 }
 
-impl Stage {
+impl ProcessStage {
     /// That of the commands of `setup`.
-    pub(super) fn setup(commands: Vec<String>) -> Stage {
-        Stage::Setup(Checks::new(commands))
+    pub(super) fn setup(commands: Vec<String>) -> ProcessStage {
+        ProcessStage::Setup(Checks::new(commands))
     }
 
     /// Whether it is about the merge queue, and not about the attempt alone.
     pub(super) fn is_trial(&self) -> bool {
-        matches!(self, Stage::Trial(_))
+        matches!(self, ProcessStage::Trial(_))
     }
 
     /// The verify commands that it runs, and what their logs are called.
     fn checks(&self) -> Option<(&Checks, &'static str)> {
         match self {
-            Stage::Agent => None,
-            Stage::Setup(checks) => Some((checks, "setup")),
-            Stage::Trial(checks) => Some((checks, "merge")),
-            Stage::Baseline(checks) => Some((checks, "baseline")),
-            Stage::Verify(checks, _) => Some((checks, "verify")),
+            ProcessStage::Agent => None,
+            ProcessStage::Setup(checks) => Some((checks, "setup")),
+            ProcessStage::Trial(checks) => Some((checks, "merge")),
+            ProcessStage::Baseline(checks) => Some((checks, "baseline")),
+            ProcessStage::Verify(checks, _) => Some((checks, "verify")),
         }
     }
 
     /// Where the output of its command lies, relative to the repository; none for the agent's.
-    pub(super) fn log(&self, record: &Open) -> Option<String> {
+    pub(super) fn log(&self, record: &AttemptRecord) -> Option<String> {
         let (checks, name) = self.checks()?;
         Some(format!("{}/{name}-{}.log", record.log, checks.done.len() + 1))
     }
@@ -87,28 +87,28 @@ impl Stage {
 
 impl Runner {
     /// The stage with which an attempt begins.
-    pub(super) fn first_stage(&self, record: &Open) -> Stage {
+    pub(super) fn first_stage(&self, record: &AttemptRecord) -> ProcessStage {
         let graph = self.file.graph();
         let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
-            return Stage::Agent;
+            return ProcessStage::Agent;
         };
         let commands = self.workspace.verify_of(task);
         // What an attempt before this one left broken is for this one to mend.
         let due = self.workspace.verifies_baseline(task)
             && (record.apart.is_some() || !self.chronicle.history().unproven);
         if due && !commands.is_empty() {
-            Stage::Baseline(Checks::new(commands))
+            ProcessStage::Baseline(Checks::new(commands))
         } else {
-            Stage::Agent
+            ProcessStage::Agent
         }
     }
 
     /// The limit of a stage.
-    pub(super) fn limit(&self, record: &Open, stage: &Stage) -> Duration {
+    pub(super) fn limit(&self, record: &AttemptRecord, stage: &ProcessStage) -> Duration {
         match stage {
-            Stage::Agent => {}
-            Stage::Setup(_) => return self.workspace.config.setup_timeout,
-            Stage::Baseline(_) | Stage::Verify(..) | Stage::Trial(_) => {
+            ProcessStage::Agent => {}
+            ProcessStage::Setup(_) => return self.workspace.config.setup_timeout,
+            ProcessStage::Baseline(_) | ProcessStage::Verify(..) | ProcessStage::Trial(_) => {
                 return self.workspace.config.verify_timeout;
             }
         }
@@ -118,7 +118,11 @@ impl Runner {
     }
 
     /// After how long without a sign of life the stage is ended, if it ever is.
-    pub(super) fn idle_limit(&self, record: &Open, stage: &Stage) -> Option<Duration> {
+    pub(super) fn idle_limit(
+        &self,
+        record: &AttemptRecord,
+        stage: &ProcessStage,
+    ) -> Option<Duration> {
         let graph = self.file.graph();
         let own = graph.number(&record.task_id).and_then(|number| graph.task(number).idle);
         let limit =
@@ -127,14 +131,19 @@ impl Runner {
     }
 
     /// Changes what an agent would be started with into what the stage's command is.
-    pub(super) fn instead(&self, record: &Open, stage: &Stage, agent: Spec) -> Spec {
+    pub(super) fn instead(
+        &self,
+        record: &AttemptRecord,
+        stage: &ProcessStage,
+        agent: ProcessSpec,
+    ) -> ProcessSpec {
         let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {
             return agent;
         };
         let log = self.workspace.root().join(log);
         // Left by a run that was killed in the middle of it.
         let _ = fs::remove_file(&log);
-        Spec {
+        ProcessSpec {
             argv: ["sh", "-c", checks.current()].map(str::to_owned).to_vec(),
             stdin: "/dev/null".into(),
             stdout: log.clone(),
@@ -145,19 +154,19 @@ impl Runner {
     }
 
     /// Says that a verify command begins.
-    pub(super) fn announce(&mut self, record: &Open, stage: &Stage) -> Result<()> {
+    pub(super) fn announce(&mut self, record: &AttemptRecord, stage: &ProcessStage) -> Result<()> {
         let (Some((checks, _)), Some(log)) = (stage.checks(), stage.log(record)) else {
             return Ok(());
         };
         let command = checks.current().to_owned();
-        if let Stage::Setup(_) = stage {
+        if let ProcessStage::Setup(_) = stage {
             let event = Event::SettingUp { attempt: record.attempt, command, log };
             return self.emit(Some((&record.task_id, record.iteration)), event);
         }
         let event = Event::Verifying {
             attempt: record.attempt,
             command,
-            baseline: matches!(stage, Stage::Baseline(_)),
+            baseline: matches!(stage, ProcessStage::Baseline(_)),
             log,
         };
         self.emit(Some((&record.task_id, record.iteration)), event)?;
@@ -168,68 +177,74 @@ impl Runner {
     /// Goes on when the process of a stage is gone, with everything it had started.
     pub(super) fn passed(
         &mut self,
-        mut record: Open,
-        stage: Stage,
+        mut record: AttemptRecord,
+        stage: ProcessStage,
         outcome: Outcome,
         took: Duration,
         swept: Vec<String>,
     ) -> Result<()> {
         let log = stage.log(&record);
         match stage {
-            Stage::Agent => {
+            ProcessStage::Agent => {
                 let end = self.look(&record, outcome, took, swept)?;
                 self.verify(record, end)
             }
-            Stage::Setup(mut checks) => {
+            ProcessStage::Setup(mut checks) => {
                 if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
-                    return self.close(&record, End { outcome, took, ..End::default() });
+                    return self.close(&record, PendingResult::cut_off(outcome, took));
                 }
                 checks.done.push(self.check(&checks, outcome, took, log));
                 if !checks.is_over() {
-                    return self.launch(record, Stage::Setup(checks));
+                    return self.launch(record, ProcessStage::Setup(checks));
                 }
                 let red = checks.done.into_iter().find(|check| !check.is_green());
                 if red.is_none() {
                     if let Err(error) = self.take_as_given(&mut record) {
-                        return self.close(&record, End::not_started(&error));
+                        return self.close(&record, PendingResult::not_started(&error));
                     }
                     let stage = self.first_stage(&record);
                     return self.launch(record, stage);
                 }
                 let outcome = Outcome::NotStarted { error: "setup failed".to_owned() };
                 let evidence = Evidence { setup: red, ..Evidence::default() };
-                self.close(&record, End { outcome, took, evidence, ..End::default() })
+                self.close(
+                    &record,
+                    PendingResult { outcome, took, evidence, ..PendingResult::default() },
+                )
             }
-            Stage::Trial(mut checks) => {
+            ProcessStage::Trial(mut checks) => {
                 if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
                     self.drop_trial();
                     return Ok(());
                 }
                 self.note_check(&record, &mut checks, outcome, took, log)?;
                 if !checks.is_over() {
-                    return self.launch(record, Stage::Trial(checks));
+                    return self.launch(record, ProcessStage::Trial(checks));
                 }
                 self.tried(&checks.done)
             }
-            Stage::Baseline(mut checks) => {
+            ProcessStage::Baseline(mut checks) => {
                 if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
-                    return self.close(&record, End { outcome, took, ..End::default() });
+                    return self.close(&record, PendingResult::cut_off(outcome, took));
                 }
                 self.note_check(&record, &mut checks, outcome, took, log)?;
                 if !checks.is_over() {
-                    return self.launch(record, Stage::Baseline(checks));
+                    return self.launch(record, ProcessStage::Baseline(checks));
                 }
-                if checks.done.iter().all(Check::is_green) {
+                if checks.done.iter().all(CheckResult::is_green) {
                     if let Err(error) = self.take_as_given(&mut record) {
-                        return self.close(&record, End::not_started(&error));
+                        return self.close(&record, PendingResult::not_started(&error));
                     }
-                    return self.launch(record, Stage::Agent);
+                    return self.launch(record, ProcessStage::Agent);
                 }
                 let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
                 let evidence = Evidence { verify: checks.done, ..Evidence::default() };
-                self.close(&record, End { outcome, took, evidence, ..End::default() })
+                self.close(
+                    &record,
+                    PendingResult { outcome, took, evidence, ..PendingResult::default() },
+                )
             }
-            Stage::Verify(mut checks, mut end) => {
+            ProcessStage::Verify(mut checks, mut end) => {
                 if outcome == Outcome::Cancelled && self.is_stopping() {
                     let event = Event::VerifyPostponed { attempt: record.attempt };
                     return self.emit(Some((&record.task_id, record.iteration)), event);
@@ -237,7 +252,7 @@ impl Runner {
                 end.took += took;
                 self.note_check(&record, &mut checks, outcome, took, log)?;
                 if !checks.is_over() {
-                    return self.launch(record, Stage::Verify(checks, end));
+                    return self.launch(record, ProcessStage::Verify(checks, end));
                 }
                 end.evidence.verify = checks.done;
                 self.close(&record, *end)
@@ -246,7 +261,7 @@ impl Runner {
     }
 
     /// What the commands left that ran before the agent is not the attempt's.
-    fn take_as_given(&self, record: &mut Open) -> Result<()> {
+    fn take_as_given(&self, record: &mut AttemptRecord) -> Result<()> {
         let tree = record.tree(&self.workspace)?;
         record.dirty = attempt::changed(&self.workspace, &tree)?;
         Ok(())
@@ -254,7 +269,7 @@ impl Runner {
 
     /// Runs the verify commands of an attempt whose agent is gone, if its task is done as far as
     /// can be seen without them.
-    pub(super) fn verify(&mut self, record: Open, end: End) -> Result<()> {
+    pub(super) fn verify(&mut self, record: AttemptRecord, end: PendingResult) -> Result<()> {
         let task = self.task_of(&record);
         let rule = self.rule(task.as_ref());
         let commands = task.map_or_else(Vec::new, |task| self.workspace.verify_of(&task));
@@ -263,11 +278,11 @@ impl Runner {
         if !done || commands.is_empty() {
             return self.close(&record, end);
         }
-        self.launch(record, Stage::Verify(Checks::new(commands), Box::new(end)))
+        self.launch(record, ProcessStage::Verify(Checks::new(commands), Box::new(end)))
     }
 
     /// The task of an attempt, with the terms that it began with.
-    pub(super) fn task_of(&self, record: &Open) -> Option<Task> {
+    pub(super) fn task_of(&self, record: &AttemptRecord) -> Option<Task> {
         let graph = self.file.graph();
         let task = graph.task(graph.number(&record.task_id)?);
         Some(record.terms.as_ref().map_or_else(|| task.clone(), |terms| terms.applied(task)))
@@ -275,7 +290,7 @@ impl Runner {
 
     fn note_check(
         &mut self,
-        record: &Open,
+        record: &AttemptRecord,
         checks: &mut Checks,
         outcome: Outcome,
         took: Duration,
@@ -295,9 +310,9 @@ impl Runner {
         outcome: Outcome,
         took: Duration,
         log: Option<String>,
-    ) -> Check {
+    ) -> CheckResult {
         let log = log.unwrap_or_default();
-        Check {
+        CheckResult {
             command: checks.current().to_owned(),
             outcome,
             duration_seconds: duration::seconds(took),

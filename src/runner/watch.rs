@@ -7,22 +7,22 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use super::{Runner, children::Children, verify::Stage};
+use super::{Runner, children::ChildrenWait, verify::ProcessStage};
 use crate::{
     adapters::{
         agent_output::Follow,
-        process::{self, Agent, Closed},
+        process::{self, AgentProcess, Closed},
         terminal,
     },
     core::{duration, event::Event, verdict::Outcome},
-    project::attempt::{self, Open},
+    project::attempt::{self, AttemptRecord},
 };
 
 /// An attempt that goes on: its agent runs, or one of its verify commands.
-pub(super) struct Running {
-    pub(super) record: Open,
-    pub(super) stage: Stage,
-    pub(super) agent: Agent,
+pub(super) struct RunningAttempt {
+    pub(super) record: AttemptRecord,
+    pub(super) stage: ProcessStage,
+    pub(super) agent: AgentProcess,
     pub(super) started: Instant,
     pub(super) limit: Duration,
     pub(super) idle: Option<Duration>,
@@ -39,10 +39,10 @@ pub(super) struct Running {
     /// Why we are ending it, and when it will be killed.
     pub(super) ending: Option<(Outcome, Instant)>,
     /// What it reported its task done and left running.
-    pub(super) children: Option<Children>,
+    pub(super) children: Option<ChildrenWait>,
 }
 
-impl Running {
+impl RunningAttempt {
     /// How long until something has to be done about it.
     pub(super) fn patience(&self) -> Duration {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
@@ -51,7 +51,7 @@ impl Running {
         }
         let limit = self.limit.saturating_sub(self.started.elapsed());
         let exit_by = self.exit_by.map(|(at, _)| at);
-        let children = self.children.as_ref().and_then(Children::due);
+        let children = self.children.as_ref().and_then(ChildrenWait::due);
         let others = self.cancel_at.into_iter().chain(exit_by).chain(children);
         others.fold(limit, |limit, at| limit.min(until(at)))
     }
@@ -100,7 +100,7 @@ impl Running {
 
 impl Runner {
     /// Ends what a guardian that was killed could not: the names, and how many would not die.
-    pub(super) fn end_unguarded(&self, record: &Open) -> (Vec<String>, usize) {
+    pub(super) fn end_unguarded(&self, record: &AttemptRecord) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
         let others = !self.running.is_empty() || !self.trees.preparing.is_empty();
         if others || self.queue.is_trying() || self.spared {
@@ -139,7 +139,7 @@ impl Runner {
 
     /// Its guardian sees no sign of life. A file that has changed since the last look is one.
     pub(super) fn idle(&mut self, name: &str) -> Result<()> {
-        let named = |running: &Running| running.record.name() == name;
+        let named = |running: &RunningAttempt| running.record.name() == name;
         let Some(at) = self.running.iter().position(named) else {
             return Ok(());
         };

@@ -18,10 +18,10 @@ use crate::{
     adapters::terminal::{Style, visible},
     core::{
         duration,
-        event::{Cause, Ended, Event, Stop, record::Record},
+        event::{AttemptResult, Cause, Event, StopRequest, record::Record},
         graph::task::{Status, TaskId},
-        select::{State, View},
-        verdict::{Check, Verdict},
+        select::{TaskState, View},
+        verdict::{CheckResult, Verdict},
     },
 };
 
@@ -84,16 +84,19 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let mut ready = Vec::new();
     for number in view.admitted() {
         match view.state(number, now) {
-            State::Complete | State::Cancelled => {}
-            State::Ready | State::Denied => ready.push(view.keys[number]),
-            State::Running if view.history.underway.waits(&view.graph.task(number).id) => {
+            TaskState::Complete | TaskState::Cancelled => {}
+            TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
+            TaskState::Running if view.history.underway.waits(&view.graph.task(number).id) => {
                 merging += 1;
             }
-            State::Running => running += 1,
-            State::Waiting | State::Apart | State::Backoff(_) | State::Limited(_) => waiting += 1,
-            State::Parked(_) | State::Spent => parked += 1,
-            State::NeedsInput => asking += 1,
-            State::Held | State::Claimed => other += 1,
+            TaskState::Running => running += 1,
+            TaskState::Waiting
+            | TaskState::Apart
+            | TaskState::Backoff(_)
+            | TaskState::Limited(_) => waiting += 1,
+            TaskState::Parked(_) | TaskState::Spent => parked += 1,
+            TaskState::NeedsInput => asking += 1,
+            TaskState::Held | TaskState::Claimed => other += 1,
         }
     }
     ready.sort_unstable();
@@ -273,7 +276,7 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
 }
 
 /// A line, and under it what the command printed last and where the rest of it is.
-fn with_output(head: Line, check: &Check) -> Vec<Line> {
+fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     let mut lines = vec![head];
     if let Some(last) = &check.last_line {
         lines.push(line(None, format!("    its last line: {last}")));
@@ -311,7 +314,7 @@ fn changed(
     vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
 }
 
-fn stopping(stop: &Stop) -> String {
+fn stopping(stop: &StopRequest) -> String {
     match (&stop.signal, stop.now) {
         (Some(name), true) => format!(
             "{name}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
@@ -325,7 +328,7 @@ fn stopping(stop: &Stop) -> String {
     }
 }
 
-fn completed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
     lines.extend(proof(ended));
@@ -336,7 +339,7 @@ fn completed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     lines
 }
 
-fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
+fn failed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let style = if ended.verdict.counts() { Style::Bad } else { Style::Warn };
     let time = duration::short(ended.duration());
     let mut text = format!("{id} {} after {time}: {}", ended.verdict, ended.why);
@@ -369,7 +372,7 @@ fn failed(id: &str, ended: &Ended, view: &View<'_>) -> Vec<Line> {
     lines
 }
 
-pub(super) fn proof(ended: &Ended) -> Vec<Line> {
+pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
     let commits = &ended.evidence.commits;
     let mut lines: Vec<Line> = commits
         .iter()

@@ -4,7 +4,7 @@ use super::lines::{self, Line, Verbosity, counted, length, line};
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Cause, Event, Holder, record::Record},
+        event::{Blocker, Cause, Event, record::Record},
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{Policy, View},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What is said of each fact.
-pub struct Log {
+pub struct JournalLog {
     /// The facts must be enough: the graph is not that of then.
     graph: TaskGraph,
     history: History,
@@ -20,15 +20,15 @@ pub struct Log {
     max_iterations: u32,
 }
 
-impl Default for Log {
-    fn default() -> Log {
+impl Default for JournalLog {
+    fn default() -> JournalLog {
         let graph = TaskGraph::new(Vec::new(), Vec::new()).expect("nothing has no cycle");
         let (history, policy) = (History::default(), Policy::default());
-        Log { graph, history, policy, max_iterations: 0 }
+        JournalLog { graph, history, policy, max_iterations: 0 }
     }
 }
 
-impl Log {
+impl JournalLog {
     /// The next fact in one line, safe to print; none where the lines beside it say as much.
     pub fn line(&mut self, record: &Record) -> Option<Line> {
         if let Event::LoopStarted(begun) = &record.event {
@@ -72,7 +72,7 @@ impl Log {
                 line(Style::Good, format!("{id} promised that all is done"))
             }
             Event::Blocked { holders } => {
-                let one = |holder: &Holder| format!("{} ({})", holder.task_id, holder.why);
+                let one = |holder: &Blocker| format!("{} ({})", holder.task_id, holder.why);
                 let all: Vec<String> = holders.iter().map(one).collect();
                 line(Style::Warn, format!("what is left is held back by {}", all.join(", ")))
             }

@@ -35,7 +35,7 @@ const LONGEST: usize = 4000;
 
 /// Where messages come from.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct MessageSender {
     /// The name of the repository's folder.
     pub project: String,
     /// The repository.
@@ -48,7 +48,7 @@ pub struct Sender {
 
 /// What is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct ProgramMessage {
     /// The name of the event.
     pub event: String,
     /// One line.
@@ -62,9 +62,9 @@ pub struct Message {
     pub variables: Vec<(String, String)>,
 }
 
-impl Sender {
+impl MessageSender {
     /// The repository that a run works in.
-    pub fn of(workspace: &Workspace) -> Sender {
+    pub fn of(workspace: &Workspace) -> MessageSender {
         let root = workspace.root().to_owned();
         let named =
             [("RALPH_GRAPH", workspace.other_graph()), ("RALPH_CONFIG", workspace.layers.named())];
@@ -72,7 +72,7 @@ impl Sender {
             .into_iter()
             .filter_map(|(name, path)| Some((name.to_owned(), path?.display().to_string())));
         let name = workspace.place.name().map(|name| ("RALPH_LOOP".to_owned(), name.to_string()));
-        Sender {
+        MessageSender {
             project: root.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             same: same.chain(name).collect(),
             secrets: workspace.all_secrets(),
@@ -81,7 +81,12 @@ impl Sender {
     }
 
     /// A message: `facts` are the fields that it has beside those of every message.
-    pub fn message(&self, event: &str, facts: Map<String, Value>, lines: &[Line]) -> Message {
+    pub fn message(
+        &self,
+        event: &str,
+        facts: Map<String, Value>,
+        lines: &[Line],
+    ) -> ProgramMessage {
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
         let first = texts.first().map_or(event, |text| text.trim());
         let mut all = facts;
@@ -102,7 +107,7 @@ impl Sender {
         let variables = VARIABLES
             .iter()
             .filter_map(|(name, field)| Some(((*name).to_owned(), short(text(field)?))));
-        Message {
+        ProgramMessage {
             event: event.to_owned(),
             title: text("title").unwrap_or_default(),
             text: text("text").unwrap_or_default(),

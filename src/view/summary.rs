@@ -6,9 +6,9 @@ use super::lines::{COMMITS, Line, counted, how_to_answer, length, line, standing
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Event, Holder, Plain, record::Record},
+        event::{Blocker, Event, PlainLoop, record::Record},
         graph::task::TaskId,
-        select::{State, View},
+        select::{TaskState, View},
         verdict::Commit,
     },
 };
@@ -18,15 +18,15 @@ const TASKS: usize = 40;
 
 /// What the final summary is made of.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct RunTally {
     /// The first of those that are done; a long run does not keep them all.
     done: Vec<(TaskId, Vec<Commit>)>,
     done_in_all: usize,
-    holders: Vec<Holder>,
+    holders: Vec<Blocker>,
     max_iterations: u32,
 }
 
-impl Tally {
+impl RunTally {
     /// Notes what the summary will need.
     pub fn note(&mut self, record: &Record) {
         match &record.event {
@@ -104,7 +104,7 @@ impl Tally {
     }
 
     /// What lets a plain loop go on that waits for an answer.
-    fn next(&self, plain: &Plain) -> Option<Line> {
+    fn next(&self, plain: &PlainLoop) -> Option<Line> {
         self.holders.first()?;
         let name = plain.name.as_str();
         let answer = how_to_answer(name);
@@ -141,25 +141,25 @@ fn advice(id: &TaskId, view: &View<'_>) -> String {
         return "look with `ralph dag-status`".to_owned();
     };
     match view.state(number, Utc::now()) {
-        State::Parked(_) => format!("{look} `ralph task-reset {id}`"),
-        State::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
-        State::Spent => format!("give `{id}` a higher `max_cost`, or `ralph task-reset {id}`"),
-        State::NeedsInput => how_to_answer(id.as_str()),
-        State::Held => {
+        TaskState::Parked(_) => format!("{look} `ralph task-reset {id}`"),
+        TaskState::Claimed => format!("if nobody works on it, `ralph task-reset {id}`"),
+        TaskState::Spent => format!("give `{id}` a higher `max_cost`, or `ralph task-reset {id}`"),
+        TaskState::NeedsInput => how_to_answer(id.as_str()),
+        TaskState::Held => {
             format!("once `{id}` may go on, set its `status` back to `pending` in the graph file")
         }
-        State::Cancelled => format!(
+        TaskState::Cancelled => format!(
             "take `{id}` out of the `depends_on` of what waits for it, or cancel that as well"
         ),
-        State::Ready
-        | State::Apart
-        | State::Backoff(_)
-        | State::Limited(_)
-        | State::Denied
-        | State::Waiting => {
+        TaskState::Ready
+        | TaskState::Apart
+        | TaskState::Backoff(_)
+        | TaskState::Limited(_)
+        | TaskState::Denied
+        | TaskState::Waiting => {
             format!("run again with `--task {id}`, or without the restriction")
         }
-        State::Complete | State::Running => "run again".to_owned(),
+        TaskState::Complete | TaskState::Running => "run again".to_owned(),
     }
 }
 

@@ -143,16 +143,13 @@ fn flatten(tree: &str, prefix: &str, found: &mut BTreeSet<String>) {
     }
     parts.push(&tree[start..]);
     for part in parts.into_iter().map(str::trim).filter(|part| !part.is_empty()) {
-        match part.split_once('{') {
-            Some((path, rest)) => {
-                let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
-                flatten(inner, &format!("{prefix}{path}"), found);
-            }
-            None => {
-                let path = part.split(" as ").next().unwrap_or(part);
-                let path = format!("{prefix}{path}");
-                found.insert(path.trim_end_matches("::self").to_owned());
-            }
+        if let Some((path, rest)) = part.split_once('{') {
+            let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+            flatten(inner, &format!("{prefix}{path}"), found);
+        } else {
+            let path = part.split(" as ").next().unwrap_or(part);
+            let path = format!("{prefix}{path}");
+            found.insert(path.trim_end_matches("::self").to_owned());
         }
     }
 }
@@ -278,6 +275,34 @@ fn adapters_do_not_import_each_other() {
         seen.insert(own);
     }
     assert!(seen.len() > 5, "the adapters were not found");
+}
+
+#[test]
+fn a_type_name_is_defined_once() {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in sources() {
+        for line in file.text.lines().map(str::trim_start) {
+            let public = line.strip_prefix("pub").map(|rest| {
+                let rest = rest
+                    .strip_prefix('(')
+                    .and_then(|it| it.split_once(')'))
+                    .map_or(rest, |it| it.1);
+                rest.trim_start()
+            });
+            let line = public.unwrap_or(line);
+            let kinds = ["struct ", "enum ", "trait ", "union "];
+            let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else {
+                continue;
+            };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+            if name.starts_with(char::is_uppercase) {
+                found.entry(name).or_default().push(file.path.clone());
+            }
+        }
+    }
+    assert!(found.len() > 100, "the types were not found");
+    let twice: Vec<_> = found.iter().filter(|(_, paths)| paths.len() > 1).collect();
+    assert!(twice.is_empty(), "defined more than once: {twice:?}");
 }
 
 #[test]

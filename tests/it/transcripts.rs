@@ -7,8 +7,8 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use ralph::core::{
     agents::{
-        provider_error::{Obstacle, Remains, classify},
-        transcript::{Format, Tokens, Told, Transcript},
+        provider_error::{AttemptOutput, ProviderErrorKind, classify},
+        transcript::{AgentTranscript, Format, Tokens, TranscriptReader},
     },
     verdict::Outcome,
 };
@@ -22,13 +22,13 @@ fn now() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 20, 20, 56, 0).unwrap()
 }
 
-fn limit(day: u32, hour: u32, minute: u32) -> Obstacle {
+fn limit(day: u32, hour: u32, minute: u32) -> ProviderErrorKind {
     let at = Utc.with_ymd_and_hms(2026, 11, day, hour, minute, 0).unwrap();
-    Obstacle::UsageLimit { resets_at: Some(at) }
+    ProviderErrorKind::UsageLimit { resets_at: Some(at) }
 }
 
-fn read(format: Format, parts: &[&[u8]]) -> Told {
-    let mut transcript = Transcript::new(format);
+fn read(format: Format, parts: &[&[u8]]) -> AgentTranscript {
+    let mut transcript = TranscriptReader::new(format);
     for part in parts {
         transcript.push(part);
     }
@@ -52,18 +52,23 @@ fn fixture(name: &str) -> Vec<u8> {
     fs::read(Path::new(FIXTURES).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn told(name: &str) -> Told {
+fn told(name: &str) -> AgentTranscript {
     read(format_of(name), &[&fixture(name)])
 }
 
-fn judge(format: Format, told: &Told, exit_code: i32, stderr: &str) -> Option<Obstacle> {
+fn judge(
+    format: Format,
+    told: &AgentTranscript,
+    exit_code: i32,
+    stderr: &str,
+) -> Option<ProviderErrorKind> {
     let outcome = Outcome::Exited { exit_code };
-    classify(&Remains { format, told, outcome: &outcome, stderr }, &now())
+    classify(&AttemptOutput { format, told, outcome: &outcome, stderr }, &now())
 }
 
 /// Fixture, exit code, what was in the way.
-fn fixtures() -> Vec<(&'static str, i32, Option<Obstacle>)> {
-    use Obstacle as O;
+fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
+    use ProviderErrorKind as O;
     vec![
         ("claude-success.jsonl", 0, None),
         ("claude-success.jsonl", 1, None),
@@ -137,14 +142,14 @@ fn what_ralph_itself_did_comes_before_what_the_agent_says() {
         Outcome::Cancelled,
         Outcome::Interrupted,
     ] {
-        let remains = Remains { format, told: &told, outcome: &outcome, stderr: "" };
+        let remains = AttemptOutput { format, told: &told, outcome: &outcome, stderr: "" };
         assert_eq!(classify(&remains, &now()), None, "{outcome}");
     }
 }
 
 #[test]
 fn words_count_only_in_the_last_line_of_a_failure() {
-    use Obstacle as O;
+    use ProviderErrorKind as O;
     // Standard output, standard error, exit code.
     let cases = [
         ("work\nYou've hit your 5-hour limit · resets 10pm (UTC)\n", "", 1, Some(limit(20, 22, 0))),
@@ -246,7 +251,7 @@ fn what_it_did_said_and_used_is_added_up() {
 #[test]
 fn the_live_line_follows_it() {
     let bytes = fixture("claude-background-then-more.jsonl");
-    let mut transcript = Transcript::new(Format::ClaudeJson);
+    let mut transcript = TranscriptReader::new(Format::ClaudeJson);
     let mut seen = Vec::new();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         transcript.push(line);
@@ -270,7 +275,7 @@ fn the_live_line_follows_it() {
             ("", true, 0),
         ]
     );
-    let mut transcript = Transcript::new(Format::Text);
+    let mut transcript = TranscriptReader::new(Format::Text);
     transcript.push(b"one\r\n\rtwo of  three");
     assert_eq!(transcript.told().doing.as_deref(), Some("two of three"));
 }
@@ -278,7 +283,7 @@ fn the_live_line_follows_it() {
 #[test]
 fn a_flood_takes_bounded_memory_and_hides_nothing_after_it() {
     for format in Format::ALL.iter().map(|(_, format)| *format) {
-        let mut transcript = Transcript::new(format);
+        let mut transcript = TranscriptReader::new(format);
         for _ in 0..40 {
             transcript.push(&vec![b'['; 1 << 20]);
         }
@@ -292,8 +297,8 @@ fn a_flood_takes_bounded_memory_and_hides_nothing_after_it() {
 }
 
 /// What the notes beside the recordings say of each.
-fn recorded(name: &str) -> Option<Obstacle> {
-    use Obstacle as O;
+fn recorded(name: &str) -> Option<ProviderErrorKind> {
+    use ProviderErrorKind as O;
     match name {
         "claude/usage-limit-5h-text"
         | "claude/usage-limit-5h-json"
@@ -345,7 +350,7 @@ fn recordings_of_the_real_programs_are_judged_as_they_were() {
                 signal @ ..0 => Outcome::Signaled { signal: -signal },
                 exit_code => Outcome::Exited { exit_code },
             };
-            let remains = Remains { format, told: &told, outcome: &outcome, stderr: &stderr };
+            let remains = AttemptOutput { format, told: &told, outcome: &outcome, stderr: &stderr };
             let found = classify(&remains, &now());
             // Whatever was not stopped from outside told of its end.
             let ended = told.end.is_some()

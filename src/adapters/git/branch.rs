@@ -120,11 +120,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::adapters::git::tests::{Trees, said, without_library};
+    use crate::adapters::git::tests::{TestWorktrees, said, without_library};
 
     #[test]
     fn there_is_room_for_a_branch_or_it_is_said_why_not() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         let slot = trees.add("1");
         let room = |name: &str| {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_branch_is_deleted_only_where_it_was() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         let second = trees.place.commit("a", "2\n", "Second");
         trees.place.git(&["branch", "x"]);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn descent_is_seen() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         let second = trees.place.commit("a", "2\n", "Second");
         let unknown = "1".repeat(40);

@@ -9,7 +9,7 @@ use super::{Repo, lossy, program};
 
 /// A commit that has only to be run.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct CommitDraft {
     /// The command line.
     pub argv: Vec<String>,
     /// What its standard input has to be: the paths.
@@ -30,7 +30,7 @@ impl Repo {
     ///
     /// # Errors
     /// When git has no name and address for the commit; in git's own words.
-    pub fn draft(&self, names: &[String], message: &str) -> Result<Option<Draft>> {
+    pub fn draft(&self, names: &[String], message: &str) -> Result<Option<CommitDraft>> {
         let mut changed = self.changed(names)?;
         changed.retain(|path, code| {
             let taken_out = code.starts_with('D') && self.file(path).exists();
@@ -53,7 +53,7 @@ impl Repo {
         argv.extend(["--pathspec-from-file=-", "--pathspec-file-nul"].map(str::to_owned));
         argv.push(format!("--message={message}"));
         let (env, env_remove) = environment();
-        Ok(Some(Draft { argv, input: literal(changed.keys()), env, env_remove, new }))
+        Ok(Some(CommitDraft { argv, input: literal(changed.keys()), env, env_remove, new }))
     }
 
     /// Who commits here, as `name <address>`.
@@ -81,7 +81,7 @@ impl Repo {
     ///
     /// # Errors
     /// In git's own words.
-    pub fn drop_draft(&self, draft: &Draft) -> Result<()> {
+    pub fn drop_draft(&self, draft: &CommitDraft) -> Result<()> {
         let forget = ["update-index", "--force-remove", "-z", "--stdin"];
         program::feed(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
     }

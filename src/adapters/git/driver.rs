@@ -9,7 +9,7 @@ use super::{Repo, lossy, program};
 
 /// A text merged by lines.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct MergedLines {
     /// The text, conflicts between marks.
     pub text: Vec<u8>,
     /// Whether there are none.
@@ -20,7 +20,7 @@ pub struct Lines {
 ///
 /// # Errors
 /// As libgit2 gives them.
-pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Lines> {
+pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLines> {
     // The library is set up by whatever is made first, and this call alone does not do it.
     let _set_up = git2::Config::new();
     let input = |content| {
@@ -33,7 +33,7 @@ pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Lines> {
     let (base, ours, theirs) = (input(base), input(ours), input(theirs));
     let merged = git2::merge_file(&base, &ours, &theirs, Some(&mut options))
         .context("cannot merge by lines")?;
-    Ok(Lines { text: merged.content().to_vec(), is_clean: merged.is_automergeable() })
+    Ok(MergedLines { text: merged.content().to_vec(), is_clean: merged.is_automergeable() })
 }
 
 impl Repo {

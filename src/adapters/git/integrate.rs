@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use git2::Repository;
 use serde::{Deserialize, Serialize};
 
-use super::{Left, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
+use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
 
 /// What was in the work tree and is in no commit; the last such. A ref that only this work tree
 /// has, and that goes with it.
@@ -45,7 +45,7 @@ const OWN: &[&str] = &[
 /// In which form work is brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
+pub enum IntegrationMethod {
     /// The commits, one after the other, on top.
     ///
     /// A branch with merges of its own is merged instead: what was resolved in them is in the merge
@@ -62,7 +62,7 @@ pub enum How {
 
 /// The work of one branch.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct BranchWork<'a> {
     /// Its last commit, a full id.
     pub head: &'a str,
     /// The commit that it began with, a full id.
@@ -97,11 +97,14 @@ impl Repo {
     pub fn fits_as_it_is(
         &self,
         onto: &str,
-        piece: &Piece<'_>,
-        how: How,
+        piece: &BranchWork<'_>,
+        how: IntegrationMethod,
         own: &[&str],
     ) -> Result<Option<String>> {
-        if how != How::Rebase || piece.head == onto || !self.is_ancestor(onto, piece.head)? {
+        if how != IntegrationMethod::Rebase
+            || piece.head == onto
+            || !self.is_ancestor(onto, piece.head)?
+        {
             return Ok(None);
         }
         let is_same = self.entries(onto, own)? == self.entries(piece.head, own)?;
@@ -122,8 +125,8 @@ impl Repo {
     pub fn integrate(
         &self,
         onto: &str,
-        piece: &Piece<'_>,
-        how: How,
+        piece: &BranchWork<'_>,
+        how: IntegrationMethod,
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
@@ -134,7 +137,7 @@ impl Repo {
         }
         let links = self.links(piece.head, [onto, piece.base])?;
         let head = self.without(&links, piece.head, own)?;
-        let piece = &Piece { head: &head, ..*piece };
+        let piece = &BranchWork { head: &head, ..*piece };
         let links = self.links(piece.head, [onto, piece.base])?;
         let Some(first) = links.first() else {
             self.stand_at(onto)?;
@@ -145,12 +148,16 @@ impl Repo {
         let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
         let git = Calls { repo: self, attributes, env: self.identity() };
         match how {
-            How::Merge if is_based => self.merge(&git, onto, piece, own),
-            How::Rebase if is_based && has_merges => self.merge(&git, onto, piece, own),
-            How::Rebase | How::Merge if !has_merges => {
+            IntegrationMethod::Merge if is_based => self.merge(&git, onto, piece, own),
+            IntegrationMethod::Rebase if is_based && has_merges => {
+                self.merge(&git, onto, piece, own)
+            }
+            IntegrationMethod::Rebase | IntegrationMethod::Merge if !has_merges => {
                 self.replay(&git, onto, first.parents.first().map(String::as_str), piece.head)
             }
-            How::Rebase | How::Merge | How::Squash => self.squash(&git, onto, piece, own),
+            IntegrationMethod::Rebase | IntegrationMethod::Merge | IntegrationMethod::Squash => {
+                self.squash(&git, onto, piece, own)
+            }
         }
     }
 
@@ -163,7 +170,8 @@ impl Repo {
             return Ok(());
         }
         let head = self.head()?.commit;
-        let left = Left { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
+        let left =
+            PinSource { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
         let kept = self.pin(KEPT, "Left in the work tree for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
@@ -195,7 +203,7 @@ impl Repo {
         &self,
         git: &Calls<'_>,
         onto: &str,
-        piece: &Piece<'_>,
+        piece: &BranchWork<'_>,
         own: &[&str],
     ) -> Result<Integrated> {
         // A merge inside of the branch may have taken the older text of what the target changed.
@@ -226,7 +234,7 @@ impl Repo {
         &self,
         git: &Calls<'_>,
         onto: &str,
-        piece: &Piece<'_>,
+        piece: &BranchWork<'_>,
         own: &[&str],
     ) -> Result<Integrated> {
         // The branch may have merged what is newer than its base.
@@ -327,25 +335,26 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::adapters::git::tests::{Trees, said, without_library};
+    use crate::adapters::git::tests::{TestWorktrees, said, without_library};
 
-    const HOWS: [How; 3] = [How::Rebase, How::Merge, How::Squash];
+    const HOWS: [IntegrationMethod; 3] =
+        [IntegrationMethod::Rebase, IntegrationMethod::Merge, IntegrationMethod::Squash];
 
     /// A work tree `1` to work in, and one to merge in.
-    struct Place {
-        trees: Trees,
+    struct IntegratePlace {
+        trees: TestWorktrees,
         slot: Repo,
         merger: Repo,
     }
 
-    impl Place {
-        fn of(trees: Trees) -> Place {
+    impl IntegratePlace {
+        fn of(trees: TestWorktrees) -> IntegratePlace {
             let (slot, merger) = (trees.add("1"), trees.add("merge"));
-            Place { trees, slot, merger }
+            IntegratePlace { trees, slot, merger }
         }
 
-        fn new() -> Place {
-            Place::of(Trees::new())
+        fn new() -> IntegratePlace {
+            IntegratePlace::of(TestWorktrees::new())
         }
 
         /// A commit on `main`.
@@ -361,9 +370,15 @@ mod tests {
             self.trees.place.git(arguments)
         }
 
-        fn bring(&self, onto: &str, head: &str, how: How, own: &[&str]) -> Integrated {
+        fn bring(
+            &self,
+            onto: &str,
+            head: &str,
+            how: IntegrationMethod,
+            own: &[&str],
+        ) -> Integrated {
             let piece =
-                Piece { head, base: &self.trees.first, message: "All of it\n\nRalph-Task: x" };
+                BranchWork { head, base: &self.trees.first, message: "All of it\n\nRalph-Task: x" };
             let done = self.merger.integrate(onto, &piece, how, own, None).unwrap();
             assert!(self.merger.dirty().unwrap().is_empty());
             assert_eq!(self.merger.unfinished(), None);
@@ -377,7 +392,7 @@ mod tests {
             done
         }
 
-        fn done(&self, onto: &str, head: &str, how: How, own: &[&str]) -> String {
+        fn done(&self, onto: &str, head: &str, how: IntegrationMethod, own: &[&str]) -> String {
             match self.bring(onto, head, how, own) {
                 Integrated::Done(commit) => commit,
                 other => panic!("{how:?}: {other:?}"),
@@ -400,33 +415,40 @@ mod tests {
 
     #[test]
     fn what_fits_as_it_is_stays_as_it_is() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         let first = place.trees.first.clone();
         place.work("b", "1\n");
         let head = place.work("c", "1\n");
-        assert_eq!(place.done(&first, &head, How::Rebase, &["graph"]), head);
+        assert_eq!(place.done(&first, &head, IntegrationMethod::Rebase, &["graph"]), head);
         assert!(place.merger.root().join("c").exists());
         for repo in [&place.slot, &without_library(&place.slot)] {
             let fits = |onto: &str, head: &str, how, own: &[&str]| {
-                let piece = Piece { head, base: &first, message: "" };
+                let piece = BranchWork { head, base: &first, message: "" };
                 repo.fits_as_it_is(onto, &piece, how, own).unwrap().is_some()
             };
-            assert!(fits(&first, &head, How::Rebase, &[]));
-            assert!(!fits(&first, &head, How::Rebase, &["x", "c"]), "an own file is changed");
+            assert!(fits(&first, &head, IntegrationMethod::Rebase, &[]));
             assert!(
-                !fits(&first, &head, How::Squash, &[]) && !fits(&first, &head, How::Merge, &[])
+                !fits(&first, &head, IntegrationMethod::Rebase, &["x", "c"]),
+                "an own file is changed"
             );
-            assert!(!fits(&head, &head, How::Rebase, &[]), "there is nothing to bring");
+            assert!(
+                !fits(&first, &head, IntegrationMethod::Squash, &[])
+                    && !fits(&first, &head, IntegrationMethod::Merge, &[])
+            );
+            assert!(
+                !fits(&head, &head, IntegrationMethod::Rebase, &[]),
+                "there is nothing to bring"
+            );
         }
-        assert_eq!(place.bring(&head, &head, How::Rebase, &[]), Integrated::Nothing);
-        assert_eq!(place.bring(&head, &first, How::Merge, &[]), Integrated::Nothing);
+        assert_eq!(place.bring(&head, &head, IntegrationMethod::Rebase, &[]), Integrated::Nothing);
+        assert_eq!(place.bring(&head, &first, IntegrationMethod::Merge, &[]), Integrated::Nothing);
     }
 
     #[test]
     fn work_is_brought_in_in_three_forms() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
-            let Some(trees) = Trees::with(options) else { continue };
-            let place = Place::of(trees);
+            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let place = IntegratePlace::of(trees);
             let path = place.slot.root().join("b");
             fs::write(&path, "1\n").unwrap();
             place.trees.git(&place.slot, &["add", "-A"]);
@@ -443,16 +465,16 @@ mod tests {
                 fs::write(hook.join(name), "#!/bin/sh\nexit 1\n").unwrap();
                 fs::set_permissions(hook.join(name), fs::Permissions::from_mode(0o755)).unwrap();
             }
-            let rebased = place.done(&onto, &head, How::Rebase, &[]);
+            let rebased = place.done(&onto, &head, IntegrationMethod::Rebase, &[]);
             assert_eq!(place.history(&rebased), "c < b < d < First");
             let told =
                 place.git(&["log", "-1", "--format=%an %ae %at%n%B", &format!("{rebased}^")]);
             let author = "Somebody Else else@example.org 981173106";
             assert_eq!(told, format!("{author}\n{message}"));
-            let merged = place.done(&onto, &head, How::Merge, &[]);
+            let merged = place.done(&onto, &head, IntegrationMethod::Merge, &[]);
             assert_eq!(place.history(&merged), "All of it < d < First");
             assert_eq!(place.parents(&merged), format!("{onto} {head}"));
-            let squashed = place.done(&onto, &head, How::Squash, &[]);
+            let squashed = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
             assert_eq!(place.parents(&squashed), onto);
             let trailers = "--format=%s %(trailers:key=Ralph-Task)";
             for commit in [&merged, &squashed] {
@@ -471,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_conflict_is_told_and_leaves_nothing_behind() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         place.main("gone", "1\n");
         place.trees.git(&place.slot, &["merge", "-q", "main"]);
         fs::remove_file(place.slot.root().join("gone")).unwrap();
@@ -495,7 +517,9 @@ mod tests {
         }
         let long = "\u{fc}ber\n".repeat(15_000);
         let head = place.work("a", &long);
-        let Integrated::Conflict { diff, .. } = place.bring(&onto, &head, How::Squash, &[]) else {
+        let Integrated::Conflict { diff, .. } =
+            place.bring(&onto, &head, IntegrationMethod::Squash, &[])
+        else {
             panic!("no conflict");
         };
         assert!(diff.len() <= LONG && diff.len() > LONG - 100, "{}", diff.len());
@@ -506,8 +530,8 @@ mod tests {
     fn own_files_are_left_out_of_every_commit() {
         let own = ["graph", "deep/graph"];
         for options in [&[][..], &["--object-format=sha256"]] {
-            let Some(trees) = Trees::with(options) else { continue };
-            let place = Place::of(trees);
+            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let place = IntegratePlace::of(trees);
             place.main("graph", "1\n");
             place.trees.git(&place.slot, &["merge", "-q", "main"]);
             let base = place.trees.git(&place.slot, &["rev-parse", "HEAD"]);
@@ -519,8 +543,11 @@ mod tests {
             fs::remove_file(place.slot.root().join("graph")).unwrap();
             let head = place.work("deep/graph", "2\n");
             // Where it began: the same commits without, which git need not touch again.
-            let piece = Piece { head: &head, base: &base, message: "All of it" };
-            let plain = place.merger.integrate(&base, &piece, How::Rebase, &own, None).unwrap();
+            let piece = BranchWork { head: &head, base: &base, message: "All of it" };
+            let plain = place
+                .merger
+                .integrate(&base, &piece, IntegrationMethod::Rebase, &own, None)
+                .unwrap();
             let Integrated::Done(plain) = plain else { panic!("{plain:?}") };
             assert_eq!(place.history(&plain), "code < graph < First");
             assert_eq!(place.parents(&plain), base);
@@ -546,7 +573,7 @@ mod tests {
 
     #[test]
     fn what_a_branch_merged_and_resolved_is_not_asked_for_again() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         let own = ["graph"];
         place.work("a", "branch\n");
         place.work("graph", "branch\n");
@@ -556,7 +583,7 @@ mod tests {
         fs::write(place.slot.root().join("graph"), "of the merge\n").unwrap();
         let merged = place.work("a", "both\n");
         // It has the target in it, but for its own file.
-        let done = place.done(&middle, &merged, How::Rebase, &[]);
+        let done = place.done(&middle, &merged, IntegrationMethod::Rebase, &[]);
         assert_eq!(done, merged);
         for how in HOWS {
             let done = place.done(&middle, &merged, how, &own);
@@ -568,7 +595,7 @@ mod tests {
             let has = (place.show(&done, "graph"), place.show(&done, "a"));
             assert_eq!((&*has.0, &*has.1), ("newest", "both"), "{how:?}");
         }
-        let done = place.done(&onto, &merged, How::Rebase, &own);
+        let done = place.done(&onto, &merged, IntegrationMethod::Rebase, &own);
         assert!(place.parents(&done).starts_with(&format!("{onto} ")), "it is merged");
         // Two lines of the branch, one with the newer file, of which the merge took the older.
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", &place.trees.first]);
@@ -587,13 +614,13 @@ mod tests {
 
     #[test]
     fn what_the_target_dropped_does_not_come_back() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         let base = place.main("dropped", "1\n");
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", "main"]);
         let head = place.work("b", "1\n");
         place.git(&["reset", "-q", "--hard", "HEAD~"]);
         let onto = place.main("c", "1\n");
-        let piece = Piece { head: &head, base: &base, message: "All of it" };
+        let piece = BranchWork { head: &head, base: &base, message: "All of it" };
         for how in HOWS {
             let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
@@ -604,7 +631,7 @@ mod tests {
         place.trees.git(&place.slot, &["merge", "-q", "--no-edit", &onto]);
         let head = place.work("d", "1\n");
         let onto = place.main("e", "1\n");
-        let piece = Piece { head: &head, ..piece };
+        let piece = BranchWork { head: &head, ..piece };
         for how in HOWS {
             let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
@@ -614,12 +641,12 @@ mod tests {
 
     #[test]
     fn attributes_of_the_caller_hold() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         let head = place.work("notes", "branch\n");
         let onto = place.main("notes", "target\n");
         let attributes = place.trees.path("attributes");
         fs::write(&attributes, "notes merge=union\n").unwrap();
-        let piece = Piece { head: &head, base: &place.trees.first, message: "All of it" };
+        let piece = BranchWork { head: &head, base: &place.trees.first, message: "All of it" };
         for how in HOWS {
             let bring =
                 |attributes| place.merger.integrate(&onto, &piece, how, &[], attributes).unwrap();
@@ -631,7 +658,7 @@ mod tests {
 
     #[test]
     fn settings_for_the_merges_of_people_do_not_hold() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         place.work("b", "1\n");
         let head = place.work("b", "2\n");
         let onto = place.main("c", "1\n");
@@ -659,7 +686,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_git_left_is_kept_and_in_nobodys_way() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         let root = place.merger.root().to_owned();
         let head = place.work("a", "branch\n");
         let onto = place.main("a", "target\n");
@@ -677,7 +704,7 @@ mod tests {
             place.trees.place.try_git(&root, begin);
             assert!(place.merger.unfinished().is_some());
             fs::write(place.merger.git_dir.join("index.lock"), "").unwrap();
-            place.done(&onto, &fits, How::Rebase, &[]);
+            place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
             assert!(kept("a").contains("<<<<<<<"), "{begin:?}");
         }
         // A checkout that wrote files and came no further, and what tests may leave.
@@ -685,41 +712,42 @@ mod tests {
         fs::write(root.join("a"), "target\n").unwrap();
         fs::write(root.join("fits"), "half\n").unwrap();
         fs::write(root.join("report"), "of the tests\n").unwrap();
-        place.done(&onto, &fits, How::Squash, &[]);
+        place.done(&onto, &fits, IntegrationMethod::Squash, &[]);
         assert_eq!((&*kept("fits"), &*kept("report")), ("half", "of the tests"));
         assert!(!root.join("report").exists());
         // Its notes of a rebase are not whole.
         fs::create_dir(place.merger.git_dir.join("rebase-merge")).unwrap();
-        place.done(&onto, &fits, How::Merge, &[]);
+        place.done(&onto, &fits, IntegrationMethod::Merge, &[]);
         // Somebody took it to a branch.
         place.trees.git(&place.merger, &["checkout", "-q", "-b", "person", &fits]);
-        place.done(&onto, &fits, How::Rebase, &[]);
+        place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
         assert_eq!(place.git(&["rev-parse", "person"]), fits);
-        let piece = Piece { head: &fits, base: &place.trees.first, message: "" };
-        let refused = place.trees.main().integrate(&onto, &piece, How::Rebase, &[], None);
+        let piece = BranchWork { head: &fits, base: &place.trees.first, message: "" };
+        let refused =
+            place.trees.main().integrate(&onto, &piece, IntegrationMethod::Rebase, &[], None);
         assert!(said(refused).contains("main work tree"));
     }
 
     #[test]
     fn histories_without_a_common_commit_are_brought_in_too() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         place.trees.git(&place.slot, &["checkout", "-q", "--orphan", "fresh"]);
         place.trees.git(&place.slot, &["rm", "-q", "--cached", "a"]);
         fs::remove_file(place.slot.root().join("a")).unwrap();
         let head = place.work("b", "1\n");
         let onto = place.main("c", "1\n");
-        for how in [How::Rebase, How::Merge] {
+        for how in [IntegrationMethod::Rebase, IntegrationMethod::Merge] {
             let done = place.done(&onto, &head, how, &["graph"]);
             assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
         }
         // What it is to be one commit of is the state that it came to.
-        let done = place.done(&onto, &head, How::Squash, &[]);
+        let done = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
         assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "b\nc");
     }
 
     #[test]
     fn somebody_commits_even_where_git_knows_nobody() {
-        let place = Place::new();
+        let place = IntegratePlace::new();
         place.git(&["config", "user.name", ""]);
         assert_eq!(
             place.merger.identity(),

@@ -183,30 +183,30 @@ fn paths_in(said: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::git::tests::{Trees, said};
+    use crate::adapters::git::tests::{TestWorktrees, said};
 
     /// `new` is a commit on top of `main` that changes `a` and adds `b`.
-    struct Place {
-        trees: Trees,
+    struct LandPlace {
+        trees: TestWorktrees,
         main: Repo,
         slot: Repo,
         old: String,
         new: String,
     }
 
-    impl Place {
-        fn of(trees: Trees) -> Place {
+    impl LandPlace {
+        fn of(trees: TestWorktrees) -> LandPlace {
             trees.place.write(".gitignore", "*.env\n");
             let old = trees.place.commit("same", "1\n", "Second");
             let slot = trees.add("1");
             trees.git(&slot, &["checkout", "-q", "--detach", &old]);
             fs::write(slot.root().join("a"), "new\n").unwrap();
             let new = trees.commit(&slot, "b", "new\n");
-            Place { main: trees.main(), trees, slot, old, new }
+            LandPlace { main: trees.main(), trees, slot, old, new }
         }
 
-        fn new() -> Place {
-            Place::of(Trees::new())
+        fn new() -> LandPlace {
+            LandPlace::of(TestWorktrees::new())
         }
 
         fn git(&self, arguments: &[&str]) -> String {
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn a_checkout_follows_with_what_is_changed_elsewhere_in_it() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
-            let Some(trees) = Trees::with(options) else { continue };
-            let place = Place::of(trees);
+            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let place = LandPlace::of(trees);
             place.trees.place.write("same", "mine\n");
             place.trees.place.write("new", "mine\n");
             assert_eq!(place.land(), Landing::Landed);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_branch_that_nobody_has_is_moved_from_where_it_was() {
-        let place = Place::new();
+        let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
         assert_eq!(place.land(), Landing::Landed);
         assert_eq!((place.tip(), place.read("a")), (place.new.clone(), "1\n".to_owned()));
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_a_person_committed_meanwhile_is_seen() {
-        let place = Place::new();
+        let place = LandPlace::new();
         let own = place.trees.place.commit("own", "1\n", "A person's");
         assert_eq!(place.land(), Landing::Moved);
         assert_eq!(place.tip(), own);
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_persons_files_are_never_overwritten() {
-        let place = Place::new();
+        let place = LandPlace::new();
         let files = |paths: &[&str]| {
             let (found, why) = place.in_the_way();
             assert_eq!(found, paths);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_a_person_has_begun_is_not_disturbed() {
-        let place = Place::new();
+        let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "other", "HEAD~"]);
         place.trees.place.commit("same", "other\n", "Other");
         place.git(&["checkout", "-q", "main"]);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_lock_of_somebody_else_is_waited_for() {
-        let place = Place::new();
+        let place = LandPlace::new();
         for lock in ["index.lock", "refs/heads/main.lock"] {
             let lock = place.main.root().join(".git").join(lock);
             fs::write(&lock, "").unwrap();
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_git_that_was_killed_on_the_way_is_gone_on_with() {
-        let place = Place::new();
+        let place = LandPlace::new();
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "new\n");
         assert_eq!(place.land(), Landing::Landed);
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_checkout_that_is_gone_holds_nothing_unless_it_is_locked() {
-        let place = Place::new();
+        let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
         let second = place.trees.add("2");
         place.trees.git(&second, &["checkout", "-q", "main"]);

@@ -16,7 +16,7 @@ use super::{Repo, lossy, program};
 
 /// A commit of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct CommitLink {
     pub(super) id: String,
     pub(super) parents: Vec<String>,
 }
@@ -26,7 +26,7 @@ pub(super) type Entries = Vec<Option<String>>;
 
 impl Repo {
     /// The commits that `head` has and the others have not, oldest first.
-    pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<Link>> {
+    pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
         let list = || {
             let hidden = hidden.map(|id| format!("^{id}"));
             let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
@@ -37,7 +37,7 @@ impl Repo {
             let text = lossy(&text);
             let links = text.lines().map(|line| {
                 let mut ids = line.split(' ').map(str::to_owned);
-                Link { id: ids.next().unwrap_or_default(), parents: ids.collect() }
+                CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
             });
             Ok(links.collect())
         };
@@ -46,7 +46,7 @@ impl Repo {
     }
 
     /// Whether any of the commits changes one of the paths.
-    pub(super) fn touches(&self, links: &[Link], own: &[&str]) -> Result<bool> {
+    pub(super) fn touches(&self, links: &[CommitLink], own: &[&str]) -> Result<bool> {
         let ids: HashSet<&str> = links.iter().map(|link| &*link.id).collect();
         for link in links {
             let from = sources(link, |id| ids.contains(id));
@@ -75,7 +75,7 @@ impl Repo {
 
     /// The same commits without what they change at the paths; says the last one. Author, dates and
     /// messages are kept, signatures are not, since they would be wrong.
-    pub(super) fn without(&self, links: &[Link], head: &str, own: &[&str]) -> Result<String> {
+    pub(super) fn without(&self, links: &[CommitLink], head: &str, own: &[&str]) -> Result<String> {
         if !self.touches(links, own)? {
             return Ok(head.to_owned());
         }
@@ -175,7 +175,7 @@ impl Repo {
 
 /// The commits that tell what a commit should have where the branch has no say: its parent, and for
 /// a merge of something of the target that something.
-fn sources(link: &Link, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> {
+fn sources(link: &CommitLink, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> {
     let outside: Vec<&str> =
         link.parents.iter().map(String::as_str).filter(|id| !is_of_branch(id)).collect();
     if outside.is_empty() { link.parents.iter().map(String::as_str).collect() } else { outside }
@@ -185,7 +185,7 @@ fn library_links(
     repo: &Repository,
     head: &str,
     hidden: [&str; 2],
-) -> Result<Vec<Link>, git2::Error> {
+) -> Result<Vec<CommitLink>, git2::Error> {
     let mut walk = repo.revwalk()?;
     walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
     walk.push(Oid::from_str(head)?)?;
@@ -195,7 +195,7 @@ fn library_links(
     walk.map(|id| {
         let commit = repo.find_commit(id?)?;
         let parents = commit.parent_ids().map(|id| id.to_string()).collect();
-        Ok(Link { id: commit.id().to_string(), parents })
+        Ok(CommitLink { id: commit.id().to_string(), parents })
     })
     .collect()
 }

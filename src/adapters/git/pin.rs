@@ -30,7 +30,7 @@ pub(super) const IDENTITY: [(&str, &str); 4] = [
 
 /// What there is to keep.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
+pub struct PinSource<'a> {
     /// The commit that everything began with.
     pub base: Option<&'a str>,
     /// The branch that was worked on then.
@@ -58,7 +58,13 @@ impl Repo {
     ///
     /// # Errors
     /// In git's own words.
-    pub fn pin(&self, name: &str, message: &str, left: Left<'_>, scratch: &Path) -> Result<Pin> {
+    pub fn pin(
+        &self,
+        name: &str,
+        message: &str,
+        left: PinSource<'_>,
+        scratch: &Path,
+    ) -> Result<Pin> {
         let (changed, left_out) = self.to_keep(left.changed)?;
         let head = self.head()?.commit;
         let strays = self.strays(head.as_deref(), left)?;
@@ -229,7 +235,7 @@ impl Repo {
     }
 
     /// The commits that were begun with or moved away from, and that HEAD does not reach.
-    fn strays(&self, head: Option<&str>, left: Left<'_>) -> Result<Vec<String>> {
+    fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<String>> {
         let mut tips: Vec<String> = left.base.map(str::to_owned).into_iter().collect();
         if let Some(branch) = left.branch {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
@@ -271,20 +277,20 @@ mod tests {
     };
 
     use super::*;
-    use crate::adapters::git::tests::Place;
+    use crate::adapters::git::tests::TestRepository;
 
     const NAME: &str = "refs/ralph/a/1";
 
     /// Pins everything that is changed; what was begun with is `base` on `main`, long ago.
-    fn pin(place: &Place, base: Option<&str>) -> Pin {
+    fn pin(place: &TestRepository, base: Option<&str>) -> Pin {
         let repo = Repo::discover(&place.top).unwrap();
         let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
-        let left = Left { base, branch: Some("main"), began: 0, changed: &changed };
+        let left = PinSource { base, branch: Some("main"), began: 0, changed: &changed };
         repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
     }
 
     /// The index, HEAD, the branches and the work tree.
-    fn all_of(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn all_of(place: &TestRepository) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut all = BTreeMap::new();
         let mut folders = vec![place.top.clone()];
         while let Some(folder) = folders.pop() {
@@ -304,7 +310,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_leftover_is_kept_and_nothing_is_touched() {
-        let place = Place::new();
+        let place = TestRepository::new();
         for name in ["changed", "gone", "folder", "staged", "same"] {
             place.write(name, &format!("{name}\n"));
         }
@@ -352,7 +358,7 @@ mod tests {
 
     #[test]
     fn with_nothing_new_nothing_is_kept() {
-        let place = Place::new();
+        let place = TestRepository::new();
         assert_eq!(pin(&place, None), Pin::default());
         let base = place.commit("a", "1\n", "First");
         assert_eq!(pin(&place, Some(&base)), Pin::default());
@@ -365,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_was_left_and_not_touched_since_is_found_again() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.write("a person's", "1\n");
         let repo = Repo::discover(&place.top).unwrap();
         let scratch = place.top.join(".git/scratch");
@@ -375,7 +381,7 @@ mod tests {
         };
         let keep = |name: &str, base: Option<&str>, left: &[&str]| {
             let changed: Vec<String> = left.iter().map(|&path| path.to_owned()).collect();
-            let left = Left { base, branch: Some("main"), began: 0, changed: &changed };
+            let left = PinSource { base, branch: Some("main"), began: 0, changed: &changed };
             repo.pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
         };
         let unborn = keep("refs/ralph/a/9", None, &["a person's"]);
@@ -402,7 +408,7 @@ mod tests {
 
     #[test]
     fn before_the_first_commit_there_is_no_parent() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.write("a b", "1\n");
         assert!(pin(&place, None).commit.is_some());
         assert_eq!(place.git(&["log", "--format=%s", NAME]), "What was left");
@@ -411,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_history_lost_survives_the_collector() {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.commit("a", "0\n", "Root");
         let base = place.commit("a", "1\n", "Base");
         let lost = place.commit("lost", "1\n", "Lost by a reset");
@@ -433,7 +439,7 @@ mod tests {
     #[test]
     fn other_formats_are_no_obstacle() {
         for format in ["--object-format=sha256", "--ref-format=reftable"] {
-            let Some(place) = Place::with(&[format]) else {
+            let Some(place) = TestRepository::with(&[format]) else {
                 continue;
             };
             let base = place.commit("a", "1\n", "First");

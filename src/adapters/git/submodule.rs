@@ -96,11 +96,11 @@ mod tests {
     use std::{fs, path::PathBuf};
 
     use super::*;
-    use crate::adapters::git::tests::{Place, Trees, said};
+    use crate::adapters::git::tests::{TestRepository, TestWorktrees, said};
 
     /// `top` has `lib`, which has `deep/inner`; the main checkout has them all. Says where the
     /// repositories are that they come from.
-    fn nested(trees: &Trees) -> [PathBuf; 2] {
+    fn nested(trees: &TestWorktrees) -> [PathBuf; 2] {
         let [lib, inner] = ["from/lib", "from/inner"].map(|name| {
             let path = trees.path(name);
             fs::create_dir_all(&path).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         [lib, inner]
     }
 
-    fn commit(place: &Place, top: &Path, text: &str) {
+    fn commit(place: &TestRepository, top: &Path, text: &str) {
         fs::write(top.join("file"), text).unwrap();
         place.git_in(top, &["add", "-A"]);
         place.git_in(top, &["commit", "-q", "-m", "File"]);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn submodules_come_from_the_disk() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let from = nested(&trees);
         let base = trees.place.git(&["rev-parse", "HEAD"]);
         let config = fs::read_to_string(trees.place.top.join(".git/config")).unwrap();

@@ -20,7 +20,7 @@ const HOOKS: &[&str] =
 
 /// The throw-away repository.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct TrialRepository {
     /// The top of its work tree.
     pub dir: PathBuf,
     /// Set in the environment of its commands.
@@ -55,7 +55,7 @@ impl Repo {
     ///
     /// # Errors
     /// In git's own words; as the disk gives them.
-    pub fn trial(&self, dir: &Path) -> Result<Trial> {
+    pub fn trial(&self, dir: &Path) -> Result<TrialRepository> {
         let format = program::run(&self.root, &["rev-parse", "--show-object-format"])?;
         let format = format!("--object-format={}", lossy(&format).trim());
         program::run(dir, &["init", "--quiet", "--template=", &format])?;
@@ -83,7 +83,7 @@ impl Repo {
         // What lies with a server stays there.
         let local = [("GIT_NO_LAZY_FETCH", "1"), ("GIT_LFS_SKIP_SMUDGE", "1")];
         env.extend(local.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        Ok(Trial { dir: dir.to_owned(), env, env_remove, hooks: self.hooks_dir() })
+        Ok(TrialRepository { dir: dir.to_owned(), env, env_remove, hooks: self.hooks_dir() })
     }
 
     /// The files of all settings that hold here, those included because of where the repository
@@ -104,7 +104,7 @@ impl Repo {
     }
 }
 
-impl Trial {
+impl TrialRepository {
     /// The command that puts the files of HEAD into the work tree. Runs no hook.
     pub fn checkout(&self) -> Vec<String> {
         let quiet = ["core.hooksPath=/dev/null", "submodule.recurse=false"];

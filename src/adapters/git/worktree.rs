@@ -425,7 +425,7 @@ mod tests {
     use super::*;
     use crate::adapters::git::{
         BranchRoom,
-        tests::{Trees, on, said, without_library},
+        tests::{TestWorktrees, on, said, without_library},
     };
 
     fn place_of(repo: &Repo) -> (Option<String>, Option<String>) {
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn work_trees_are_listed_from_each_of_them() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         let (one, two) = (trees.add("1"), trees.add("deep/er/2"));
         trees.git(&one, &["checkout", "-q", "-b", "ralph/x"]);
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_repository_with_a_bare_middle_has_no_main_tree() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let bare = trees.path("bare.git");
         trees.place.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
         let linked = trees.path("linked");
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_work_tree_is_added_only_where_there_is_nothing() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let added = trees.add("new/folders/1");
         assert_eq!(place_of(&added), on(&trees.first, None));
         assert!(added.is_added() && !trees.main().is_added());
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn only_the_one_that_is_gone_is_forgotten() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         for name in ["1", "2", "3"] {
             trees.add(name);
@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_somebody_could_miss_is_not_removed() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let main = trees.main();
         let one = trees.add("1");
         let refused = || said(main.remove_worktree(one.root()));
@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn a_work_tree_goes_from_branch_to_branch() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
-            let Some(trees) = Trees::with(options) else { continue };
+            let Some(trees) = TestWorktrees::with(options) else { continue };
             let second = trees.place.commit("b", "2\n", "Second");
             let found = trees.add("1");
             for (way, slot) in [("a", without_library(&found)), ("b", found)] {
@@ -572,7 +572,7 @@ mod tests {
 
     #[test]
     fn nobody_loses_a_file_or_a_branch_to_a_switch() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let second = trees.place.commit("a", "2\n", "Second");
         let (one, two) = (trees.add("1"), trees.add("2"));
         fs::write(one.root().join("a"), "mine\n").unwrap();
@@ -591,7 +591,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_makes_a_work_tree_clean_and_nothing_is_touched() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let root = slot.root();
         slot.switch("ralph/x", &trees.first, None).unwrap();
@@ -607,7 +607,7 @@ mod tests {
         assert!(before.contains("<<<<<<<"), "{before}");
         assert!(!slot.settle_on(&trees.first).unwrap(), "there is more here than that");
         let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
-        let left = crate::adapters::git::Left {
+        let left = crate::adapters::git::PinSource {
             base: None,
             branch: None,
             began: i64::MAX,
@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn whatever_was_begun_is_forgotten_when_it_settles() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let other = trees.commit(&slot, "a", "other\n");
         let begin: &[&[&str]] = &[
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn locks_of_the_dead_are_removed_and_those_of_the_living_waited_for() {
-        let trees = Trees::new();
+        let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let admin = slot.git_dir.clone();
         trees.main().lock_worktree(slot.root(), "used").unwrap();

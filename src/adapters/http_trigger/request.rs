@@ -1,6 +1,6 @@
 //! One request, as its bytes come in, in bounded room.
 
-use super::{Answer, PATH};
+use super::{HttpResponse, PATH};
 use crate::core::hmac::{SIGNATURE, TIMESTAMP};
 
 /// The longest body.
@@ -10,26 +10,27 @@ const HEAD: usize = 8 * 1024;
 /// The most headers.
 const HEADERS: usize = 64;
 
-const GARBLED: Answer = Answer::bad("this is no HTTP request");
-const LONG: Answer = Answer::bad("the headers are too long");
-const CHUNKED: Answer =
-    Answer::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
-const ELSEWHERE: Answer = Answer::new("404 Not Found", "there is only /wake");
-const METHOD: Answer = Answer {
+const GARBLED: HttpResponse = HttpResponse::bad("this is no HTTP request");
+const LONG: HttpResponse = HttpResponse::bad("the headers are too long");
+const CHUNKED: HttpResponse =
+    HttpResponse::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
+const ELSEWHERE: HttpResponse = HttpResponse::new("404 Not Found", "there is only /wake");
+const METHOD: HttpResponse = HttpResponse {
     header: "Allow: POST\r\n",
-    ..Answer::new("405 Method Not Allowed", "there is only POST")
+    ..HttpResponse::new("405 Method Not Allowed", "there is only POST")
 };
-const LARGE: Answer = Answer::new("413 Content Too Large", "the body has more than 64 KiB");
+const LARGE: HttpResponse =
+    HttpResponse::new("413 Content Too Large", "the body has more than 64 KiB");
 
 /// What is known of a request so far.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct HttpRequest {
     bytes: Vec<u8>,
-    head: Option<Head>,
+    head: Option<RequestHead>,
 }
 
 #[derive(Debug)]
-struct Head {
+struct RequestHead {
     /// Where the body begins, and how long it is.
     body: usize,
     length: usize,
@@ -39,37 +40,37 @@ struct Head {
 
 /// What more bytes come to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ReadProgress {
     /// There is more to come.
     More,
     /// There is, and the sender waits to be told that it is wanted.
     Continue,
     /// Nothing more of it is wanted.
-    Refused(Answer),
+    Refused(HttpResponse),
     /// That is all of it.
     Whole,
 }
 
-impl Request {
+impl HttpRequest {
     /// Takes in more bytes.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Progress {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> ReadProgress {
         self.bytes.extend(bytes);
         let mut waits = false;
         if self.head.is_none() {
             match read_head(&self.bytes) {
-                Ok(None) if self.bytes.len() > HEAD => return Progress::Refused(LONG),
-                Ok(None) => return Progress::More,
+                Ok(None) if self.bytes.len() > HEAD => return ReadProgress::Refused(LONG),
+                Ok(None) => return ReadProgress::More,
                 Ok(Some((head, expects))) => {
                     waits = expects;
                     self.head = Some(head);
                 }
-                Err(answer) => return Progress::Refused(answer),
+                Err(answer) => return ReadProgress::Refused(answer),
             }
         }
         match &self.head {
-            Some(head) if self.bytes.len() >= head.body + head.length => Progress::Whole,
-            _ if waits => Progress::Continue,
-            _ => Progress::More,
+            Some(head) if self.bytes.len() >= head.body + head.length => ReadProgress::Whole,
+            _ if waits => ReadProgress::Continue,
+            _ => ReadProgress::More,
         }
     }
 
@@ -87,7 +88,7 @@ impl Request {
 }
 
 /// The head, if all of it is there, and whether its sender waits before it sends the body.
-fn read_head(bytes: &[u8]) -> Result<Option<(Head, bool)>, Answer> {
+fn read_head(bytes: &[u8]) -> Result<Option<(RequestHead, bool)>, HttpResponse> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let body = match request.parse(bytes) {
@@ -134,15 +135,15 @@ fn read_head(bytes: &[u8]) -> Result<Option<(Head, bool)>, Answer> {
     }
     let expects = all("expect").iter().any(|value| value.eq_ignore_ascii_case("100-continue"));
     let (timestamp, signature) = (one(TIMESTAMP), one(SIGNATURE));
-    Ok(Some((Head { body, length, timestamp, signature }, expects)))
+    Ok(Some((RequestHead { body, length, timestamp, signature }, expects)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Request, Progress) {
-        let mut request = Request::default();
+    fn read(text: &str) -> (HttpRequest, ReadProgress) {
+        let mut request = HttpRequest::default();
         let progress = request.take(text.as_bytes());
         (request, progress)
     }
@@ -153,23 +154,26 @@ mod tests {
                     x-ralph-signature:  sha256=ab \r\nContent-Length: 5\r\n\r\nhello";
         for cut in 1..text.len() {
             let (mut request, progress) = read(&text[..cut]);
-            assert_eq!(progress, Progress::More, "cut at {cut}");
-            assert_eq!(request.take(&text.as_bytes()[cut..]), Progress::Whole, "cut at {cut}");
+            assert_eq!(progress, ReadProgress::More, "cut at {cut}");
+            assert_eq!(request.take(&text.as_bytes()[cut..]), ReadProgress::Whole, "cut at {cut}");
             assert_eq!(request.signed(), Some(("12", "sha256=ab")));
             assert_eq!(request.body(), b"hello");
         }
         let (request, progress) = read("POST /wake HTTP/1.0\r\n\r\n");
-        assert_eq!((progress, request.body(), request.signed()), (Progress::Whole, &b""[..], None));
+        assert_eq!(
+            (progress, request.body(), request.signed()),
+            (ReadProgress::Whole, &b""[..], None)
+        );
     }
 
     #[test]
     fn a_sender_that_waits_is_told_once() {
         let head = "POST /wake HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
         let (mut request, progress) = read(head);
-        assert_eq!(progress, Progress::Continue);
-        assert_eq!(request.take(b"a"), Progress::More);
-        assert_eq!(request.take(b"b"), Progress::Whole);
-        assert_eq!(read(&format!("{head}ab")).1, Progress::Whole);
+        assert_eq!(progress, ReadProgress::Continue);
+        assert_eq!(request.take(b"a"), ReadProgress::More);
+        assert_eq!(request.take(b"b"), ReadProgress::Whole);
+        assert_eq!(read(&format!("{head}ab")).1, ReadProgress::Whole);
     }
 
     #[test]
@@ -190,11 +194,11 @@ mod tests {
             (format!("POST /wake HTTP/1.1\r\nA: {}", "x".repeat(HEAD)), LONG),
             (post(&format!("A: {}\r\n", "x".repeat(HEAD))), LONG),
         ] {
-            assert_eq!(read(&text).1, Progress::Refused(answer), "{text}");
+            assert_eq!(read(&text).1, ReadProgress::Refused(answer), "{text}");
         }
         assert!(String::from_utf8(METHOD.bytes()).unwrap().contains("\r\nAllow: POST\r\n"));
         let largest = format!("Content-Length: 65536\r\n\r\n{}", "x".repeat(65536));
-        assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{largest}")).1, Progress::Whole);
+        assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{largest}")).1, ReadProgress::Whole);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Answer, request::Request};
+use super::{HttpResponse, request::HttpRequest};
 use crate::core::hmac::{holds, sign};
 
 /// So old a request may be, in seconds,
@@ -21,21 +21,22 @@ const SPAN: Duration = Duration::from_secs(60);
 /// So many signatures are remembered: those of more than an hour at that rate.
 const REMEMBERED: usize = 1000;
 
-const UNSIGNED: Answer =
-    Answer::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
-const NO_TIME: Answer = Answer::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
-const STALE: Answer = Answer::unauthorized(
+const UNSIGNED: HttpResponse =
+    HttpResponse::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
+const NO_TIME: HttpResponse =
+    HttpResponse::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
+const STALE: HttpResponse = HttpResponse::unauthorized(
     "the timestamp is too old, in the future, or from before this was started",
 );
-const WRONG: Answer = Answer::unauthorized("the signature is wrong");
-const AGAIN: Answer = Answer::unauthorized("this request was here before");
-const MANY: Answer = Answer {
+const WRONG: HttpResponse = HttpResponse::unauthorized("the signature is wrong");
+const AGAIN: HttpResponse = HttpResponse::unauthorized("this request was here before");
+const MANY: HttpResponse = HttpResponse {
     header: "Retry-After: 60\r\n",
-    ..Answer::new("429 Too Many Requests", "more than ten requests in a minute")
+    ..HttpResponse::new("429 Too Many Requests", "more than ten requests in a minute")
 };
 
 /// Who believes it or not.
-pub(super) struct Warden {
+pub(super) struct RequestAuth {
     secret: Vec<u8>,
     /// When it began, by the wall clock.
     since: i64,
@@ -45,20 +46,20 @@ pub(super) struct Warden {
     seen: VecDeque<String>,
 }
 
-impl Warden {
-    pub(super) fn new(secret: &[u8], now: i64) -> Warden {
+impl RequestAuth {
+    pub(super) fn new(secret: &[u8], now: i64) -> RequestAuth {
         let secret = secret.to_vec();
-        Warden { secret, since: now, believed: VecDeque::new(), seen: VecDeque::new() }
+        RequestAuth { secret, since: now, believed: VecDeque::new(), seen: VecDeque::new() }
     }
 
     /// Its signature, if it is to be believed; `now` by the wall clock, `instant` by one that nobody
     /// sets.
     pub(super) fn judge(
         &mut self,
-        request: &Request,
+        request: &HttpRequest,
         now: i64,
         instant: Instant,
-    ) -> Result<String, Answer> {
+    ) -> Result<String, HttpResponse> {
         let (timestamp, signature) = request.signed().ok_or(UNSIGNED)?;
         let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let time: i64 = timestamp.parse().ok().filter(|_| digits).ok_or(NO_TIME)?;
@@ -100,8 +101,8 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn request(timestamp: &str, signature: &str, body: &str) -> Request {
-        let mut request = Request::default();
+    fn request(timestamp: &str, signature: &str, body: &str) -> HttpRequest {
+        let mut request = HttpRequest::default();
         let length = body.len();
         let text = format!(
             "POST /wake HTTP/1.1\r\nX-Ralph-Timestamp: {timestamp}\r\nX-Ralph-Signature: \
@@ -116,14 +117,14 @@ mod tests {
         crate::core::hmac::sign(secret, timestamp, body.as_bytes())
     }
 
-    fn signed(at: i64, body: &str) -> Request {
+    fn signed(at: i64, body: &str) -> HttpRequest {
         request(&at.to_string(), &sign(b"secret", &format!("{at}.{body}")), body)
     }
 
     #[test]
     fn only_what_is_signed_and_fresh_is_believed() {
         let begun = Instant::now();
-        let mut warden = Warden::new(b"secret", NOW - 1000);
+        let mut warden = RequestAuth::new(b"secret", NOW - 1000);
         let right = sign(b"secret", &format!("{NOW}.x"));
         let now = NOW.to_string();
         for (request, answer) in [
@@ -143,21 +144,21 @@ mod tests {
             (signed(NOW - WINDOW - 1, "x"), STALE),
             (signed(NOW + AHEAD + 1, "x"), STALE),
             (signed(i64::MAX, "x"), STALE),
-            (Request::default(), UNSIGNED),
+            (HttpRequest::default(), UNSIGNED),
         ] {
             assert_eq!(warden.judge(&request, NOW, begun), Err(answer), "{request:?}");
         }
         for at in [NOW - WINDOW, NOW, NOW + AHEAD] {
             assert!(warden.judge(&signed(at, "x"), NOW, begun).is_ok());
         }
-        let mut fresh = Warden::new(b"secret", NOW);
+        let mut fresh = RequestAuth::new(b"secret", NOW);
         assert_eq!(fresh.judge(&signed(NOW - 1, "x"), NOW, begun), Err(STALE), "of the one before");
     }
 
     #[test]
     fn what_was_accepted_is_not_accepted_again() {
         let begun = Instant::now();
-        let mut warden = Warden::new(b"secret", NOW);
+        let mut warden = RequestAuth::new(b"secret", NOW);
         let first = warden.judge(&signed(NOW, "x"), NOW, begun).unwrap();
         assert!(warden.judge(&signed(NOW, "x"), NOW, begun).is_ok(), "there was no room for it");
         warden.remember(first);
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn ten_in_a_minute_are_enough() {
         let begun = Instant::now();
-        let mut warden = Warden::new(b"secret", NOW);
+        let mut warden = RequestAuth::new(b"secret", NOW);
         let mut judge = |number: u64, seconds| {
             let request = signed(NOW, &number.to_string());
             warden.judge(&request, NOW, begun + Duration::from_secs(seconds)).map(drop)

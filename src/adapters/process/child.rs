@@ -22,7 +22,7 @@ pub struct Foreground {
 
 /// Whose signals a command gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum ForegroundGroup {
     /// Those of the group of whoever started it, from the terminal or from a guardian.
     Shared,
     /// Only what it is sent, so that nothing reaches it twice.
@@ -42,7 +42,7 @@ impl Foreground {
         dir: &Path,
         env: &[(&str, Option<&str>)],
         input: Option<File>,
-        group: Group,
+        group: ForegroundGroup,
     ) -> io::Result<Foreground> {
         let mut command = duct::cmd(program, arguments).dir(dir).env("PWD", dir);
         if let Some(input) = input {
@@ -57,7 +57,7 @@ impl Foreground {
                 None => command.env_remove(name),
             };
         }
-        if group == Group::Own {
+        if group == ForegroundGroup::Own {
             command = command.before_spawn(|command| {
                 command.process_group(0);
                 Ok(())

@@ -24,14 +24,14 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
 };
 
-use super::{Identity, Spec, find, tree::number};
+use super::{Identity, ProcessSpec, find, tree::number};
 use crate::core::verdict::Outcome;
 
 /// A started process and its group.
 #[derive(Debug)]
 pub(super) struct Process {
     identity: Identity,
-    group: Arc<Group>,
+    group: Arc<ProcessGroup>,
     handle: duct::Handle,
 }
 
@@ -46,7 +46,7 @@ impl Process {
     /// When a file cannot be opened, the program is not found or cannot be executed, or the system
     /// has no process or thread to give. Nothing runs then, and `ended` is not called.
     pub(super) fn spawn(
-        spec: &Spec,
+        spec: &ProcessSpec,
         stdout: impl Into<OwnedFd>,
         stderr: impl Into<OwnedFd>,
         ended: impl FnOnce(Outcome) + Send + 'static,
@@ -57,7 +57,7 @@ impl Process {
         // over has its entry in /proc.
         let identity = Identity::of(pid);
         let leader = number(pid).expect("the number of a child is positive");
-        let group = Arc::new(Group { leader, reaped: Mutex::new(false) });
+        let group = Arc::new(ProcessGroup { leader, reaped: Mutex::new(false) });
         let watched = Arc::clone(&group);
         let waiter =
             thread::Builder::new().name("agent".to_owned()).spawn(move || ended(watched.wait()));
@@ -96,7 +96,7 @@ impl Process {
 
 /// The program is made absolute because duct hands over the whole environment, and std takes its
 /// fast path (`posix_spawn`) with a changed `PATH` only if it need not search it.
-fn command(spec: &Spec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Expression> {
+fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Expression> {
     let (program, arguments) = spec
         .argv
         .split_first()
@@ -126,7 +126,7 @@ fn command(spec: &Spec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Ex
 }
 
 /// The environment that a process of this specification gets, apart from `PWD`.
-pub(super) fn environment(spec: &Spec) -> HashMap<OsString, OsString> {
+pub(super) fn environment(spec: &ProcessSpec) -> HashMap<OsString, OsString> {
     let mut environment: HashMap<OsString, OsString> = env::vars_os().collect();
     for name in &spec.env_remove {
         environment.remove(OsStr::new(name));
@@ -144,14 +144,14 @@ fn named<T>(file: &Path, result: io::Result<T>) -> io::Result<T> {
 }
 
 #[derive(Debug)]
-struct Group {
+struct ProcessGroup {
     leader: Pid,
     /// Locked while a signal is sent and while the leader is reaped: after the reap the number may
     /// be a stranger's.
     reaped: Mutex<bool>,
 }
 
-impl Group {
+impl ProcessGroup {
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,16 +225,16 @@ mod tests {
         fs::OpenOptions::new().create(true).append(true).open(path).unwrap()
     }
 
-    struct Bench {
+    struct GroupBench {
         folder: TempDir,
-        spec: Spec,
+        spec: ProcessSpec,
     }
 
-    fn bench(script: &str) -> Bench {
+    fn bench(script: &str) -> GroupBench {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         fs::write(file("prompt"), "").unwrap();
-        let spec = Spec {
+        let spec = ProcessSpec {
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
             dir: folder.path().to_owned(),
             env: Vec::new(),
@@ -243,10 +243,10 @@ mod tests {
             stdout: file("out"),
             stderr: file("err"),
         };
-        Bench { folder, spec }
+        GroupBench { folder, spec }
     }
 
-    impl Bench {
+    impl GroupBench {
         fn start(&self) -> (Process, Receiver<Outcome>) {
             let (sender, receiver) = mpsc::channel();
             let (stdout, stderr) = (open(&self.spec.stdout), open(&self.spec.stderr));
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_started_is_an_error() {
-        let start = |change: &dyn Fn(&mut Spec)| {
+        let start = |change: &dyn Fn(&mut ProcessSpec)| {
             let mut bench = bench("exit 0");
             change(&mut bench.spec);
             let called = |_| panic!("nothing ran");

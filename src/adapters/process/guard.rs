@@ -21,15 +21,15 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Identity, Member, PANE, Spec, group::Process, secrets, send, sign, stream::Streams, tree,
+    Identity, Member, PANE, ProcessSpec, group::Process, secrets, send, sign, stream::Streams, tree,
 };
 use crate::{core::verdict::Outcome, crash};
 
 /// What the guardian is to do; the first line on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Brief {
+pub struct GuardianSpec {
     /// The agent.
-    pub spec: Spec,
+    pub spec: ProcessSpec,
     /// The attempt's record.
     pub record: PathBuf,
     /// Where to write how the agent ended.
@@ -45,7 +45,7 @@ pub struct Brief {
 /// A further line on its standard input.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum GuardianCommand {
     /// Ask the agent's group to end.
     Terminate,
     /// End everything.
@@ -63,7 +63,7 @@ pub enum Order {
 /// A line on its standard error.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Notice {
+pub enum GuardianNotice {
     /// The agent runs.
     Started {
         /// As this process.
@@ -95,15 +95,15 @@ pub enum Notice {
 
 /// How an agent ended, as the guardian leaves it for whoever comes after.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Exit {
+pub struct AgentExit {
     /// How.
     pub outcome: Outcome,
     /// Whether the runner was gone by then, so that the end was not the agent's own.
     pub alone: bool,
 }
 
-enum Message {
-    Order(Order),
+enum GuardianMessage {
+    Order(GuardianCommand),
     /// The runner is gone.
     Alone,
     Ended(Outcome),
@@ -172,16 +172,16 @@ pub fn run() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut brief = String::new();
     io::stdin().lock().read_line(&mut brief)?;
-    let brief: Brief = serde_json::from_str(&brief)?;
+    let brief: GuardianSpec = serde_json::from_str(&brief)?;
     crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
     let pulse = Pulse::new(brief.screen.clone());
     let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
         Ok(started) => started,
-        Err(error) => return tell(&Notice::NotStarted { error: error.to_string() }),
+        Err(error) => return tell(&GuardianNotice::NotStarted { error: error.to_string() }),
     };
     crash::point("guard.spawned");
-    tell(&Notice::Started { identity: agent.identity().clone() })?;
+    tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
     thread::spawn(move || listen(&outbox));
     let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
@@ -189,10 +189,10 @@ pub fn run() -> io::Result<()> {
     let mut guard =
         Guard { agent, inbox, pulse, idle: brief.idle, pane, frozen: false, fate: None };
     let outcome = guard.watch()?;
-    let alone = guard.fate == Some(Fate::Abandoned);
+    let alone = guard.fate == Some(GuardianFate::Abandoned);
     crash::point("guard.ended");
     guard.outlast()?;
-    let spared = guard.fate == Some(Fate::Spared);
+    let spared = guard.fate == Some(GuardianFate::Spared);
     if !spared {
         guard.agent.kill();
     }
@@ -206,18 +206,18 @@ pub fn run() -> io::Result<()> {
         streams.drain();
     }
     if let Some(path) = &brief.exit {
-        leave(path, &Exit { outcome: outcome.clone(), alone })?;
+        leave(path, &AgentExit { outcome: outcome.clone(), alone })?;
         crash::point("guard.left");
     }
     let swept = swept.into_iter().map(|member| member.name).collect();
-    tell(&Notice::Closed { outcome, swept, immortal })?;
+    tell(&GuardianNotice::Closed { outcome, swept, immortal })?;
     crash::point("guard.closed");
     Ok(())
 }
 
 /// What is to become of the tree, in the order in which one gives way to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fate {
+enum GuardianFate {
     /// It was asked to end.
     Asked,
     /// What the agent left behind may live.
@@ -231,7 +231,7 @@ enum Fate {
 /// An agent under guard.
 struct Guard {
     agent: Process,
-    inbox: Receiver<Message>,
+    inbox: Receiver<GuardianMessage>,
     pulse: Pulse,
     /// After how long without a sign of life the runner is told.
     idle: Option<Duration>,
@@ -239,7 +239,7 @@ struct Guard {
     pane: Option<String>,
     frozen: bool,
     /// None as long as it lives its own life.
-    fate: Option<Fate>,
+    fate: Option<GuardianFate>,
 }
 
 impl Guard {
@@ -248,12 +248,12 @@ impl Guard {
         let tick = self.idle.map_or(TICK, |idle| TICK.min(idle / 4));
         loop {
             match self.inbox.recv_timeout(tick) {
-                Ok(Message::Ended(outcome)) => return Ok(outcome),
+                Ok(GuardianMessage::Ended(outcome)) => return Ok(outcome),
                 Ok(message) => self.obey(&message),
                 Err(_) => {
                     tree::reap_orphans(self.agent.identity().pid);
                     if !self.frozen && self.idle.is_some_and(|limit| self.pulse.is_gone(limit)) {
-                        tell(&Notice::Idle {})?;
+                        tell(&GuardianNotice::Idle {})?;
                     }
                 }
             }
@@ -267,7 +267,7 @@ impl Guard {
             return Ok(());
         }
         let mut told = Vec::new();
-        while self.fate.is_none_or(|fate| fate == Fate::Asked) {
+        while self.fate.is_none_or(|fate| fate == GuardianFate::Asked) {
             let mut left = tree::descendants(std::process::id());
             if left.is_empty() {
                 return Ok(());
@@ -277,7 +277,7 @@ impl Guard {
                 left.retain(|member| !tree::has_entry(member.pid, pane));
             }
             if !left.is_empty() && left != told {
-                tell(&Notice::Left { members: left.clone() })?;
+                tell(&GuardianNotice::Left { members: left.clone() })?;
                 told = left;
             }
             match self.inbox.recv_timeout(POLL) {
@@ -288,63 +288,63 @@ impl Guard {
         Ok(())
     }
 
-    fn obey(&mut self, message: &Message) {
+    fn obey(&mut self, message: &GuardianMessage) {
         let fate = match message {
-            Message::Order(Order::Terminate) => {
+            GuardianMessage::Order(GuardianCommand::Terminate) => {
                 self.agent.terminate();
-                Fate::Asked
+                GuardianFate::Asked
             }
-            Message::Order(Order::Kill) => {
+            GuardianMessage::Order(GuardianCommand::Kill) => {
                 self.agent.kill();
-                Fate::Condemned
+                GuardianFate::Condemned
             }
-            Message::Alone => {
+            GuardianMessage::Alone => {
                 self.agent.kill();
-                Fate::Abandoned
+                GuardianFate::Abandoned
             }
-            Message::Order(Order::Spare) => Fate::Spared,
-            Message::Order(Order::Freeze) => {
+            GuardianMessage::Order(GuardianCommand::Spare) => GuardianFate::Spared,
+            GuardianMessage::Order(GuardianCommand::Freeze) => {
                 self.frozen = true;
                 return tree::freeze();
             }
-            Message::Order(Order::Thaw) => {
+            GuardianMessage::Order(GuardianCommand::Thaw) => {
                 self.frozen = false;
                 tree::thaw();
                 return self.pulse.beat();
             }
-            Message::Order(Order::Awake) => return self.pulse.beat(),
-            Message::Ended(_) => return,
+            GuardianMessage::Order(GuardianCommand::Awake) => return self.pulse.beat(),
+            GuardianMessage::Ended(_) => return,
         };
         self.fate = self.fate.max(Some(fate));
     }
 }
 
 fn start(
-    brief: &Brief,
-    outbox: Sender<Message>,
+    brief: &GuardianSpec,
+    outbox: Sender<GuardianMessage>,
     printed: &Arc<AtomicU64>,
 ) -> io::Result<(Process, Streams)> {
     let secrets = brief.redact.then(|| secrets(&brief.spec));
     let (streams, stdout, stderr) = Streams::open(&brief.spec, secrets.as_ref(), printed)?;
     let sign = sign(&brief.record)?;
     let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
-        let _ = outbox.send(Message::Ended(outcome));
+        let _ = outbox.send(GuardianMessage::Ended(outcome));
     })?;
     drop(sign);
     Ok((agent, streams))
 }
 
-fn listen(outbox: &Sender<Message>) {
+fn listen(outbox: &Sender<GuardianMessage>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if let Ok(order) = serde_json::from_str(&line) {
-            let _ = outbox.send(Message::Order(order));
+            let _ = outbox.send(GuardianMessage::Order(order));
         }
     }
-    let _ = outbox.send(Message::Alone);
+    let _ = outbox.send(GuardianMessage::Alone);
 }
 
 /// A runner that is gone cannot be told; that is no reason to fail.
-fn tell(notice: &Notice) -> io::Result<()> {
+fn tell(notice: &GuardianNotice) -> io::Result<()> {
     match send(&mut io::stderr().lock(), notice) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
@@ -352,7 +352,7 @@ fn tell(notice: &Notice) -> io::Result<()> {
 }
 
 /// Written whole or not at all.
-fn leave(path: &Path, exit: &Exit) -> io::Result<()> {
+fn leave(path: &Path, exit: &AgentExit) -> io::Result<()> {
     let draft = path.with_extension("tmp");
     fs::write(&draft, serde_json::to_vec(exit)?)?;
     crash::point("guard.drafted");

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Agent, News, NotStarted, Post, Spec, tree};
+use super::{AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec, tree};
 use crate::core::verdict::Outcome;
 
 /// Between two looks at what else there is to do.
@@ -20,13 +20,13 @@ const TURN: Duration = Duration::from_millis(50);
 /// # Errors
 /// Those of `turn`, after which the command is ended by its guardian.
 pub fn run_guarded<E>(
-    spec: &Spec,
-    post: &Post<'_>,
+    spec: &ProcessSpec,
+    post: &GuardPost<'_>,
     (limit, grace): (Duration, Duration),
-    mut turn: impl FnMut(&Agent) -> Result<bool, E>,
+    mut turn: impl FnMut(&AgentProcess) -> Result<bool, E>,
 ) -> Result<Outcome, E> {
     let (tell, told) = mpsc::channel();
-    let agent = match Agent::spawn(spec, post, move |news| drop(tell.send(news))) {
+    let agent = match AgentProcess::spawn(spec, post, move |news| drop(tell.send(news))) {
         Ok(agent) => agent,
         Err(NotStarted::Refused(error)) => return Ok(Outcome::NotStarted { error }),
         Err(NotStarted::Unguarded) => {
@@ -39,15 +39,15 @@ pub fn run_guarded<E>(
     loop {
         let began = Instant::now();
         match told.recv_timeout(TURN) {
-            Ok(News::Closed(closed)) => {
+            Ok(ProcessNews::Closed(closed)) => {
                 if closed.outcome.is_none() {
                     tree::kill_marked(None, &post.record);
                 }
                 let ours = ending.map(|(ours, _)| ours);
                 return Ok(ours.or(closed.outcome).unwrap_or(Outcome::Interrupted));
             }
-            Ok(News::Left(_)) => agent.kill(),
-            Ok(News::Idle) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ProcessNews::Left(_)) => agent.kill(),
+            Ok(ProcessNews::Idle) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
         }
         left = left.saturating_sub(began.elapsed());

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use super::Spec;
+use super::ProcessSpec;
 use crate::core::redact::Redactor;
 
 /// How much of the beginning, and at least how much of the end, is kept.
@@ -34,7 +34,7 @@ pub(super) struct Streams {
 }
 
 /// A stream that is read by one thread and may be closed by another; none once it is closed.
-type Shared = Arc<Mutex<Option<Stream>>>;
+type Shared = Arc<Mutex<Option<OutputStream>>>;
 
 impl Streams {
     /// Opens the files of `spec` and drains into them what is written to the two pipes, its
@@ -44,7 +44,7 @@ impl Streams {
     /// # Errors
     /// As the system gives them.
     pub(super) fn open(
-        spec: &Spec,
+        spec: &ProcessSpec,
         secrets: Option<&Redactor>,
         taken: &Arc<AtomicU64>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
@@ -52,8 +52,8 @@ impl Streams {
         let mut streams = Vec::new();
         let mut open = |path: &Path| -> io::Result<PipeWriter> {
             let (reader, writer) = io::pipe()?;
-            let kept = Kept::create(path)?;
-            let stream = Stream { kept, secrets: secrets.cloned(), clean: Vec::new() };
+            let kept = KeptOutput::create(path)?;
+            let stream = OutputStream { kept, secrets: secrets.cloned(), clean: Vec::new() };
             let shared = Arc::new(Mutex::new(Some(stream)));
             streams.push(Arc::clone(&shared));
             let (done, taken) = (done.clone(), Arc::clone(taken));
@@ -109,14 +109,14 @@ fn close(shared: &Shared) {
     }
 }
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Option<Stream>> {
+fn lock(shared: &Shared) -> MutexGuard<'_, Option<OutputStream>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What becomes of the bytes of a stream.
 #[derive(Debug)]
-struct Stream {
-    kept: Kept,
+struct OutputStream {
+    kept: KeptOutput,
     /// Holds back what may be the beginning of a secret until that is known, however long the
     /// stream is silent.
     secrets: Option<Redactor>,
@@ -124,7 +124,7 @@ struct Stream {
     clean: Vec<u8>,
 }
 
-impl Stream {
+impl OutputStream {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(secrets) = &mut self.secrets else {
             return self.kept.take(bytes);
@@ -146,30 +146,37 @@ impl Stream {
 
 /// Where a stream is kept.
 #[derive(Debug)]
-struct Kept {
+struct KeptOutput {
     path: PathBuf,
     head: File,
     written: u64,
     part: u64,
-    tail: Option<Tail>,
+    tail: Option<KeptTail>,
     dropped: u64,
 }
 
 /// The end so far: the older half is complete, the newer one grows.
 #[derive(Debug)]
-struct Tail {
+struct KeptTail {
     newer: File,
     size: u64,
     older: u64,
 }
 
-impl Kept {
+impl KeptOutput {
     /// Appends to the file at `path`, created if missing.
-    fn create(path: &Path) -> io::Result<Kept> {
+    fn create(path: &Path) -> io::Result<KeptOutput> {
         let head = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
             io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
         })?;
-        Ok(Kept { path: path.to_owned(), head, written: 0, part: PART, tail: None, dropped: 0 })
+        Ok(KeptOutput {
+            path: path.to_owned(),
+            head,
+            written: 0,
+            part: PART,
+            tail: None,
+            dropped: 0,
+        })
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -191,7 +198,7 @@ impl Kept {
                 }
             };
             let newer = File::create(self.half("newer"))?;
-            self.tail = Some(Tail { newer, size: 0, older });
+            self.tail = Some(KeptTail { newer, size: 0, older });
         }
         let tail = self.tail.as_mut().expect("just made");
         tail.newer.write_all(bytes)?;
@@ -230,7 +237,7 @@ mod tests {
     fn keep(part: u64, blocks: &[&[u8]]) -> (String, usize) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stdout");
-        let mut kept = Kept { part, ..Kept::create(&path).unwrap() };
+        let mut kept = KeptOutput { part, ..KeptOutput::create(&path).unwrap() };
         for block in blocks {
             kept.take(block).unwrap();
         }

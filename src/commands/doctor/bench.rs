@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, Post, Spec},
+        process::{self, GuardPost, ProcessSpec},
     },
     core::verdict::Outcome,
     project::config::Config,
@@ -27,7 +27,7 @@ const COMMIT: Duration = Duration::from_secs(20);
 const LINES: usize = 3;
 
 /// The folder and the limit.
-pub(super) struct Bench {
+pub(super) struct ProbeFolder {
     folder: TempDir,
     /// How long a tried commit may take.
     pub(super) commit: Duration,
@@ -35,7 +35,7 @@ pub(super) struct Bench {
 
 /// What a program said to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ProbeAnswer {
     /// It succeeded, with these last lines.
     Yes(Vec<String>),
     /// It did not, for this reason.
@@ -46,7 +46,7 @@ pub(super) enum Answer {
 
 /// A question to a program.
 #[derive(Default)]
-pub(super) struct Question {
+pub(super) struct Probe {
     /// The command line.
     pub(super) argv: Vec<String>,
     /// Where it is asked; without one, in a folder with nothing in it.
@@ -57,16 +57,16 @@ pub(super) struct Question {
     pub(super) env_remove: Vec<String>,
 }
 
-impl Bench {
+impl ProbeFolder {
     /// A folder for one examination.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub(super) fn new(config: &Config) -> Result<Bench> {
+    pub(super) fn new(config: &Config) -> Result<ProbeFolder> {
         let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
         let folder = folder.context("make a temporary folder")?;
         let commit = config.commit_timeout.min(COMMIT);
-        Ok(Bench { folder, commit })
+        Ok(ProbeFolder { folder, commit })
     }
 
     /// An empty folder.
@@ -84,7 +84,7 @@ impl Bench {
     ///
     /// # Errors
     /// As the disk gives them.
-    pub(super) fn ask(&self, question: Question, limit: Duration) -> Result<Answer> {
+    pub(super) fn ask(&self, question: Probe, limit: Duration) -> Result<ProbeAnswer> {
         let dir = match question.dir {
             Some(dir) => dir,
             None => self.folder("empty")?,
@@ -93,7 +93,7 @@ impl Bench {
         fs::write(&said, "").context("write into a temporary folder")?;
         let record = self.folder.path().join("record");
         fs::write(&record, "").context("write into a temporary folder")?;
-        let spec = Spec {
+        let spec = ProcessSpec {
             argv: question.argv,
             dir,
             env: question.env,
@@ -103,7 +103,7 @@ impl Bench {
             stderr: said.clone(),
         };
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
-        let post = Post {
+        let post = GuardPost {
             program: process::own_program(),
             record,
             exit: None,
@@ -117,12 +117,12 @@ impl Bench {
         let Ok(outcome) = process::run_guarded(&spec, &post, limits, |_| Ok::<_, Infallible>(true));
         let lines = agent_output::last_lines(&said, LINES).unwrap_or_default();
         Ok(match outcome {
-            Outcome::Exited { exit_code: 0 } => Answer::Yes(lines),
-            Outcome::TimedOut { .. } => Answer::Late(limit),
-            Outcome::NotStarted { error } => Answer::No(error),
-            Outcome::Interrupted => Answer::No("its guardian died".to_owned()),
-            outcome if lines.is_empty() => Answer::No(outcome.to_string()),
-            _ => Answer::No(lines.join(" / ")),
+            Outcome::Exited { exit_code: 0 } => ProbeAnswer::Yes(lines),
+            Outcome::TimedOut { .. } => ProbeAnswer::Late(limit),
+            Outcome::NotStarted { error } => ProbeAnswer::No(error),
+            Outcome::Interrupted => ProbeAnswer::No("its guardian died".to_owned()),
+            outcome if lines.is_empty() => ProbeAnswer::No(outcome.to_string()),
+            _ => ProbeAnswer::No(lines.join(" / ")),
         })
     }
 }

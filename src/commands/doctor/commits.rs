@@ -4,11 +4,11 @@ use anyhow::Result;
 
 use super::{
     Finding,
-    bench::{Answer, Bench, Question},
+    bench::{Probe, ProbeAnswer, ProbeFolder},
     few, parts,
 };
 use crate::{
-    adapters::git::Trial,
+    adapters::git::TrialRepository,
     core::{duration, exit::Exit},
     project::{attempt, workspace::Workspace},
     view::lines::counted,
@@ -76,7 +76,7 @@ pub(super) fn work_tree(workspace: &Workspace) -> Finding {
 }
 
 /// A commit can be signed with nobody there, where commits are signed.
-pub(super) fn signing(workspace: &Workspace, bench: &Bench) -> Finding {
+pub(super) fn signing(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "signing";
     let cure = "make the key usable without a person, or `git config commit.gpgSign false` here";
     match workspace.repo.signs_commits() {
@@ -93,7 +93,7 @@ pub(super) fn signing(workspace: &Workspace, bench: &Bench) -> Finding {
 }
 
 /// The hooks let a commit through and end.
-pub(super) fn hooks(workspace: &Workspace, bench: &Bench) -> Finding {
+pub(super) fn hooks(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "hooks";
     let names = workspace.repo.commit_hooks();
     if names.is_empty() {
@@ -104,7 +104,7 @@ pub(super) fn hooks(workspace: &Workspace, bench: &Bench) -> Finding {
         let trial = workspace.repo.trial(&bench.folder("hooks")?)?;
         if workspace.repo.head()?.commit.is_some() {
             let checkout = ask(bench, &trial, trial.checkout())?;
-            if !matches!(checkout, Answer::Yes(_)) {
+            if !matches!(checkout, ProbeAnswer::Yes(_)) {
                 return Ok(checkout);
             }
         }
@@ -114,8 +114,8 @@ pub(super) fn hooks(workspace: &Workspace, bench: &Bench) -> Finding {
     judge(ABOUT, &tried, answer, cure)
 }
 
-fn ask(bench: &Bench, trial: &Trial, argv: Vec<String>) -> Result<Answer> {
-    let question = Question {
+fn ask(bench: &ProbeFolder, trial: &TrialRepository, argv: Vec<String>) -> Result<ProbeAnswer> {
+    let question = Probe {
         argv,
         dir: Some(trial.dir.clone()),
         env: trial.env.clone(),
@@ -124,13 +124,13 @@ fn ask(bench: &Bench, trial: &Trial, argv: Vec<String>) -> Result<Answer> {
     bench.ask(question, bench.commit)
 }
 
-fn judge(about: &'static str, tried: &str, answer: Result<Answer>, cure: &str) -> Finding {
+fn judge(about: &'static str, tried: &str, answer: Result<ProbeAnswer>, cure: &str) -> Finding {
     match answer {
-        Ok(Answer::Yes(_)) => Finding::ok(about, format!("tried: {tried}")),
-        Ok(Answer::No(why)) => {
+        Ok(ProbeAnswer::Yes(_)) => Finding::ok(about, format!("tried: {tried}")),
+        Ok(ProbeAnswer::No(why)) => {
             Finding::warning(about, format!("tried {tried}, and it failed: {why}"), cure)
         }
-        Ok(Answer::Late(limit)) => {
+        Ok(ProbeAnswer::Late(limit)) => {
             let limit = duration::short(limit);
             let found = format!("tried {tried}, and it did not end within {limit}");
             Finding::warning(about, found, cure)

@@ -7,21 +7,21 @@ use anyhow::{Context, Result};
 
 use super::{
     Finding,
-    bench::{Answer, Bench, Question, VERSION},
+    bench::{Probe, ProbeAnswer, ProbeFolder, VERSION},
     few,
 };
 use crate::{
     adapters::disk,
     commands::{
         underway::seen,
-        worktree::{Kind, Listed, State},
+        worktree::{ListedWorktree, WorktreeKind, WorktreeState},
     },
     core::history::History,
     project::{
         attempt,
         graph_file::GraphFile,
         workspace::Workspace,
-        worktree_pool::{INCLUDE, Pool},
+        worktree_pool::{INCLUDE, WorktreePool},
     },
     view::lines::counted,
 };
@@ -34,11 +34,11 @@ const FILES: usize = 50_000;
 /// All of it, where attempts are to have work trees or have had them.
 pub(super) fn all(
     workspace: &Workspace,
-    bench: &Bench,
+    bench: &ProbeFolder,
     graph: Option<&GraphFile>,
     history: &History,
 ) -> Vec<Finding> {
-    let pool = Pool::of(workspace);
+    let pool = WorktreePool::of(workspace);
     if !workspace.is_apart() && !pool.folder().exists() {
         return Vec::new();
     }
@@ -51,7 +51,7 @@ pub(super) fn all(
 }
 
 /// Work trees can be made where they are to be, and so many of them fit.
-fn place(workspace: &Workspace, pool: &Pool) -> Finding {
+fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
     const ABOUT: &str = "work trees";
     let folder = pool.folder();
     let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(folder);
@@ -104,15 +104,15 @@ fn size(root: &Path, pool: &Path) -> u64 {
 }
 
 /// Git is not too old.
-fn git(bench: &Bench) -> Finding {
+fn git(bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "git";
     let (major, minor) = OLDEST;
     let cure = format!("install {major}.{minor} or newer; attempts have work trees of their own");
     let argv = ["git", "--version"].map(str::to_owned).to_vec();
-    let said = match bench.ask(Question { argv, ..Question::default() }, VERSION) {
-        Ok(Answer::Yes(lines)) => lines.join(" "),
-        Ok(Answer::No(why)) => return Finding::warning(ABOUT, why, cure),
-        Ok(Answer::Late(_)) => return Finding::warning(ABOUT, "it does not answer", cure),
+    let said = match bench.ask(Probe { argv, ..Probe::default() }, VERSION) {
+        Ok(ProbeAnswer::Yes(lines)) => lines.join(" "),
+        Ok(ProbeAnswer::No(why)) => return Finding::warning(ABOUT, why, cure),
+        Ok(ProbeAnswer::Late(_)) => return Finding::warning(ABOUT, "it does not answer", cure),
         Err(error) => return Finding::warning(ABOUT, format!("{error:#}"), cure),
     };
     match version(&said) {
@@ -129,20 +129,21 @@ fn version(said: &str) -> Option<(u32, u32)> {
 /// Nothing is left over in work trees that is kept nowhere else.
 fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
     const ABOUT: &str = "left over";
-    let all = match Listed::all(workspace, history) {
+    let all = match ListedWorktree::all(workspace, history) {
         Ok(all) => all,
         Err(error) => return Some(Finding::of_error(ABOUT, &error, "see `git worktree list`")),
     };
-    let of_ours = |one: &&Listed| matches!(one.kind, Kind::Slot(_) | Kind::Merge);
+    let of_ours =
+        |one: &&ListedWorktree| matches!(one.kind, WorktreeKind::Slot(_) | WorktreeKind::Merge);
     let slots = all.iter().filter(of_ours);
     let (mut odd, mut missing) = (Vec::new(), Vec::new());
     for one in slots {
         match one.state {
-            State::Kept(_) | State::Strange | State::Locked(_) => {
+            WorktreeState::Kept(_) | WorktreeState::Strange | WorktreeState::Locked(_) => {
                 odd.push(format!("{} ({})", one.seen, one.text()));
             }
-            State::Missing => missing.push(one.seen.clone()),
-            State::Used { .. } | State::Free => {}
+            WorktreeState::Missing => missing.push(one.seen.clone()),
+            WorktreeState::Used { .. } | WorktreeState::Free => {}
         }
     }
     if !odd.is_empty() {
@@ -175,7 +176,7 @@ fn branches(workspace: &Workspace, graph: &GraphFile) -> Option<Finding> {
 }
 
 /// Every pattern of files that are copied into work trees matches one.
-fn copied(workspace: &Workspace, bench: &Bench) -> Option<Finding> {
+fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
     const ABOUT: &str = "copied files";
     let text = fs::read_to_string(workspace.root().join(INCLUDE)).ok()?;
     let is_pattern = |line: &&str| !line.is_empty() && !line.starts_with(['#', '!']);

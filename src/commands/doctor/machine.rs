@@ -4,7 +4,7 @@ use std::{env, fs};
 
 use super::{
     Finding,
-    bench::{Answer, Bench, Question, VERSION},
+    bench::{Probe, ProbeAnswer, ProbeFolder, VERSION},
 };
 use crate::{
     adapters::{
@@ -71,7 +71,7 @@ pub(super) fn locks(workspace: &Workspace) -> Finding {
 }
 
 /// The `ralph` on PATH is this one.
-pub(super) fn earlier(workspace: &Workspace, bench: &Bench) -> Finding {
+pub(super) fn earlier(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "ralph";
     const VERSION_LINE: &str = concat!("ralph ", env!("CARGO_PKG_VERSION"));
     let Ok(first) = process::resolve("ralph", workspace.root()) else {
@@ -86,8 +86,8 @@ pub(super) fn earlier(workspace: &Workspace, bench: &Bench) -> Finding {
     }
     let shown = first.display().to_string();
     let argv = vec![shown.clone(), "--version".to_owned()];
-    let what = match bench.ask(Question { argv, ..Question::default() }, VERSION) {
-        Ok(Answer::Yes(lines)) => match lines.last() {
+    let what = match bench.ask(Probe { argv, ..Probe::default() }, VERSION) {
+        Ok(ProbeAnswer::Yes(lines)) => match lines.last() {
             Some(line) if line == VERSION_LINE => "another file of the same version".to_owned(),
             Some(line) => format!("another program, which calls itself `{line}`"),
             None => "another program".to_owned(),
@@ -100,17 +100,17 @@ pub(super) fn earlier(workspace: &Workspace, bench: &Bench) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Mark, *};
+    use super::{super::FindingLevel, *};
 
     #[test]
     fn little_room_is_a_warning_and_none_a_fault() {
         let mark = |bytes, files| judge(Room { bytes, files }).mark;
-        assert_eq!(mark(2_000_000_000, None), Mark::Ok);
-        assert_eq!(mark(2_000_000_000, Some(10_000)), Mark::Ok);
-        assert_eq!(mark(999_999_999, None), Mark::Warning);
-        assert_eq!(mark(2_000_000_000, Some(9_999)), Mark::Warning);
-        assert_eq!(mark(99_999_999, None), Mark::Fault(Exit::Disk));
-        assert_eq!(mark(2_000_000_000, Some(3)), Mark::Fault(Exit::Disk));
+        assert_eq!(mark(2_000_000_000, None), FindingLevel::Ok);
+        assert_eq!(mark(2_000_000_000, Some(10_000)), FindingLevel::Ok);
+        assert_eq!(mark(999_999_999, None), FindingLevel::Warning);
+        assert_eq!(mark(2_000_000_000, Some(9_999)), FindingLevel::Warning);
+        assert_eq!(mark(99_999_999, None), FindingLevel::Fault(Exit::Disk));
+        assert_eq!(mark(2_000_000_000, Some(3)), FindingLevel::Fault(Exit::Disk));
         let few = judge(Room { bytes: 2_000_000_000, files: Some(3) });
         assert_eq!(few.found, "room for 3 more files");
     }

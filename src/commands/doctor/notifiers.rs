@@ -5,7 +5,7 @@ use std::env;
 
 use super::Finding;
 use crate::{
-    project::{config::Way, workspace::Workspace},
+    project::{config::NotifierTarget, workspace::Workspace},
     report::notify::desktop_is_here,
 };
 
@@ -18,11 +18,11 @@ pub(super) fn all(workspace: &Workspace) -> Option<Finding> {
     }
     let unset = |name: &str| env::var_os(name).is_none_or(|value| value.is_empty());
     let missing = notifiers.iter().find_map(|notifier| match &notifier.way {
-        Way::Run(_) => None,
-        Way::Desktop => {
+        NotifierTarget::Run(_) => None,
+        NotifierTarget::Desktop => {
             desktop_is_here(workspace.root()).err().map(|why| format!("desktop: {why}"))
         }
-        way @ Way::Webhook { url, secret_env } => {
+        way @ NotifierTarget::Webhook { url, secret_env } => {
             let names = url.strip_prefix('$').into_iter().chain(secret_env.as_deref());
             let name = names.into_iter().find(|name| unset(name))?;
             Some(format!("{way}: `{name}` is not set"))

@@ -8,15 +8,15 @@ use std::{
 use anyhow::Error;
 
 use super::{
-    Finding, Mark,
-    bench::{Answer, Bench, Question, VERSION},
+    Finding, FindingLevel,
+    bench::{Probe, ProbeAnswer, ProbeFolder, VERSION},
 };
 use crate::{
     adapters::process,
     core::{
         agents::{
-            agent_command::Call,
-            agent_preset::{self, Login, Preset},
+            agent_command::AgentCommand,
+            agent_preset::{self, AgentPreset, Login},
         },
         duration,
     },
@@ -25,16 +25,21 @@ use crate::{
 };
 
 /// What there is to say of one agent; `hint` is what else can be done where it cannot be started.
-pub(super) fn all(workspace: &Workspace, bench: &Bench, call: &Call, hint: &str) -> Vec<Finding> {
+pub(super) fn all(
+    workspace: &Workspace,
+    bench: &ProbeFolder,
+    call: &AgentCommand,
+    hint: &str,
+) -> Vec<Finding> {
     let mut found = vec![found(workspace, call, hint)];
-    if found[0].mark == Mark::Ok {
+    if found[0].mark == FindingLevel::Ok {
         found.extend([version(workspace, bench, call), login(call)]);
     }
     found
 }
 
 /// The agent can be started, as a run looks at it.
-fn found(workspace: &Workspace, call: &Call, hint: &str) -> Finding {
+fn found(workspace: &Workspace, call: &AgentCommand, hint: &str) -> Finding {
     match runner::check_agent(call, workspace, hint) {
         Ok(()) => Finding::ok("agent", call.argv.join(" ")),
         Err(error) => Finding::of_error("agent", &error, ""),
@@ -42,7 +47,7 @@ fn found(workspace: &Workspace, call: &Call, hint: &str) -> Finding {
 }
 
 /// The agent says its version, which shows that it is more than a file of that name.
-fn version(workspace: &Workspace, bench: &Bench, call: &Call) -> Finding {
+fn version(workspace: &Workspace, bench: &ProbeFolder, call: &AgentCommand) -> Finding {
     const ABOUT: &str = "version";
     let Some((first, rest)) = call.version_check.split_first() else {
         return Finding::ok(ABOUT, "not asked for: `agent` has no `version_check`");
@@ -57,12 +62,14 @@ fn version(workspace: &Workspace, bench: &Bench, call: &Call) -> Finding {
         let env = call.env.clone().into_iter().collect();
         let removed = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.env_remove);
         let env_remove = removed.iter().map(|name| (*name).to_owned()).collect();
-        bench.ask(Question { argv, dir: None, env, env_remove }, VERSION)
+        bench.ask(Probe { argv, dir: None, env, env_remove }, VERSION)
     });
     match answer {
-        Ok(Answer::Yes(lines)) => Finding::ok(ABOUT, lines.join(" / ")),
-        Ok(Answer::No(why)) => Finding::warning(ABOUT, format!("`{asked}` failed: {why}"), cure),
-        Ok(Answer::Late(limit)) => {
+        Ok(ProbeAnswer::Yes(lines)) => Finding::ok(ABOUT, lines.join(" / ")),
+        Ok(ProbeAnswer::No(why)) => {
+            Finding::warning(ABOUT, format!("`{asked}` failed: {why}"), cure)
+        }
+        Ok(ProbeAnswer::Late(limit)) => {
             let limit = duration::short(limit);
             Finding::warning(ABOUT, format!("`{asked}` did not end within {limit}"), cure)
         }
@@ -71,7 +78,7 @@ fn version(workspace: &Workspace, bench: &Bench, call: &Call) -> Finding {
 }
 
 /// A sign that the agent is logged in. Nothing is sent anywhere, and no value is looked at.
-fn login(call: &Call) -> Finding {
+fn login(call: &AgentCommand) -> Finding {
     let set = |name: &str| {
         call.env.contains_key(name) || env::var_os(name).is_some_and(|value| !value.is_empty())
     };
@@ -82,7 +89,7 @@ fn login(call: &Call) -> Finding {
 }
 
 /// What shows that somebody is logged in with this agent: the name of a variable or of a file.
-pub(in crate::commands) fn login_sign(preset: &Preset) -> Option<String> {
+pub(in crate::commands) fn login_sign(preset: &AgentPreset) -> Option<String> {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     sign(&preset.login?, set, |file| place(file).is_file())
 }
@@ -137,10 +144,13 @@ mod tests {
             let finding = judge("codex", login, |name| name == set, |file| file == there);
             (finding.mark, finding.found)
         };
-        assert_eq!(is("CODEX_API_KEY", ""), (Mark::Ok, "`CODEX_API_KEY` is set".to_owned()));
-        let there = (Mark::Ok, "`~/.codex/auth.json` is there".to_owned());
+        assert_eq!(
+            is("CODEX_API_KEY", ""),
+            (FindingLevel::Ok, "`CODEX_API_KEY` is set".to_owned())
+        );
+        let there = (FindingLevel::Ok, "`~/.codex/auth.json` is there".to_owned());
         assert_eq!(is("", "~/.codex/auth.json"), there);
-        assert_eq!(is("HOME", "~/.bashrc").0, Mark::Warning);
+        assert_eq!(is("HOME", "~/.bashrc").0, FindingLevel::Warning);
         assert_eq!(place("$NO_SUCH_VARIABLE/auth.json"), Path::new(""));
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     },
     project::{
         attempt,
-        event_store::Chronicle,
+        event_store::EventStore,
         fatal,
         graph_file::GraphFile,
         workspace::{Workspace, view},
@@ -40,7 +40,7 @@ const SILENT: Duration = Duration::from_secs(60);
 pub(super) fn graph(
     workspace: &Workspace,
     graph: &Result<GraphFile>,
-    past: &Result<(Chronicle, bool)>,
+    past: &Result<(EventStore, bool)>,
 ) -> Finding {
     const ABOUT: &str = "graph";
     let file = match graph {
@@ -116,7 +116,7 @@ pub(super) fn logs(workspace: &Workspace) -> Finding {
 }
 
 /// No other run is in the way.
-pub(super) fn runs(workspace: &Workspace, past: &Result<(Chronicle, bool)>) -> Finding {
+pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> Finding {
     const ABOUT: &str = "runs";
     let (history, live) = match past {
         Ok((chronicle, live)) => (chronicle.history(), *live),

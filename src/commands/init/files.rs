@@ -12,17 +12,17 @@ use crate::{
     adapters::state,
     core::{
         exit::{Exit, Failure},
-        setup::{Content, Fate},
+        setup::{Content, FileFate},
     },
 };
 
 /// One file of the set-up.
-pub(super) struct Step {
+pub(super) struct FileStep {
     /// As it is shown: from the top of the project.
     pub name: String,
     path: PathBuf,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: FileFate,
     /// Its bytes as they are.
     there: Option<Vec<u8>>,
     /// Whether its text is left to programs, so that an old one is not worth keeping.
@@ -31,12 +31,17 @@ pub(super) struct Step {
     pub backup: Option<String>,
 }
 
-impl Step {
+impl FileStep {
     /// Looks at the file `name` in `root`, which must not lead out of it.
     ///
     /// # Errors
     /// What is in the way of it.
-    pub(super) fn plan(root: &Path, name: &str, content: &Content, replace: bool) -> Result<Step> {
+    pub(super) fn plan(
+        root: &Path,
+        name: &str,
+        content: &Content,
+        replace: bool,
+    ) -> Result<FileStep> {
         let path = root.join(name);
         let there = match fs::read(&path) {
             Ok(bytes) => Some(bytes),
@@ -45,8 +50,9 @@ impl Step {
             Err(error) if error.kind() == ErrorKind::NotADirectory => None,
             Err(error) => return Err(error).with_context(|| format!("read `{name}`")),
         };
-        let fate = Fate::of(there.as_deref(), content, replace);
-        let step = Step { name: name.to_owned(), path, fate, there, is_made: false, backup: None };
+        let fate = FileFate::of(there.as_deref(), content, replace);
+        let step =
+            FileStep { name: name.to_owned(), path, fate, there, is_made: false, backup: None };
         if step.fate.text().is_some() {
             step.check(root)?;
         }
@@ -54,8 +60,8 @@ impl Step {
     }
 
     /// The same for a file whose old text is worth keeping, as `NAME.bak`.
-    pub(super) fn keeping(mut self) -> Step {
-        if matches!(self.fate, Fate::Replace(_)) {
+    pub(super) fn keeping(mut self) -> FileStep {
+        if matches!(self.fate, FileFate::Replace(_)) {
             let endings = (1..).map(|number: u32| match number {
                 1 => ".bak".to_owned(),
                 _ => format!(".bak.{number}"),
@@ -67,7 +73,7 @@ impl Step {
     }
 
     /// The same for a file that programs make.
-    pub(super) fn made(mut self) -> Step {
+    pub(super) fn made(mut self) -> FileStep {
         self.is_made = true;
         self
     }
@@ -83,7 +89,9 @@ impl Step {
     pub(super) fn added<'a>(&self, whole: &'a str) -> &'a str {
         let there = self.there.as_deref().and_then(|bytes| str::from_utf8(bytes).ok());
         match (&self.fate, there) {
-            (Fate::Add(..), Some(there)) => whole.strip_prefix(there).unwrap_or(whole).trim_start(),
+            (FileFate::Add(..), Some(there)) => {
+                whole.strip_prefix(there).unwrap_or(whole).trim_start()
+            }
             _ => whole,
         }
     }
@@ -122,7 +130,7 @@ fn in_the_way(name: &str, what: &str) -> anyhow::Error {
 ///
 /// # Errors
 /// As the disk gives them.
-pub(super) fn write(steps: &[Step]) -> Result<()> {
+pub(super) fn write(steps: &[FileStep]) -> Result<()> {
     let mut undo = Undo::default();
     let written = steps.iter().try_for_each(|step| undo.write(step));
     if written.is_err() {
@@ -141,7 +149,7 @@ struct Undo {
 }
 
 impl Undo {
-    fn write(&mut self, step: &Step) -> Result<()> {
+    fn write(&mut self, step: &FileStep) -> Result<()> {
         let Some(text) = step.fate.text() else {
             return Ok(());
         };
@@ -188,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let plan = |name: &str, replace| {
             let content = Content::Whole("new".to_owned());
-            Step::plan(dir.path(), name, &content, replace).unwrap()
+            FileStep::plan(dir.path(), name, &content, replace).unwrap()
         };
         fs::write(dir.path().join("old"), "old").unwrap();
         let steps = [plan("a/b/c", false), plan("old", true).keeping(), plan("late/file", false)];
@@ -211,8 +219,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let content = Content::Whole("new".to_owned());
-        let refused =
-            |name: &str| Step::plan(dir.path(), name, &content, true).err().unwrap().to_string();
+        let refused = |name: &str| {
+            FileStep::plan(dir.path(), name, &content, true).err().unwrap().to_string()
+        };
         fs::write(dir.path().join("file"), "").unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();

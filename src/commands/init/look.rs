@@ -7,7 +7,7 @@ use crate::{
     commands::doctor,
     core::{
         agents::agent_preset,
-        setup::{self, Agent, Found},
+        setup::{self, Found, FoundAgent},
     },
 };
 
@@ -39,11 +39,11 @@ pub(super) fn found(root: &Path) -> Found {
 }
 
 /// The agents that are known by name and can be started.
-pub(super) fn agents(root: &Path) -> Vec<Agent> {
-    let look = |preset: &agent_preset::Preset| {
+pub(super) fn agents(root: &Path) -> Vec<FoundAgent> {
+    let look = |preset: &agent_preset::AgentPreset| {
         let path = process::resolve(preset.argv[0], root).ok()?;
         let login = doctor::login_sign(preset);
-        Some(Agent { name: preset.name, path: path.display().to_string(), login })
+        Some(FoundAgent { name: preset.name, path: path.display().to_string(), login })
     };
     agent_preset::ALL.iter().filter_map(look).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
         agents::agent_preset,
         exit::{Exit, Failure},
         select,
-        setup::{Found, Wanted},
+        setup::{Found, SetupChoices},
     },
 };
 
@@ -50,7 +50,7 @@ impl Wizard {
     }
 
     /// Which agent, and how long it may go on.
-    pub(super) fn settings(&self, found: &Found, wanted: &mut Wanted) -> Result<()> {
+    pub(super) fn settings(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
         if let Some(agent) = &mut wanted.agent {
             *agent = self.agent(found, agent)?;
         }
@@ -84,7 +84,7 @@ impl Wizard {
     }
 
     /// Which commands verify a task.
-    pub(super) fn verify(&self, found: &Found, wanted: &mut Wanted) -> Result<()> {
+    pub(super) fn verify(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
         let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
         wanted.verify = match ready.as_slice() {
             [] => {

@@ -12,7 +12,7 @@ use crate::{
 
 /// Where something is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputSide {
     Out,
     Err,
 }
@@ -21,7 +21,7 @@ pub(super) enum Stream {
 pub(super) struct Out {
     pub(super) paint: Paint,
     pub(super) width: Option<usize>,
-    held: Option<VecDeque<(Stream, Vec<u8>)>>,
+    held: Option<VecDeque<(OutputSide, Vec<u8>)>>,
     most: usize,
     /// Whether the last line has no end yet.
     is_open: bool,
@@ -38,7 +38,7 @@ impl Out {
         }
     }
 
-    pub(super) fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<()> {
+    pub(super) fn put(&mut self, stream: OutputSide, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Out {
 
     /// Ends the last line, if it has no end.
     pub(super) fn begin_line(&mut self) -> Result<()> {
-        if self.is_open { self.put(Stream::Out, b"\n") } else { Ok(()) }
+        if self.is_open { self.put(OutputSide::Out, b"\n") } else { Ok(()) }
     }
 
     pub(super) fn go_live(&mut self) -> Result<()> {
@@ -85,15 +85,15 @@ impl Out {
             Heard::Fails(why) => painted(Style::Bad, format!("failed: {}", visible(why))),
             Heard::Prints(line) => visible(&plain(line)).into_owned(),
         };
-        self.put(Stream::Out, text.as_bytes())
+        self.put(OutputSide::Out, text.as_bytes())
     }
 }
 
-impl Stream {
+impl OutputSide {
     fn put(self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Stream::Out => terminal::put(bytes),
-            Stream::Err => terminal::put_error(bytes),
+            OutputSide::Out => terminal::put(bytes),
+            OutputSide::Err => terminal::put_error(bytes),
         }
     }
 }

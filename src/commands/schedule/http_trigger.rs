@@ -17,14 +17,14 @@ mod missing {
 
     use crate::{
         core::exit::{Exit, Failure},
-        project::config::Trigger,
+        project::config::TriggerConfig,
     };
 
     pub(in crate::commands::schedule) const PATH: &str = "";
 
     /// Refuses it, always.
     pub(in crate::commands::schedule) fn open(
-        _trigger: &Trigger,
+        _trigger: &TriggerConfig,
         _root: &Path,
         _ask: impl FnMut() -> bool + Send + 'static,
     ) -> Result<SocketAddr> {

@@ -20,37 +20,37 @@ use super::{
 };
 use crate::{
     adapters::{process, state, terminal},
-    cli::{self, Install},
-    commands::Here,
+    cli::{self, InstallArgs},
+    commands::Invocation,
     core::exit::{Exit, Failure},
     project::{config_layers, workspace::Workspace},
 };
 
 /// Who keeps a unit in a file, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum UnitKeeper {
     Systemd { user: bool },
     Launchd { user: bool },
 }
 
-impl Kept {
-    const ALL: [Kept; 4] = [
-        Kept::Systemd { user: true },
-        Kept::Systemd { user: false },
-        Kept::Launchd { user: true },
-        Kept::Launchd { user: false },
+impl UnitKeeper {
+    const ALL: [UnitKeeper; 4] = [
+        UnitKeeper::Systemd { user: true },
+        UnitKeeper::Systemd { user: false },
+        UnitKeeper::Launchd { user: true },
+        UnitKeeper::Launchd { user: false },
     ];
 
     fn is_of_user(self) -> bool {
-        let (Kept::Systemd { user } | Kept::Launchd { user }) = self;
+        let (UnitKeeper::Systemd { user } | UnitKeeper::Launchd { user }) = self;
         user
     }
 
     /// The program that its keeper is spoken to with.
     fn program(self) -> &'static str {
         match self {
-            Kept::Systemd { .. } => "systemctl",
-            Kept::Launchd { .. } => "launchctl",
+            UnitKeeper::Systemd { .. } => "systemctl",
+            UnitKeeper::Launchd { .. } => "launchctl",
         }
     }
 
@@ -58,7 +58,7 @@ impl Kept {
     fn file(self, name: &str) -> Result<PathBuf> {
         let home = || env::home_dir().context("there is no home folder; set `HOME`");
         Ok(match self {
-            Kept::Systemd { user } => {
+            UnitKeeper::Systemd { user } => {
                 let folder = if user {
                     let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
                     let named = named.filter(|folder| folder.is_absolute());
@@ -70,7 +70,7 @@ impl Kept {
                 };
                 folder.join(format!("{name}.service"))
             }
-            Kept::Launchd { user } => {
+            UnitKeeper::Launchd { user } => {
                 let folder = if user {
                     home()?.join("Library/LaunchAgents")
                 } else {
@@ -85,12 +85,12 @@ impl Kept {
     fn up(self, name: &str, file: &Path) -> Result<Vec<Vec<String>>> {
         let unit = format!("{name}.service");
         Ok(match self {
-            Kept::Systemd { .. } => {
+            UnitKeeper::Systemd { .. } => {
                 [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]]
                     .map(|more| self.systemctl(more))
                     .into()
             }
-            Kept::Launchd { .. } => {
+            UnitKeeper::Launchd { .. } => {
                 let file = file.display().to_string();
                 let words = ["launchctl", "bootstrap", &self.domain()?, &file];
                 vec![words.map(str::to_owned).into()]
@@ -101,11 +101,11 @@ impl Kept {
     /// What ends it, and then what makes the keeper forget it once its file is gone.
     fn down(self, name: &str) -> Result<(Vec<String>, Option<Vec<String>>)> {
         Ok(match self {
-            Kept::Systemd { .. } => (
+            UnitKeeper::Systemd { .. } => (
                 self.systemctl(&["disable", "--now", &format!("{name}.service")]),
                 Some(self.systemctl(&["daemon-reload"])),
             ),
-            Kept::Launchd { .. } => {
+            UnitKeeper::Launchd { .. } => {
                 let target = format!("{}/{name}", self.domain()?);
                 (["launchctl", "bootout", &target].map(str::to_owned).into(), None)
             }
@@ -131,7 +131,7 @@ impl Kept {
 ///
 /// # Errors
 /// No schedule in the settings; no root where it takes that; no keeper; as the disk gives them.
-pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
+pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let Some(schedule) = &workspace.config.schedule else {
         let message = format!(
@@ -144,8 +144,8 @@ pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
     let cli::Keeper { systemd, launchd, .. } = options.keeper;
     let user = options.user;
     let kept = match (systemd, launchd) {
-        (true, _) => Kept::Systemd { user },
-        (_, true) => Kept::Launchd { user },
+        (true, _) => UnitKeeper::Systemd { user },
+        (_, true) => UnitKeeper::Launchd { user },
         _ if schedule.times.expressions().is_empty() => {
             let message = "the schedule has no `cron`, and a crontab takes no requests";
             return Err(Failure::new(Exit::Usage, message).into());
@@ -154,8 +154,8 @@ pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
     };
     let start = start(&workspace, (!user).then_some(kept))?;
     let text = match kept {
-        Kept::Systemd { .. } => start.systemd().map_err(unusable)?,
-        Kept::Launchd { .. } => start.launchd(),
+        UnitKeeper::Systemd { .. } => start.systemd().map_err(unusable)?,
+        UnitKeeper::Launchd { .. } => start.launchd(),
     };
     let file = kept.file(&start.name())?;
     if options.print {
@@ -205,7 +205,7 @@ pub(super) fn install(here: &Here, options: &Install) -> Result<Exit> {
         })?;
         say(&format!("ran {}", words.join(" ")));
     }
-    if kept == (Kept::Systemd { user: true }) {
+    if kept == (UnitKeeper::Systemd { user: true }) {
         say("it runs while you are logged in; `loginctl enable-linger` makes it run without you");
     }
     Ok(Exit::Success)
@@ -239,12 +239,12 @@ fn install_line(start: &Start, print: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// What takes root; as the disk gives them.
-pub(super) fn uninstall(here: &Here) -> Result<Exit> {
+pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
     let workspace = here.workspace()?;
     let start = start(&workspace, None)?;
     let name = start.name();
     let mut found = false;
-    for kept in Kept::ALL {
+    for kept in UnitKeeper::ALL {
         let file = kept.file(&name)?;
         let ours = fs::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
         if !ours {
@@ -290,7 +290,7 @@ pub(super) fn uninstall(here: &Here) -> Result<Exit> {
 }
 
 /// What is to be started for this repository; by a keeper of the machine, for whom the folder is.
-fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
+fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
             unusable(format!("`{}` is no UTF-8, which no unit can name", path.display()))
@@ -302,8 +302,8 @@ fn start(workspace: &Workspace, machine: Option<Kept>) -> Result<Start> {
     }
     let owner = fs::metadata(workspace.root()).context("look at the repository")?.uid();
     let user = match machine {
-        Some(Kept::Systemd { .. }) if owner != 0 => Some(owner.to_string()),
-        Some(Kept::Launchd { .. }) if owner != 0 => Some(name_of(owner)?),
+        Some(UnitKeeper::Systemd { .. }) if owner != 0 => Some(owner.to_string()),
+        Some(UnitKeeper::Launchd { .. }) if owner != 0 => Some(name_of(owner)?),
         _ => None,
     };
     let config = &workspace.config;

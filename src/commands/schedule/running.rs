@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::{Plan, named};
+use super::{SchedulePlan, named};
 use crate::{
     adapters::{
-        process::{self, Foreground, Group},
+        process::{self, Foreground, ForegroundGroup},
         service_manager, signal,
     },
     core::verdict::Outcome,
@@ -28,23 +28,23 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A run that goes on.
-pub(super) struct Running {
+pub(super) struct ScheduledRun {
     child: Arc<Foreground>,
     began: Instant,
     /// Its newest beat, and when that was seen first.
     beat: (Option<DateTime<Utc>>, Instant),
 }
 
-impl Running {
+impl ScheduledRun {
     /// Starts one, and a thread that calls `ended` when it is over.
     ///
     /// # Errors
     /// The system has no process or thread to give.
     pub(super) fn start(
         workspace: &Workspace,
-        plan: &Plan,
+        plan: &SchedulePlan,
         ended: impl FnOnce(io::Result<Outcome>) + Send + 'static,
-    ) -> Result<Running> {
+    ) -> Result<ScheduledRun> {
         let words = |(flag, path): (&str, &Path)| [flag.to_owned(), path.display().to_string()];
         let mut arguments: Vec<String> = named(workspace).flat_map(words).collect();
         arguments.push("run".to_owned());
@@ -58,7 +58,7 @@ impl Running {
             service_manager::VARIABLES.into_iter().chain(secret).map(|name| (name, None)).collect();
         let root = workspace.root();
         let program = process::own_program();
-        let child = Foreground::start(&program, &arguments, root, &env, None, Group::Own)
+        let child = Foreground::start(&program, &arguments, root, &env, None, ForegroundGroup::Own)
             .context("start `ralph run`")?;
         let child = Arc::new(child);
         let watched = Arc::clone(&child);
@@ -67,7 +67,7 @@ impl Running {
             .spawn(move || ended(watched.wait()))
             .context("watch `ralph run`")?;
         let now = Instant::now();
-        Ok(Running { child, began: now, beat: (None, now) })
+        Ok(ScheduledRun { child, began: now, beat: (None, now) })
     }
 
     /// Hands a signal on to it.

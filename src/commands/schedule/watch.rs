@@ -17,10 +17,10 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::{Plan, http_trigger, running::Running};
+use super::{SchedulePlan, http_trigger, running::ScheduledRun};
 use crate::{
     adapters::{
-        process::{self, Agent},
+        process::{self, AgentProcess},
         service_manager::{self, Manager},
         signal,
         state::Lock,
@@ -29,13 +29,13 @@ use crate::{
     cli,
     core::{
         duration,
-        event::{Event, Hindrance, Hook, Skipped, Slept, Trigger, Woken},
+        event::{Event, Hindrance, Hook, SkippedWake, Slept, WakeTrigger, Woken},
         exit::{Exit, Failure},
-        timetable::{Alarm, Due, Look},
+        timetable::{Alarm, AlarmState, Due},
         verdict::Outcome,
     },
-    project::{config::Config, event_store::Chronicle, fatal, workspace::Workspace},
-    runner::hook_run::{Errand, Ran},
+    project::{config::Config, event_store::EventStore, fatal, workspace::Workspace},
+    runner::hook_run::{HookOutcome, HookRun},
     view::{
         lines::{self, clock, wake},
         message,
@@ -57,7 +57,7 @@ pub(super) enum Mode {
 }
 
 /// What arrives while it waits.
-enum Message {
+enum ScheduleMessage {
     Signal(i32),
     Ended(io::Result<Outcome>),
     /// Look whether a request came.
@@ -65,29 +65,29 @@ enum Message {
 }
 
 /// Whoever waits.
-pub(super) struct Watch<'a> {
+pub(super) struct ScheduleDaemon<'a> {
     workspace: Workspace,
-    chronicle: Chronicle,
-    plan: Plan,
-    flags: &'a cli::Schedule,
+    chronicle: EventStore,
+    plan: SchedulePlan,
+    flags: &'a cli::ScheduleArgs,
     mode: Mode,
     alarm: Alarm,
     lock: Lock,
-    inbox: Receiver<Message>,
-    outbox: Sender<Message>,
+    inbox: Receiver<ScheduleMessage>,
+    outbox: Sender<ScheduleMessage>,
     /// A queue of one: whether somebody asked for a run that has not begun.
     asked: Arc<AtomicBool>,
-    running: Option<Running>,
+    running: Option<ScheduledRun>,
     /// How the newest run ended and how long it took, until that is on record.
     ended: Option<(Exit, f64)>,
     /// What it was last said to wait for.
-    told: Option<Look>,
+    told: Option<AlarmState>,
     /// What asked it to end while a run went on.
     signal: Option<i32>,
     manager: Manager,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ScheduleDaemon<'a> {
     /// Takes the lock and goes on where the last one was, if nobody ended that by hand. None where
     /// another one waits already and this one was not to wait.
     ///
@@ -95,10 +95,10 @@ impl<'a> Watch<'a> {
     /// Another one waits here; the trigger cannot be opened; as the disk gives them.
     pub(super) fn begin(
         workspace: Workspace,
-        plan: Plan,
-        flags: &'a cli::Schedule,
+        plan: SchedulePlan,
+        flags: &'a cli::ScheduleArgs,
         mode: Mode,
-    ) -> Result<Option<Watch<'a>>> {
+    ) -> Result<Option<ScheduleDaemon<'a>>> {
         workspace.check_logs()?;
         let lock = workspace.state.try_lock_schedule().context("take the lock of the schedule")?;
         let Some(lock) = lock else {
@@ -111,9 +111,9 @@ impl<'a> Watch<'a> {
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
-        signal::listen(move |number| drop(signals.send(Message::Signal(number))))
+        signal::listen(move |number| drop(signals.send(ScheduleMessage::Signal(number))))
             .context("listen for signals")?;
-        let mut watch = Watch {
+        let mut watch = ScheduleDaemon {
             alarm: Alarm::after(Utc::now()),
             asked: Arc::default(),
             workspace,
@@ -147,7 +147,7 @@ impl<'a> Watch<'a> {
         }
         self.alarm = Alarm::after(before.seen_to);
         if self.mode == Mode::Due && before.slept.process.is_none() && !before.awake {
-            self.told = Some(Look::Wait(before.slept.until));
+            self.told = Some(AlarmState::Wait(before.slept.until));
         }
     }
 
@@ -185,9 +185,9 @@ impl<'a> Watch<'a> {
         running.signal(signal::TERM);
         while let Ok(message) = self.inbox.recv() {
             match message {
-                Message::Ended(_) => return,
-                Message::Signal(number) => running.signal(number),
-                Message::Asked => {}
+                ScheduleMessage::Ended(_) => return,
+                ScheduleMessage::Signal(number) => running.signal(number),
+                ScheduleMessage::Asked => {}
             }
         }
     }
@@ -199,15 +199,15 @@ impl<'a> Watch<'a> {
             }
             self.refresh()?;
             let until = match self.plan.look(&mut self.alarm, Utc::now()) {
-                Look::Due(due) => {
-                    self.wake(Trigger::Cron, Some(due))?;
+                AlarmState::Due(due) => {
+                    self.wake(WakeTrigger::Cron, Some(due))?;
                     continue;
                 }
-                Look::Wait(until) => until,
+                AlarmState::Wait(until) => until,
             };
             if self.running.is_none() {
                 if self.asked.load(Ordering::SeqCst) {
-                    self.wake(Trigger::Webhook, None)?;
+                    self.wake(WakeTrigger::Webhook, None)?;
                     continue;
                 }
                 let ended = self.ended.map_or(Exit::Success, |(exit, _)| exit);
@@ -223,9 +223,9 @@ impl<'a> Watch<'a> {
             self.feed();
             let left = until.map(|until| (until - Utc::now()).to_std().unwrap_or_default());
             match self.inbox.recv_timeout(left.unwrap_or(SLICE).min(SLICE)) {
-                Ok(Message::Signal(number)) => self.signalled(number),
-                Ok(Message::Ended(outcome)) => self.ended(outcome)?,
-                Ok(Message::Asked) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(ScheduleMessage::Signal(number)) => self.signalled(number),
+                Ok(ScheduleMessage::Ended(outcome)) => self.ended(outcome)?,
+                Ok(ScheduleMessage::Asked) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("it holds a sender itself"),
             }
         }
@@ -252,7 +252,7 @@ impl<'a> Watch<'a> {
             Err(error) => Err(error),
         };
         let planned = config.and_then(|config: Config| {
-            let plan = Plan::of(self.flags, &config)?;
+            let plan = SchedulePlan::of(self.flags, &config)?;
             self.workspace.config = config;
             Ok(plan)
         });
@@ -266,7 +266,7 @@ impl<'a> Watch<'a> {
                     self.alarm = Alarm::after(Utc::now());
                     self.told = None;
                 }
-                self.plan = Plan { trigger: self.plan.trigger.take(), ..plan };
+                self.plan = SchedulePlan { trigger: self.plan.trigger.take(), ..plan };
                 self.chronicle.emit(
                     None,
                     None,
@@ -283,9 +283,9 @@ impl<'a> Watch<'a> {
     }
 
     /// A time has come, or a request.
-    fn wake(&mut self, trigger: Trigger, due: Option<Due>) -> Result<()> {
+    fn wake(&mut self, trigger: WakeTrigger, due: Option<Due>) -> Result<()> {
         self.chronicle.catch_up()?;
-        if trigger == Trigger::Webhook {
+        if trigger == WakeTrigger::Webhook {
             self.asked.store(false, Ordering::SeqCst);
         }
         let scheduled_for = due.map(|due| due.scheduled_for);
@@ -300,7 +300,7 @@ impl<'a> Watch<'a> {
         };
         if let Some(why) = hindrance {
             self.told = None;
-            let skipped = Skipped { trigger, scheduled_for, why };
+            let skipped = SkippedWake { trigger, scheduled_for, why };
             // While a run goes on that has this terminal, it says so.
             if self.running.is_none() {
                 say(&wake::skipped(&skipped, Utc::now()));
@@ -335,18 +335,20 @@ impl<'a> Watch<'a> {
         let message = || {
             let facts = records.last().map(message::facts).unwrap_or_default();
             let hook = Hook::OnScheduledWake.word();
-            message::Sender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
+            message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
         };
         let (folder, lock) = (self.workspace.place.hooks(), self.lock.folder());
-        let errand = Errand::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
-        match errand.map_or(Ok(Ran::Passed), |errand| errand.run(|hook| Ok(self.attend(hook))))? {
-            Ran::Passed if self.signal.is_none() => {
+        let errand = HookRun::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
+        match errand
+            .map_or(Ok(HookOutcome::Passed), |errand| errand.run(|hook| Ok(self.attend(hook))))?
+        {
+            HookOutcome::Passed if self.signal.is_none() => {
                 let outbox = self.outbox.clone();
-                let ended = move |outcome| drop(outbox.send(Message::Ended(outcome)));
-                self.running = Some(Running::start(&self.workspace, &self.plan, ended)?);
+                let ended = move |outcome| drop(outbox.send(ScheduleMessage::Ended(outcome)));
+                self.running = Some(ScheduledRun::start(&self.workspace, &self.plan, ended)?);
             }
-            Ran::Passed | Ran::Cancelled => {}
-            Ran::Failed(failed) => {
+            HookOutcome::Passed | HookOutcome::Cancelled => {}
+            HookOutcome::Failed(failed) => {
                 say(&format!("{failed}; no run starts, and its output is in {}", failed.check.log));
                 self.chronicle.emit(None, None, Event::HookFailed(failed))?;
                 self.ended = Some((Exit::Error, duration::seconds(began.elapsed())));
@@ -356,18 +358,18 @@ impl<'a> Watch<'a> {
     }
 
     /// Deals with what has come while a hook runs: whether that may go on.
-    fn attend(&mut self, hook: &Agent) -> bool {
+    fn attend(&mut self, hook: &AgentProcess) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Signal(signal::SUSPEND) => {
+                ScheduleMessage::Signal(signal::SUSPEND) => {
                     hook.freeze();
                     signal::suspend();
                     hook.thaw();
                 }
                 // The first one asks it to end.
-                Message::Signal(_) if self.signal.is_some() => hook.kill(),
-                Message::Signal(number) => self.signal = Some(number),
-                Message::Ended(_) | Message::Asked => {}
+                ScheduleMessage::Signal(_) if self.signal.is_some() => hook.kill(),
+                ScheduleMessage::Signal(number) => self.signal = Some(number),
+                ScheduleMessage::Ended(_) | ScheduleMessage::Asked => {}
             }
         }
         self.feed();
@@ -391,7 +393,7 @@ impl<'a> Watch<'a> {
 
     /// Says that it waits, whenever it does so anew.
     fn settle(&mut self, until: Option<DateTime<Utc>>) -> Result<()> {
-        let wait = Some(Look::Wait(until));
+        let wait = Some(AlarmState::Wait(until));
         if self.told == wait && self.ended.is_none() {
             return Ok(());
         }
@@ -452,7 +454,7 @@ impl<'a> Watch<'a> {
         let address = http_trigger::open(trigger, self.workspace.root(), move || {
             let has_room = !asked.swap(true, Ordering::SeqCst);
             if has_room {
-                let _ = outbox.send(Message::Asked);
+                let _ = outbox.send(ScheduleMessage::Asked);
             }
             has_room
         })?;

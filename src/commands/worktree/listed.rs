@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::{
     adapters::git::{Repo, Worktree},
-    commands::underway::{Course, seen},
+    commands::underway::{AttemptCourse, seen},
     core::history::History,
     project::{
-        attempt::Open,
+        attempt::AttemptRecord,
         workspace::Workspace,
-        worktree_pool::{self, Pool},
+        worktree_pool::{self, WorktreePool},
     },
 };
 
 /// What a work tree is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum WorktreeKind {
     /// One of the pool: attempts take turns in it.
     Slot(u32),
     /// The merge queue tries things in it.
@@ -35,33 +35,33 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
-    fn of(path: &Path, pool: &Pool, root: &Path) -> Kind {
+impl WorktreeKind {
+    fn of(path: &Path, pool: &WorktreePool, root: &Path) -> WorktreeKind {
         if path == root {
-            return Kind::Main;
+            return WorktreeKind::Main;
         }
         let name = path.strip_prefix(pool.folder()).ok().and_then(Path::to_str);
         match name {
-            None => Kind::Other,
-            Some("merge") => Kind::Merge,
-            Some(name) => name.parse().map_or(Kind::Person, Kind::Slot),
+            None => WorktreeKind::Other,
+            Some("merge") => WorktreeKind::Merge,
+            Some(name) => name.parse().map_or(WorktreeKind::Person, WorktreeKind::Slot),
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Kind::Slot(_) => "pool",
-            Kind::Merge => "merge queue",
-            Kind::Person => "made by hand",
-            Kind::Main => "main",
-            Kind::Other => "other",
+            WorktreeKind::Slot(_) => "pool",
+            WorktreeKind::Merge => "merge queue",
+            WorktreeKind::Person => "made by hand",
+            WorktreeKind::Main => "main",
+            WorktreeKind::Other => "other",
         }
     }
 }
 
 /// How one stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WorktreeState {
     /// An attempt works in it: which, at what, and whether its run goes on.
     Used { attempt: String, stage: &'static str, live: bool },
     /// A person keeps it from being removed.
@@ -77,46 +77,46 @@ pub(crate) enum State {
 }
 
 /// A work tree.
-pub(crate) struct Listed {
-    pub(crate) kind: Kind,
+pub(crate) struct ListedWorktree {
+    pub(crate) kind: WorktreeKind,
     pub(crate) tree: Worktree,
-    pub(crate) state: State,
+    pub(crate) state: WorktreeState,
     /// The task of the attempt in it, or that its branch is named after.
     pub(crate) task: Option<String>,
     /// As it is typed at the top of the repository.
     pub(crate) seen: String,
 }
 
-impl Listed {
+impl ListedWorktree {
     /// All of them: those of the pool first, then those of people.
     ///
     /// # Errors
     /// In git's words.
-    pub(crate) fn all(workspace: &Workspace, history: &History) -> Result<Vec<Listed>> {
-        let (pool, live) = (Pool::of(workspace), workspace.is_live(history)?);
-        let records: Vec<Open> = workspace.state.peek();
-        let courses = Course::all(workspace, history);
+    pub(crate) fn all(workspace: &Workspace, history: &History) -> Result<Vec<ListedWorktree>> {
+        let (pool, live) = (WorktreePool::of(workspace), workspace.is_live(history)?);
+        let records: Vec<AttemptRecord> = workspace.state.peek();
+        let courses = AttemptCourse::all(workspace, history);
         let mut trees = workspace.repo.worktrees()?;
         let known: BTreeSet<PathBuf> = trees.iter().map(|tree| tree.path.clone()).collect();
         let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
         let strange = found.map(|entry| entry.path()).filter(|path| !known.contains(path));
         trees.extend(strange.map(|path| Worktree { path, ..Worktree::default() }));
-        let mut all: Vec<Listed> = trees
+        let mut all: Vec<ListedWorktree> = trees
             .into_iter()
             .map(|tree| {
-                let kind = Kind::of(&tree.path, &pool, workspace.root());
+                let kind = WorktreeKind::of(&tree.path, &pool, workspace.root());
                 let used = records
                     .iter()
                     .find(|open| open.apart.as_ref().is_some_and(|apart| apart.tree == tree.path));
                 let state = match used {
                     Some(open) => used_by(open, &courses, live),
-                    None if !known.contains(&tree.path) => State::Strange,
+                    None if !known.contains(&tree.path) => WorktreeState::Strange,
                     // It is in the middle of something most of the time.
-                    None if live && kind == Kind::Merge => State::Free,
+                    None if live && kind == WorktreeKind::Merge => WorktreeState::Free,
                     None => state(workspace, kind, &tree),
                 };
                 let own = tree.branch.as_deref().and_then(|name| name.strip_prefix("ralph/"));
-                Listed {
+                ListedWorktree {
                     task: used.map(|open| open.task_id.to_string()).or(own.map(str::to_owned)),
                     seen: seen(workspace, &tree.path),
                     kind,
@@ -132,29 +132,31 @@ impl Listed {
     /// How it stands, in words.
     pub(crate) fn text(&self) -> String {
         let what = match &self.state {
-            State::Used { attempt, stage, live: true } => {
+            WorktreeState::Used { attempt, stage, live: true } => {
                 return format!("in use by attempt {attempt}, {stage}");
             }
-            State::Used { attempt, stage: "queued", .. } => {
+            WorktreeState::Used { attempt, stage: "queued", .. } => {
                 return format!("attempt {attempt} waits to be merged by the next run");
             }
-            State::Used { attempt, .. } => {
+            WorktreeState::Used { attempt, .. } => {
                 return format!("attempt {attempt} was cut off in it; the next run sees to it");
             }
-            State::Locked(why) if why.is_empty() => "locked".to_owned(),
-            State::Locked(why) => format!("locked: {why}"),
-            State::Missing => "missing: its folder is gone".to_owned(),
-            State::Kept(why) => format!("kept: {why}"),
-            State::Strange => "no work tree of this repository".to_owned(),
-            State::Free => "free".to_owned(),
+            WorktreeState::Locked(why) if why.is_empty() => "locked".to_owned(),
+            WorktreeState::Locked(why) => format!("locked: {why}"),
+            WorktreeState::Missing => "missing: its folder is gone".to_owned(),
+            WorktreeState::Kept(why) => format!("kept: {why}"),
+            WorktreeState::Strange => "no work tree of this repository".to_owned(),
+            WorktreeState::Free => "free".to_owned(),
         };
         match self.kind {
-            Kind::Slot(_) => what,
-            Kind::Merge if self.state == State::Free => "the merge queue's".to_owned(),
-            Kind::Merge => format!("the merge queue's; {what}"),
-            Kind::Main => "the checkout that people work in".to_owned(),
-            Kind::Person | Kind::Other => match self.state {
-                State::Free => "yours; nothing would be lost with it".to_owned(),
+            WorktreeKind::Slot(_) => what,
+            WorktreeKind::Merge if self.state == WorktreeState::Free => {
+                "the merge queue's".to_owned()
+            }
+            WorktreeKind::Merge => format!("the merge queue's; {what}"),
+            WorktreeKind::Main => "the checkout that people work in".to_owned(),
+            WorktreeKind::Person | WorktreeKind::Other => match self.state {
+                WorktreeState::Free => "yours; nothing would be lost with it".to_owned(),
                 _ => format!("yours; {what}"),
             },
         }
@@ -163,16 +165,18 @@ impl Listed {
     /// The same for programs.
     pub(crate) fn value(&self) -> Value {
         let (word, why) = match &self.state {
-            State::Used { live: true, .. } => ("in use", None),
-            State::Used { .. } => ("cut off", None),
-            State::Locked(why) => ("locked", Some(why)),
-            State::Missing => ("missing", None),
-            State::Kept(why) => ("kept", Some(why)),
-            State::Strange => ("strange", None),
-            State::Free => ("free", None),
+            WorktreeState::Used { live: true, .. } => ("in use", None),
+            WorktreeState::Used { .. } => ("cut off", None),
+            WorktreeState::Locked(why) => ("locked", Some(why)),
+            WorktreeState::Missing => ("missing", None),
+            WorktreeState::Kept(why) => ("kept", Some(why)),
+            WorktreeState::Strange => ("strange", None),
+            WorktreeState::Free => ("free", None),
         };
         let (attempt, stage) = match &self.state {
-            State::Used { attempt, stage, .. } => (Some(attempt), Some(stage.replace(' ', "_"))),
+            WorktreeState::Used { attempt, stage, .. } => {
+                (Some(attempt), Some(stage.replace(' ', "_")))
+            }
             _ => (None, None),
         };
         json!({
@@ -189,35 +193,35 @@ impl Listed {
     }
 }
 
-fn used_by(open: &Open, courses: &[Course], live: bool) -> State {
-    let is_it = |course: &&Course| {
+fn used_by(open: &AttemptRecord, courses: &[AttemptCourse], live: bool) -> WorktreeState {
+    let is_it = |course: &&AttemptCourse| {
         course.going.task_id == open.task_id && course.going.attempt == open.attempt
     };
     let stage = courses.iter().find(is_it).map_or("preparing", |course| course.stage.word());
-    State::Used { attempt: open.name(), stage, live }
+    WorktreeState::Used { attempt: open.name(), stage, live }
 }
 
-fn state(workspace: &Workspace, kind: Kind, tree: &Worktree) -> State {
-    if kind == Kind::Main {
-        return State::Free;
+fn state(workspace: &Workspace, kind: WorktreeKind, tree: &Worktree) -> WorktreeState {
+    if kind == WorktreeKind::Main {
+        return WorktreeState::Free;
     }
     if let Some(why) = tree.locked.as_ref().filter(|why| !worktree_pool::is_own_lock(why)) {
-        return State::Locked(why.clone());
+        return WorktreeState::Locked(why.clone());
     }
     if tree.missing {
         let lost = tree
             .head
             .as_ref()
             .filter(|head| tree.branch.is_none() && !workspace.repo.is_kept(head).unwrap_or(false));
-        return lost.map_or(State::Missing, |head| {
+        return lost.map_or(WorktreeState::Missing, |head| {
             let short = head.get(..7).unwrap_or(head);
-            State::Kept(format!("its folder is gone, and commit {short} is on no branch"))
+            WorktreeState::Kept(format!("its folder is gone, and commit {short} is on no branch"))
         });
     }
     let unkept = Repo::discover(&tree.path).and_then(|tree| worktree_pool::unkept(&tree));
     match unkept {
-        Ok(None) => State::Free,
-        Ok(Some(why)) => State::Kept(why),
-        Err(error) => State::Kept(format!("it cannot be looked at: {error:#}")),
+        Ok(None) => WorktreeState::Free,
+        Ok(Some(why)) => WorktreeState::Kept(why),
+        Err(error) => WorktreeState::Kept(format!("it cannot be looked at: {error:#}")),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::core::{
     agents::{
-        agent_preset::{self, Preset},
+        agent_preset::{self, AgentPreset},
         transcript::Format,
     },
     diagnostic::nearest,
@@ -18,7 +18,7 @@ use crate::core::{
 
 /// One agent, ready to be called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct AgentCommand {
     /// What it is called in the journal; a limit of its provider is remembered by it.
     pub name: String,
     /// The program and its arguments; the prompt comes on standard input.
@@ -34,30 +34,30 @@ pub struct Call {
     pub version_check: Vec<String>,
 }
 
-impl Call {
+impl AgentCommand {
     /// The agent of that preset.
-    pub fn preset(name: &str) -> Option<Call> {
-        agent_preset::find(name).map(|preset| Call::of(preset, words(preset.argv)))
+    pub fn preset(name: &str) -> Option<AgentCommand> {
+        agent_preset::find(name).map(|preset| AgentCommand::of(preset, words(preset.argv)))
     }
 
     /// The agent that this command line calls. Of a known program it is known how it is to be read.
-    pub fn command(argv: Vec<String>) -> Call {
+    pub fn command(argv: Vec<String>) -> AgentCommand {
         let program = argv.first().map_or("", String::as_str);
         let name = program.rsplit('/').next().unwrap_or_default();
         let Some(preset) = agent_preset::find(name) else {
             let name = name.to_owned();
             let (output, env, version_check) = Default::default();
-            return Call { name, argv, output, env, version_check };
+            return AgentCommand { name, argv, output, env, version_check };
         };
         let typed: Vec<&&str> = preset.argv.iter().filter(|word| word.contains("json")).collect();
         let is_typed = typed.iter().all(|word| argv.iter().any(|given| given == **word));
         let output = if is_typed { preset.format } else { Format::Text };
-        Call { output, ..Call::of(preset, argv) }
+        AgentCommand { output, ..AgentCommand::of(preset, argv) }
     }
 
-    fn of(preset: &Preset, argv: Vec<String>) -> Call {
+    fn of(preset: &AgentPreset, argv: Vec<String>) -> AgentCommand {
         let env = preset.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Call {
+        AgentCommand {
             name: preset.name.to_owned(),
             argv,
             output: preset.format,
@@ -71,23 +71,25 @@ impl Call {
     ///
     /// # Errors
     /// In words for a person.
-    pub fn read(value: &Value) -> Result<Vec<Call>, String> {
+    pub fn read(value: &Value) -> Result<Vec<AgentCommand>, String> {
         match value {
-            Value::String(word) => Ok(vec![Call::word(word)?]),
-            Value::Object(_) => Ok(vec![Call::mapping(value)?]),
+            Value::String(word) => Ok(vec![AgentCommand::word(word)?]),
+            Value::Object(_) => Ok(vec![AgentCommand::mapping(value)?]),
             Value::Array(items) if items.is_empty() => Err(WANTED.to_owned()),
             Value::Array(items) if items.iter().all(is_agent) => items
                 .iter()
                 .map(|item| match item {
-                    Value::String(word) => Call::word(word),
-                    mapping => Call::mapping(mapping),
+                    Value::String(word) => AgentCommand::word(word),
+                    mapping => AgentCommand::mapping(mapping),
                 })
                 .collect(),
             Value::Array(items) => {
                 let words: Option<Vec<String>> =
                     items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
                 match words {
-                    Some(argv) if !argv[0].trim().is_empty() => Ok(vec![Call::command(argv)]),
+                    Some(argv) if !argv[0].trim().is_empty() => {
+                        Ok(vec![AgentCommand::command(argv)])
+                    }
                     _ => Err(WANTED.to_owned()),
                 }
             }
@@ -97,17 +99,17 @@ impl Call {
 
     /// Without the secrets in its words, and without the variables that hold one.
     #[must_use]
-    pub fn redacted(self, secrets: &Redactor) -> Call {
+    pub fn redacted(self, secrets: &Redactor) -> AgentCommand {
         let clean = |text: String| secrets.clone().text(&text);
         let env = self.env.into_iter().filter(|(name, _)| !is_secret_name(name));
-        Call {
+        AgentCommand {
             argv: self.argv.into_iter().map(clean).collect(),
             env: env.map(|(name, value)| (name, clean(value))).collect(),
             ..self
         }
     }
 
-    fn word(word: &str) -> Result<Call, String> {
+    fn word(word: &str) -> Result<AgentCommand, String> {
         if word.trim().is_empty() {
             return Err(WANTED.to_owned());
         }
@@ -115,10 +117,11 @@ impl Call {
             let list = word.split_whitespace().collect::<Vec<_>>().join(", ");
             return Err(format!("a command line is a list of words: `agent: [{list}]`"));
         }
-        Ok(Call::preset(word).unwrap_or_else(|| Call::command(vec![word.to_owned()])))
+        Ok(AgentCommand::preset(word)
+            .unwrap_or_else(|| AgentCommand::command(vec![word.to_owned()])))
     }
 
-    fn mapping(value: &Value) -> Result<Call, String> {
+    fn mapping(value: &Value) -> Result<AgentCommand, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Mapping {
@@ -134,10 +137,11 @@ impl Call {
             serde_json::from_value(value.clone()).map_err(|error| format!("`agent`: {error}"))?;
         let mut call = match (given.preset, given.command) {
             (Some(name), command) => {
-                let call = Call::preset(&name).ok_or_else(|| unknown("preset", &name, names()))?;
-                Call { argv: command.unwrap_or(call.argv.clone()), ..call }
+                let call =
+                    AgentCommand::preset(&name).ok_or_else(|| unknown("preset", &name, names()))?;
+                AgentCommand { argv: command.unwrap_or(call.argv.clone()), ..call }
             }
-            (None, Some(argv)) if !argv.is_empty() => Call::command(argv),
+            (None, Some(argv)) if !argv.is_empty() => AgentCommand::command(argv),
             (None, _) => return Err("`agent` as a mapping needs `command` or `preset`".to_owned()),
         };
         if let Some(output) = given.output {
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> Vec<(String, String, Format)> {
-        let calls = Call::read(value).unwrap();
+        let calls = AgentCommand::read(value).unwrap();
         calls.into_iter().map(|call| (call.name, call.argv.join(" "), call.output)).collect()
     }
 
@@ -205,7 +209,7 @@ mod tests {
             )[0],
             one("second", "x y", Format::CodexJson)
         );
-        let env = Call::read(&json!({"preset": "claude", "env": {"A": "b"}})).unwrap();
+        let env = AgentCommand::read(&json!({"preset": "claude", "env": {"A": "b"}})).unwrap();
         assert_eq!((env[0].env["A"].as_str(), env[0].argv[0].as_str()), ("b", "claude"));
     }
 
@@ -221,7 +225,7 @@ mod tests {
             (json!({"output": "text"}), "needs `command` or `preset`"),
             (json!({"comand": ["x"]}), "unknown field `comand`"),
         ] {
-            let error = Call::read(&value).unwrap_err();
+            let error = AgentCommand::read(&value).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
     }

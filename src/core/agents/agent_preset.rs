@@ -8,7 +8,7 @@ use crate::core::agents::transcript::Format;
 
 /// One agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preset {
+pub struct AgentPreset {
     /// What it is called in the settings.
     pub name: &'static str,
     /// Its command line; the prompt comes on standard input.
@@ -41,15 +41,15 @@ pub struct Login {
 }
 
 /// All of them.
-pub const ALL: &[Preset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, AIDER];
+pub const ALL: &[AgentPreset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, AIDER];
 
 /// The one of that name.
-pub fn find(name: &str) -> Option<&'static Preset> {
+pub fn find(name: &str) -> Option<&'static AgentPreset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
 /// What the rest begins with.
-const PLAIN: Preset = Preset {
+const PLAIN: AgentPreset = AgentPreset {
     name: "",
     argv: &[],
     format: Format::Text,
@@ -63,7 +63,7 @@ const PLAIN: Preset = Preset {
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
 /// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs within another
 /// one, but cleaner without that one's variables.
-const CLAUDE: Preset = Preset {
+const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
         "claude",
@@ -94,7 +94,7 @@ const CLAUDE: Preset = Preset {
 
 /// codex 0.169.0. `-` is standard input; without `--skip-git-repo-check` it refuses folders that it
 /// does not trust.
-const CODEX: Preset = Preset {
+const CODEX: AgentPreset = AgentPreset {
     name: "codex",
     argv: &[
         "codex",
@@ -116,7 +116,7 @@ const CODEX: Preset = Preset {
 
 /// gemini-cli 0.61.0. Without a terminal on standard input it runs unattended; the kind of login
 /// must be in its own settings, else it exits with code 41.
-const GEMINI: Preset = Preset {
+const GEMINI: AgentPreset = AgentPreset {
     name: "gemini",
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
     format: Format::GeminiJson,
@@ -130,7 +130,7 @@ const GEMINI: Preset = Preset {
 };
 
 /// opencode 1.18.33. It works in `$PWD`, whatever its working directory is.
-const OPENCODE: Preset = Preset {
+const OPENCODE: AgentPreset = AgentPreset {
     name: "opencode",
     argv: &["opencode", "run", "--format", "json", "--auto"],
     format: Format::OpencodeJson,
@@ -140,7 +140,7 @@ const OPENCODE: Preset = Preset {
 
 /// amp 0.0.1790142911. What it may do without asking stands in its own settings. Only its start was
 /// tried: it works with its own server alone.
-const AMP: Preset = Preset {
+const AMP: AgentPreset = AgentPreset {
     name: "amp",
     argv: &["amp", "-x", "--stream-json"],
     format: Format::ClaudeJson,
@@ -154,7 +154,7 @@ const AMP: Preset = Preset {
 };
 
 /// copilot 1.0.102.
-const COPILOT: Preset = Preset {
+const COPILOT: AgentPreset = AgentPreset {
     name: "copilot",
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
     format: Format::CopilotJson,
@@ -168,7 +168,7 @@ const COPILOT: Preset = Preset {
 };
 
 /// aider 0.86.2. It commits by itself, and would write into `.gitignore`.
-const AIDER: Preset = Preset {
+const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
     format: Format::Aider,

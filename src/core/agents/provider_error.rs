@@ -15,7 +15,7 @@ use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
-    agents::transcript::{End, Format, Told},
+    agents::transcript::{AgentTranscript, FinalResult, Format},
     exit::Exit,
     outcome::Outcome,
 };
@@ -24,7 +24,7 @@ pub use reset::reset;
 /// What was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Obstacle {
+pub enum ProviderErrorKind {
     /// What the account may use in a span of time is used up.
     UsageLimit {
         /// When it may go on; none if that was not said.
@@ -76,7 +76,7 @@ const SLACK: TimeDelta = TimeDelta::seconds(60);
 /// So many failures of the provider in a row are waited for; more may be the task's own.
 const PATIENCE: u32 = 8;
 
-impl Obstacle {
+impl ProviderErrorKind {
     /// What to do, when the `earlier` attempts just before this one met obstacles too.
     ///
     /// Agents try again by themselves for minutes before they give up, so pauses are minutes: 1, 2,
@@ -85,14 +85,18 @@ impl Obstacle {
         let pause = TimeDelta::minutes(15.min(1 << earlier.min(4)));
         let back_off = Advice::Wait { until: now + pause };
         match self {
-            Obstacle::UsageLimit { resets_at: Some(at) } => {
+            ProviderErrorKind::UsageLimit { resets_at: Some(at) } => {
                 Advice::Wait { until: at.max(now + pause - SLACK) + SLACK }
             }
-            Obstacle::UsageLimit { resets_at: None } => {
+            ProviderErrorKind::UsageLimit { resets_at: None } => {
                 Advice::Wait { until: now + pause.max(TimeDelta::minutes(15)) }
             }
-            Obstacle::RateLimit | Obstacle::Network => back_off,
-            Obstacle::Overloaded | Obstacle::ServerError if earlier < PATIENCE => back_off,
+            ProviderErrorKind::RateLimit | ProviderErrorKind::Network => back_off,
+            ProviderErrorKind::Overloaded | ProviderErrorKind::ServerError
+                if earlier < PATIENCE =>
+            {
+                back_off
+            }
             other => other.fatal().map_or(Advice::Count, Advice::Stop),
         }
     }
@@ -100,67 +104,69 @@ impl Obstacle {
     /// The code of a run that it stops, because every task would fail alike.
     fn fatal(self) -> Option<Exit> {
         match self {
-            Obstacle::Authentication | Obstacle::Credit => Some(Exit::Denied),
-            Obstacle::Model | Obstacle::Setup => Some(Exit::Agent),
-            Obstacle::UsageLimit { .. }
-            | Obstacle::RateLimit
-            | Obstacle::Overloaded
-            | Obstacle::ServerError
-            | Obstacle::Network
-            | Obstacle::Refused
-            | Obstacle::TooLong
-            | Obstacle::TurnLimit
-            | Obstacle::Budget => None,
+            ProviderErrorKind::Authentication | ProviderErrorKind::Credit => Some(Exit::Denied),
+            ProviderErrorKind::Model | ProviderErrorKind::Setup => Some(Exit::Agent),
+            ProviderErrorKind::UsageLimit { .. }
+            | ProviderErrorKind::RateLimit
+            | ProviderErrorKind::Overloaded
+            | ProviderErrorKind::ServerError
+            | ProviderErrorKind::Network
+            | ProviderErrorKind::Refused
+            | ProviderErrorKind::TooLong
+            | ProviderErrorKind::TurnLimit
+            | ProviderErrorKind::Budget => None,
         }
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Obstacle::UsageLimit { .. } => "the usage limit of the account is reached",
-            Obstacle::RateLimit => "the provider says: too many requests",
-            Obstacle::Overloaded => "the provider is overloaded",
-            Obstacle::ServerError => "the provider failed",
-            Obstacle::Network => "the provider cannot be reached",
-            Obstacle::Authentication => "the agent is not logged in, or its key is refused",
-            Obstacle::Credit => "the account has no credit",
-            Obstacle::Model => "the model does not exist for this account",
-            Obstacle::Setup => "the agent refused its command line",
-            Obstacle::Refused => "the model refused",
-            Obstacle::TooLong => "it became too long for the model",
-            Obstacle::TurnLimit => "the agent reached its limit of turns",
-            Obstacle::Budget => "the agent reached its limit of money",
+            ProviderErrorKind::UsageLimit { .. } => "the usage limit of the account is reached",
+            ProviderErrorKind::RateLimit => "the provider says: too many requests",
+            ProviderErrorKind::Overloaded => "the provider is overloaded",
+            ProviderErrorKind::ServerError => "the provider failed",
+            ProviderErrorKind::Network => "the provider cannot be reached",
+            ProviderErrorKind::Authentication => {
+                "the agent is not logged in, or its key is refused"
+            }
+            ProviderErrorKind::Credit => "the account has no credit",
+            ProviderErrorKind::Model => "the model does not exist for this account",
+            ProviderErrorKind::Setup => "the agent refused its command line",
+            ProviderErrorKind::Refused => "the model refused",
+            ProviderErrorKind::TooLong => "it became too long for the model",
+            ProviderErrorKind::TurnLimit => "the agent reached its limit of turns",
+            ProviderErrorKind::Budget => "the agent reached its limit of money",
         })
     }
 }
 
 /// An obstacle that an attempt met, and until when nothing is to be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Met {
+pub struct ProviderError {
     /// What it was.
     #[serde(flatten)]
-    pub obstacle: Obstacle,
+    pub obstacle: ProviderErrorKind,
     /// When the agent may be called again; none where waiting does not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
-impl Met {
+impl ProviderError {
     /// The obstacle, when the `earlier` attempts of the agent just before met obstacles too.
-    pub fn new(obstacle: Obstacle, earlier: u32, now: DateTime<Utc>) -> Met {
+    pub fn new(obstacle: ProviderErrorKind, earlier: u32, now: DateTime<Utc>) -> ProviderError {
         let until = match obstacle.advice(earlier, now) {
             Advice::Wait { until } => Some(until),
             Advice::Stop(_) | Advice::Count => None,
         };
-        Met { obstacle, until }
+        ProviderError { obstacle, until }
     }
 
     /// The one of two that keeps the agent from being called for longer. A failed request of one
     /// attempt says nothing against a limit that another met at the same time.
     #[must_use]
-    pub fn or_longer(self, other: Met) -> Met {
-        let weight = |met: &Met| match met.advice() {
+    pub fn or_longer(self, other: ProviderError) -> ProviderError {
+        let weight = |met: &ProviderError| match met.advice() {
             Advice::Count => (0, None),
             Advice::Wait { until } => (1, Some(until)),
             Advice::Stop(_) => (2, None),
@@ -180,11 +186,11 @@ impl Met {
 
 /// The end of an attempt's process, as it shows from outside.
 #[derive(Clone, Copy, Debug)]
-pub struct Remains<'a> {
+pub struct AttemptOutput<'a> {
     /// How the output is to be read.
     pub format: Format,
     /// What it told.
-    pub told: &'a Told,
+    pub told: &'a AgentTranscript,
     /// How the process ended.
     pub outcome: &'a Outcome,
     /// The end of its standard error; a few kilobytes do.
@@ -193,7 +199,10 @@ pub struct Remains<'a> {
 
 /// What was in the way; none when nothing was, or nothing that is known. `now` also says in which
 /// zone a time without one is meant: that of the machine.
-pub fn classify<Z: TimeZone>(remains: &Remains<'_>, now: &DateTime<Z>) -> Option<Obstacle> {
+pub fn classify<Z: TimeZone>(
+    remains: &AttemptOutput<'_>,
+    now: &DateTime<Z>,
+) -> Option<ProviderErrorKind> {
     let exit_code = match remains.outcome {
         Outcome::Exited { exit_code } => Some(*exit_code),
         Outcome::Lingered { .. } => Some(0),
@@ -211,7 +220,7 @@ pub fn classify<Z: TimeZone>(remains: &Remains<'_>, now: &DateTime<Z>) -> Option
         return None;
     }
     if !remains.told.has_spoken && remains.stderr.lines().any(signs::is_setup) {
-        return Some(Obstacle::Setup);
+        return Some(ProviderErrorKind::Setup);
     }
     let last = remains.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
     [remains.told.last_line.as_deref(), last]
@@ -224,10 +233,10 @@ pub fn classify<Z: TimeZone>(remains: &Remains<'_>, now: &DateTime<Z>) -> Option
 /// By the agent's own word that it failed.
 fn of_end<Z: TimeZone>(
     format: Format,
-    end: &End,
+    end: &FinalResult,
     exit_code: Option<i32>,
     now: &DateTime<Z>,
-) -> Option<Obstacle> {
+) -> Option<ProviderErrorKind> {
     let codes = || end.codes.iter().map(String::as_str);
     // Claude Code's result may be the model's own words even when it failed; an error of the others
     // is nothing else.
@@ -235,8 +244,14 @@ fn of_end<Z: TimeZone>(
     let by_text = is_error.then(|| signs::of_text(&end.text)).flatten();
     // A limit of the account has the same status as too many requests, and only some versions give
     // it a code; a prompt that is too long and a lack of credit have that of any wrong request.
-    let text_is_sure =
-        matches!(by_text, Some(Obstacle::UsageLimit { .. } | Obstacle::Credit | Obstacle::TooLong));
+    let text_is_sure = matches!(
+        by_text,
+        Some(
+            ProviderErrorKind::UsageLimit { .. }
+                | ProviderErrorKind::Credit
+                | ProviderErrorKind::TooLong
+        )
+    );
     // Gemini exits with the status of the request, of which a process keeps the last eight bits.
     let by_exit = || {
         let code = exit_code.filter(|_| format == Format::GeminiJson)?;
@@ -253,17 +268,25 @@ fn of_end<Z: TimeZone>(
         .or(by_text)
         .or_else(by_exit)?;
     match found {
-        Obstacle::UsageLimit { .. } | Obstacle::RateLimit if end.resets_at.is_some() => {
-            Some(Obstacle::UsageLimit { resets_at: end.resets_at })
+        ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit
+            if end.resets_at.is_some() =>
+        {
+            Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at })
         }
         found => Some(with_reset(found, &end.text, now)),
     }
 }
 
 /// With the time that the text names, if it is a limit that has one.
-fn with_reset<Z: TimeZone>(found: Obstacle, text: &str, now: &DateTime<Z>) -> Obstacle {
+fn with_reset<Z: TimeZone>(
+    found: ProviderErrorKind,
+    text: &str,
+    now: &DateTime<Z>,
+) -> ProviderErrorKind {
     match found {
-        Obstacle::UsageLimit { .. } => Obstacle::UsageLimit { resets_at: reset(text, now) },
+        ProviderErrorKind::UsageLimit { .. } => {
+            ProviderErrorKind::UsageLimit { resets_at: reset(text, now) }
+        }
         other => other,
     }
 }
@@ -274,7 +297,7 @@ mod tests {
 
     #[test]
     fn every_obstacle_has_its_advice() {
-        use Obstacle as O;
+        use ProviderErrorKind as O;
         let now = Utc.with_ymd_and_hms(2026, 11, 20, 12, 0, 0).unwrap();
         let wait = |minutes| Advice::Wait { until: now + TimeDelta::minutes(minutes) };
         let limit = |minutes| O::UsageLimit { resets_at: Some(now + TimeDelta::minutes(minutes)) };
@@ -306,10 +329,10 @@ mod tests {
     #[test]
     fn it_can_be_written_down() {
         let line = r#"{"kind":"usage_limit","resets_at":"2026-11-20T12:00:00Z"}"#;
-        let obstacle: Obstacle = serde_json::from_str(line).unwrap();
+        let obstacle: ProviderErrorKind = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&obstacle).unwrap(), line);
         assert_eq!(
-            serde_json::to_string(&Obstacle::RateLimit).unwrap(),
+            serde_json::to_string(&ProviderErrorKind::RateLimit).unwrap(),
             r#"{"kind":"rate_limit"}"#
         );
     }

@@ -1,6 +1,6 @@
 //! What an agent tells on its standard output, read while it comes.
 //!
-//! One [`Transcript`] per attempt takes bytes with any borders and keeps, in bounded memory, what
+//! One [`TranscriptReader`] per attempt takes bytes with any borders and keeps, in bounded memory, what
 //! the agent does now, what it said last, how it ended and what it used. Knows no process and no
 //! clock, and judges nothing: what an error means is `obstacle`'s affair.
 //!
@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use hear::Ear;
 pub use hear::Heard;
-use lines::Lines;
+use lines::LineSplitter;
 
 /// Bytes that are kept of a message or a result.
 const MESSAGE: usize = 64 << 10;
@@ -121,7 +121,7 @@ pub struct Usage {
 
 /// The agent's own word on how it ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct End {
+pub struct FinalResult {
     /// Its answer or its error, at most 64 KiB.
     pub text: String,
     /// Whether it says that it failed.
@@ -136,14 +136,14 @@ pub struct End {
 
 /// What an agent has told so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct AgentTranscript {
     /// What it does now, in one short line. Raw text: whoever shows it makes it harmless.
     pub doing: Option<String>,
     /// What it said last, at most 64 KiB; of a text the end, of anything else the beginning. Of a
-    /// text it is there after [`Transcript::finish`].
+    /// text it is there after [`TranscriptReader::finish`].
     pub message: Option<String>,
     /// Its last result. A process may give several; the last one counts.
-    pub end: Option<End>,
+    pub end: Option<FinalResult>,
     /// Whether nothing has begun since that result, so that the process should be about to exit.
     pub is_over: bool,
     /// How often it used which tool.
@@ -164,7 +164,7 @@ pub struct Told {
     ear: Option<Box<Ear>>,
 }
 
-impl Told {
+impl AgentTranscript {
     /// It uses a tool: counts it, and says so.
     fn uses(&mut self, tool: &str, target: Option<&str>) {
         let mut tool = cut(tool, PHRASE);
@@ -212,7 +212,7 @@ impl Told {
         self.usage.turns = Some(self.usage.turns.unwrap_or(0).saturating_add(1));
     }
 
-    fn ends(&mut self, end: End) {
+    fn ends(&mut self, end: FinalResult) {
         if let (Some(ear), true) = (&mut self.ear, end.is_error) {
             ear.hear_failure(&end.text);
         }
@@ -300,42 +300,46 @@ fn code(value: &Value) -> Option<String> {
 
 /// Reads an agent's output.
 #[derive(Debug)]
-pub struct Transcript {
-    reader: Reader,
-    lines: Lines,
-    told: Told,
+pub struct TranscriptReader {
+    reader: FormatReader,
+    lines: LineSplitter,
+    told: AgentTranscript,
 }
 
 /// What each format has to remember between events.
 #[derive(Debug)]
-enum Reader {
-    Text(text::Reader),
-    Aider(aider::Reader),
-    Claude(claude::Reader),
-    Codex(codex::Reader),
-    Gemini(gemini::Reader),
-    Opencode(opencode::Reader),
-    Copilot(copilot::Reader),
+enum FormatReader {
+    Text(text::TextReader),
+    Aider(aider::AiderReader),
+    Claude(claude::ClaudeReader),
+    Codex(codex::CodexReader),
+    Gemini(gemini::GeminiReader),
+    Opencode(opencode::OpencodeReader),
+    Copilot(copilot::CopilotReader),
 }
 
-impl Transcript {
+impl TranscriptReader {
     /// Nothing read yet.
-    pub fn new(format: Format) -> Transcript {
+    pub fn new(format: Format) -> TranscriptReader {
         let reader = match format {
-            Format::Text => Reader::Text(text::Reader::default()),
-            Format::ClaudeJson => Reader::Claude(claude::Reader::default()),
-            Format::CodexJson => Reader::Codex(codex::Reader::default()),
-            Format::GeminiJson => Reader::Gemini(gemini::Reader::default()),
-            Format::OpencodeJson => Reader::Opencode(opencode::Reader::default()),
-            Format::CopilotJson => Reader::Copilot(copilot::Reader::default()),
-            Format::Aider => Reader::Aider(aider::Reader::default()),
+            Format::Text => FormatReader::Text(text::TextReader::default()),
+            Format::ClaudeJson => FormatReader::Claude(claude::ClaudeReader::default()),
+            Format::CodexJson => FormatReader::Codex(codex::CodexReader::default()),
+            Format::GeminiJson => FormatReader::Gemini(gemini::GeminiReader::default()),
+            Format::OpencodeJson => FormatReader::Opencode(opencode::OpencodeReader::default()),
+            Format::CopilotJson => FormatReader::Copilot(copilot::CopilotReader::default()),
+            Format::Aider => FormatReader::Aider(aider::AiderReader::default()),
         };
-        Transcript { reader, lines: Lines::default(), told: Told::default() }
+        TranscriptReader {
+            reader,
+            lines: LineSplitter::default(),
+            told: AgentTranscript::default(),
+        }
     }
 
     /// The same, for somebody who listens along.
     #[must_use]
-    pub fn aloud(mut self) -> Transcript {
+    pub fn aloud(mut self) -> TranscriptReader {
         self.told.ear = Some(Box::default());
         self
     }
@@ -347,25 +351,25 @@ impl Transcript {
 
     /// Takes the next bytes, wherever they were cut.
     pub fn push(&mut self, bytes: &[u8]) {
-        if let Reader::Text(reader) = &mut self.reader {
+        if let FormatReader::Text(reader) = &mut self.reader {
             reader.take(&mut self.told, bytes);
             return;
         }
-        let Transcript { reader, lines, told } = self;
+        let TranscriptReader { reader, lines, told } = self;
         lines.push(bytes, |line| reader.line(told, line));
         told.skipped = lines.skipped;
     }
 
     /// What has been told so far.
-    pub fn told(&self) -> &Told {
+    pub fn told(&self) -> &AgentTranscript {
         &self.told
     }
 
     /// The stream is at its end, perhaps in the middle of a line.
-    pub fn finish(mut self) -> Told {
+    pub fn finish(mut self) -> AgentTranscript {
         match &mut self.reader {
-            Reader::Text(reader) => reader.finish(&mut self.told),
-            Reader::Aider(reader) => {
+            FormatReader::Text(reader) => reader.finish(&mut self.told),
+            FormatReader::Aider(reader) => {
                 reader.line(&mut self.told, &self.lines.rest());
                 reader.finish(&mut self.told);
             }
@@ -375,13 +379,13 @@ impl Transcript {
     }
 }
 
-impl Reader {
-    fn line(&mut self, told: &mut Told, line: &[u8]) {
+impl FormatReader {
+    fn line(&mut self, told: &mut AgentTranscript, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
         }
         told.has_spoken = true;
-        if let Reader::Aider(reader) = self {
+        if let FormatReader::Aider(reader) = self {
             reader.line(told, line);
             return;
         }
@@ -395,12 +399,12 @@ impl Reader {
         }
         for event in &events {
             match self {
-                Reader::Claude(reader) => reader.event(told, event),
-                Reader::Codex(reader) => reader.event(told, event),
-                Reader::Gemini(reader) => reader.event(told, event),
-                Reader::Opencode(reader) => reader.event(told, event),
-                Reader::Copilot(reader) => reader.event(told, event),
-                Reader::Text(_) | Reader::Aider(_) => {}
+                FormatReader::Claude(reader) => reader.event(told, event),
+                FormatReader::Codex(reader) => reader.event(told, event),
+                FormatReader::Gemini(reader) => reader.event(told, event),
+                FormatReader::Opencode(reader) => reader.event(told, event),
+                FormatReader::Copilot(reader) => reader.event(told, event),
+                FormatReader::Text(_) | FormatReader::Aider(_) => {}
             }
         }
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Plain, is_off, is_zero};
-use crate::core::agents::agent_command::Call;
+use super::{PlainLoop, is_off, is_zero};
+use crate::core::agents::agent_command::AgentCommand;
 
 /// What a run began with: enough to begin another like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Begun {
     pub agent: Vec<String>,
     /// The agents, where they are not the settings' own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub agents: Vec<Call>,
+    pub agents: Vec<AgentCommand>,
     /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<PathBuf>,
@@ -59,5 +59,5 @@ pub struct Begun {
     pub filter: Vec<String>,
     /// What makes it a plain loop, if it is one.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
-    pub plain: Option<Plain>,
+    pub plain: Option<PlainLoop>,
 }

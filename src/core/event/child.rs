@@ -16,7 +16,7 @@ pub enum Orphans {
 
 /// What an agent that reported its task done left running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Left {
+pub struct ChildrenLeft {
     /// The attempt.
     pub attempt: u32,
     /// The names of the processes.
@@ -41,7 +41,7 @@ pub struct Identity {
 
 /// A child agent, which another agent started with `ralph spawn`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Child {
+pub struct ChildAgent {
     /// Its run.
     pub child_run_id: String,
     /// The run of who started it: that of `ralph run`, or of another child.
@@ -55,7 +55,7 @@ pub struct Child {
     pub process: Identity,
 }
 
-impl Child {
+impl ChildAgent {
     /// What it is called: its command line without the folder of the program, cut to 60 characters.
     pub fn name(&self) -> String {
         const LONGEST: usize = 60;
@@ -92,7 +92,7 @@ pub enum ChildOutcome {
 pub struct ChildEnded {
     /// Which.
     #[serde(flatten)]
-    pub child: Child,
+    pub child: ChildAgent,
     /// How.
     #[serde(flatten)]
     pub outcome: ChildOutcome,

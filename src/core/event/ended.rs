@@ -6,16 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{
     agents::{
-        provider_error::Met,
+        provider_error::ProviderError,
         transcript::{Tokens, Usage},
     },
-    verdict::{Autocommit, Check, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict},
+    verdict::{
+        Autocommit, CheckResult, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict,
+    },
 };
 
 /// The end of an attempt, with its proof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Flat")]
-pub struct Ended {
+pub struct AttemptResult {
     /// Its number.
     pub attempt: u32,
     /// The judgement.
@@ -58,14 +60,14 @@ pub struct Ended {
     pub log: String,
 }
 
-/// [`Ended`] as it is read: all on one level, because serde reads a flattened part twice, and most
+/// [`AttemptResult`] as it is read: all on one level, because serde reads a flattened part twice, and most
 /// of a long journal are such lines.
 #[derive(Deserialize)]
 struct Flat {
     attempt: u32,
     verdict: Verdict,
     why: String,
-    outcome: How,
+    outcome: OutcomeTag,
     exit_code: Option<i32>,
     signal: Option<i32>,
     limit_seconds: Option<u64>,
@@ -79,7 +81,7 @@ struct Flat {
     leftovers: Vec<String>,
     strayed: Option<String>,
     #[serde(default)]
-    verify: Vec<Check>,
+    verify: Vec<CheckResult>,
     question: Option<String>,
     autocommit: Option<Autocommit>,
     #[serde(default)]
@@ -90,9 +92,9 @@ struct Flat {
     verify_inputs_changed: Vec<String>,
     #[serde(default)]
     metadata_only: bool,
-    setup: Option<Check>,
+    setup: Option<CheckResult>,
     merge: Option<Merge>,
-    obstacle: Option<Met>,
+    obstacle: Option<ProviderError>,
     agent: Option<String>,
     cost_usd: Option<f64>,
     tokens: Option<Tokens>,
@@ -114,7 +116,7 @@ struct Flat {
 /// The tags of [`Outcome`].
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum How {
+enum OutcomeTag {
     Exited,
     Signaled,
     TimedOut,
@@ -125,26 +127,26 @@ enum How {
     NotStarted,
 }
 
-impl TryFrom<Flat> for Ended {
+impl TryFrom<Flat> for AttemptResult {
     type Error = &'static str;
 
-    fn try_from(flat: Flat) -> Result<Ended, &'static str> {
+    fn try_from(flat: Flat) -> Result<AttemptResult, &'static str> {
         let missing = "an outcome lacks its detail";
         let outcome = match flat.outcome {
-            How::Exited => Outcome::Exited { exit_code: flat.exit_code.ok_or(missing)? },
-            How::Signaled => Outcome::Signaled { signal: flat.signal.ok_or(missing)? },
-            How::TimedOut => {
+            OutcomeTag::Exited => Outcome::Exited { exit_code: flat.exit_code.ok_or(missing)? },
+            OutcomeTag::Signaled => Outcome::Signaled { signal: flat.signal.ok_or(missing)? },
+            OutcomeTag::TimedOut => {
                 Outcome::TimedOut { limit_seconds: flat.limit_seconds.ok_or(missing)? }
             }
-            How::Idle => Outcome::Idle { limit_seconds: flat.limit_seconds.ok_or(missing)? },
-            How::Lingered => {
+            OutcomeTag::Idle => Outcome::Idle { limit_seconds: flat.limit_seconds.ok_or(missing)? },
+            OutcomeTag::Lingered => {
                 Outcome::Lingered { limit_seconds: flat.limit_seconds.ok_or(missing)? }
             }
-            How::Cancelled => Outcome::Cancelled,
-            How::Interrupted => Outcome::Interrupted,
-            How::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
+            OutcomeTag::Cancelled => Outcome::Cancelled,
+            OutcomeTag::Interrupted => Outcome::Interrupted,
+            OutcomeTag::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
         };
-        Ok(Ended {
+        Ok(AttemptResult {
             attempt: flat.attempt,
             verdict: flat.verdict,
             why: flat.why,
@@ -185,7 +187,7 @@ impl TryFrom<Flat> for Ended {
     }
 }
 
-impl Ended {
+impl AttemptResult {
     /// Wall time.
     pub fn duration(&self) -> Duration {
         Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()

@@ -8,7 +8,7 @@ use crate::core::graph::task::TaskId;
 
 /// What a plain loop is, besides what every run is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plain {
+pub struct PlainLoop {
     /// What it is called, and so is its one task.
     pub name: TaskId,
     /// The file that is read before each iteration.
@@ -22,7 +22,7 @@ pub struct Plain {
     pub max_failures: u32,
 }
 
-impl Plain {
+impl PlainLoop {
     /// The pause between an iteration and the next.
     pub fn restart_delay(&self) -> Duration {
         Duration::try_from_secs_f64(self.restart_delay_seconds).unwrap_or_default()

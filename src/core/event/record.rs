@@ -107,7 +107,7 @@ struct RecordVisitor<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Key {
+enum RecordKey {
     Timestamp,
     RunId,
     Seq,
@@ -128,17 +128,17 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Record, M::Error> {
         let (mut timestamp, mut run_id, mut seq) = (None, None, None);
         let (mut iteration, mut task_id) = (None, None);
-        while let Some(key) = map.next_key::<Key>()? {
+        while let Some(key) = map.next_key::<RecordKey>()? {
             match key {
-                Key::Timestamp => timestamp = Some(map.next_value()?),
-                Key::RunId => run_id = Some(map.next_value()?),
-                Key::Seq => seq = Some(map.next_value()?),
-                Key::Iteration => iteration = map.next_value()?,
-                Key::TaskId => task_id = map.next_value()?,
-                Key::Other => {
+                RecordKey::Timestamp => timestamp = Some(map.next_value()?),
+                RecordKey::RunId => run_id = Some(map.next_value()?),
+                RecordKey::Seq => seq = Some(map.next_value()?),
+                RecordKey::Iteration => iteration = map.next_value()?,
+                RecordKey::TaskId => task_id = map.next_value()?,
+                RecordKey::Other => {
                     map.next_value::<de::IgnoredAny>()?;
                 }
-                Key::Action => {
+                RecordKey::Action => {
                     let action: std::borrow::Cow<'de, str> = map.next_value()?;
                     if !Event::ACTIONS.contains(&&*action) {
                         *self.unknown = true;
@@ -182,20 +182,20 @@ impl<'de, M: MapAccess<'de>> Deserializer<'de> for Tagged<'_, M> {
 
 impl<'de, M: MapAccess<'de>> de::EnumAccess<'de> for Tagged<'_, M> {
     type Error = M::Error;
-    type Variant = Fields<M>;
+    type Variant = RecordFields<M>;
 
     fn variant_seed<S: de::DeserializeSeed<'de>>(
         self,
         seed: S,
-    ) -> Result<(S::Value, Fields<M>), M::Error> {
+    ) -> Result<(S::Value, RecordFields<M>), M::Error> {
         let tag = de::value::StrDeserializer::new(self.action);
-        Ok((seed.deserialize(tag)?, Fields(self.fields)))
+        Ok((seed.deserialize(tag)?, RecordFields(self.fields)))
     }
 }
 
-struct Fields<M>(M);
+struct RecordFields<M>(M);
 
-impl<'de, M: MapAccess<'de>> de::VariantAccess<'de> for Fields<M> {
+impl<'de, M: MapAccess<'de>> de::VariantAccess<'de> for RecordFields<M> {
     type Error = M::Error;
 
     fn unit_variant(self) -> Result<(), M::Error> {
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::core::{
         agents::{
-            provider_error::{Met, Obstacle},
+            provider_error::{ProviderError, ProviderErrorKind},
             transcript::{Format, Tokens, Usage},
         },
         event::*,
@@ -239,8 +239,8 @@ mod tests {
         verdict::*,
     };
 
-    fn ended(verdict: Verdict) -> Ended {
-        Ended {
+    fn ended(verdict: Verdict) -> AttemptResult {
+        AttemptResult {
             attempt: 2,
             verdict,
             why: "because".to_owned(),
@@ -261,8 +261,10 @@ mod tests {
                 metadata_only: true,
                 setup: Some(check()),
                 merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".to_owned() }),
-                obstacle: Some(Met {
-                    obstacle: Obstacle::UsageLimit { resets_at: Some(DateTime::UNIX_EPOCH) },
+                obstacle: Some(ProviderError {
+                    obstacle: ProviderErrorKind::UsageLimit {
+                        resets_at: Some(DateTime::UNIX_EPOCH),
+                    },
                     until: Some(DateTime::UNIX_EPOCH),
                 }),
             },
@@ -283,8 +285,8 @@ mod tests {
         }
     }
 
-    fn check() -> Check {
-        Check {
+    fn check() -> CheckResult {
+        CheckResult {
             command: "make \"test\"".to_owned(),
             outcome: Outcome::TimedOut { limit_seconds: 900 },
             duration_seconds: 900.25,
@@ -293,8 +295,8 @@ mod tests {
         }
     }
 
-    fn child() -> Child {
-        Child {
+    fn child() -> ChildAgent {
+        ChildAgent {
             child_run_id: "r2".to_owned(),
             parent_run_id: "r1".to_owned(),
             attempt: 1,
@@ -308,8 +310,8 @@ mod tests {
         Batch { branch: "main".to_owned(), onto: "b".to_owned(), tasks }
     }
 
-    fn left() -> Left {
-        Left { attempt: 1, children: vec!["sleep".to_owned()], limit_seconds: 300.0 }
+    fn left() -> ChildrenLeft {
+        ChildrenLeft { attempt: 1, children: vec!["sleep".to_owned()], limit_seconds: 300.0 }
     }
 
     fn record(event: Event) -> Record {
@@ -414,11 +416,11 @@ mod tests {
             Event::Reset {},
             Event::Waiting { until: DateTime::UNIX_EPOCH, why: "w".to_owned() },
             Event::Blocked {
-                holders: vec![Holder { task_id: id, why: "parked".to_owned(), frees: 3 }],
+                holders: vec![Blocker { task_id: id, why: "parked".to_owned(), frees: 3 }],
             },
             Event::PauseRequested {},
             Event::ResumeRequested { now: true },
-            Event::StopRequested(Stop { signal: Some("SIGINT".to_owned()), now: true }),
+            Event::StopRequested(StopRequest { signal: Some("SIGINT".to_owned()), now: true }),
             Event::Suspended {},
             Event::Continued { seconds: 60, slept: true },
             Event::ClockSet { seconds: -60 },
@@ -437,14 +439,14 @@ mod tests {
                 duration_seconds: Some(1.5),
             }),
             Event::Woken(Woken {
-                trigger: Trigger::Cron,
+                trigger: WakeTrigger::Cron,
                 scheduled_for: Some(DateTime::UNIX_EPOCH),
                 late_seconds: 3600,
                 missed: 2,
                 run: vec!["--once".to_owned()],
             }),
-            Event::WakeSkipped(Skipped {
-                trigger: Trigger::Webhook,
+            Event::WakeSkipped(SkippedWake {
+                trigger: WakeTrigger::Webhook,
                 scheduled_for: None,
                 why: Hindrance::StillRunning,
             }),

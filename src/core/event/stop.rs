@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Held, Holder};
+use super::{Blocker, Held};
 use crate::core::{exit::Exit, graph::task::TaskId, verdict::Report};
 
 /// Why a run ended.
@@ -20,9 +20,9 @@ pub enum StopReason {
     /// This limit was reached.
     Limit(String),
     /// Nothing left can start.
-    Blocked(Vec<Holder>),
+    Blocked(Vec<Blocker>),
     /// Nothing left can start before a person answers.
-    NeedsInput(Vec<Holder>),
+    NeedsInput(Vec<Blocker>),
     /// So many attempts failed one after the other.
     Failures(u32),
     /// So many attempts failed at once, one after the other.

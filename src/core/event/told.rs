@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::verdict::Check;
+use crate::core::verdict::CheckResult;
 
 /// A place at which commands of the settings are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,12 +48,12 @@ pub struct HookFailed {
     pub hook: Hook,
     /// Its command, and how that ended.
     #[serde(flatten)]
-    pub check: Check,
+    pub check: CheckResult,
 }
 
 impl fmt::Display for HookFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Check { command, outcome, last_line, .. } = &self.check;
+        let CheckResult { command, outcome, last_line, .. } = &self.check;
         write!(f, "hook `{}`: `{command}` {outcome}", self.hook)?;
         match last_line {
             Some(last) => write!(f, "; its last line: {last}"),

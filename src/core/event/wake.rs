@@ -8,7 +8,7 @@ use super::Identity;
 /// What asks for a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Trigger {
+pub enum WakeTrigger {
     /// The clock.
     Cron,
     /// A signed request.
@@ -19,7 +19,7 @@ pub enum Trigger {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woken {
     /// What asked for it.
-    pub trigger: Trigger,
+    pub trigger: WakeTrigger,
     /// For when; none for a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<DateTime<Utc>>,
@@ -36,9 +36,9 @@ pub struct Woken {
 
 /// A wake that did not come to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Skipped {
+pub struct SkippedWake {
     /// What asked for it.
-    pub trigger: Trigger,
+    pub trigger: WakeTrigger,
     /// For when; none for a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<DateTime<Utc>>,

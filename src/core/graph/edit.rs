@@ -9,13 +9,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::core::graph::yaml::{Fault, Kind, MAX_BYTES, NodeId, Tree, column, line_start};
+use crate::core::graph::yaml::{Fault, MAX_BYTES, NodeId, NodeKind, Tree, column, line_start};
 
 mod draft;
 mod quote;
 
 pub(crate) use draft::next_line;
-use draft::{Draft, blank_lines_end, has_tab_lines};
+use draft::{DraftDocument, blank_lines_end, has_tab_lines};
 pub(crate) use quote::is_plain;
 
 /// A text and its tree, kept in step through edits.
@@ -81,7 +81,7 @@ impl Document {
     /// Applies all of `changes` to one mapping, or none of them. Ids of nodes before the mapping
     /// and its own stay good; those after it must be looked up anew.
     pub fn edit(&mut self, mapping: NodeId, changes: &[Change<'_>]) -> Result<(), Unsupported> {
-        let Kind::Mapping { flow } = self.tree.kind(mapping) else {
+        let NodeKind::Mapping { flow } = self.tree.kind(mapping) else {
             return unsupported("only a mapping has keys to change");
         };
         let range = self.tree.range(mapping);
@@ -118,7 +118,7 @@ impl Document {
 
     /// A copy of the mapping's own bytes, if they read alone as they do in the whole text and no
     /// alias elsewhere depends on them.
-    fn part(&self, mapping: NodeId, range: Range<usize>, flow: bool) -> Option<Part> {
+    fn part(&self, mapping: NodeId, range: Range<usize>, flow: bool) -> Option<DraftPart> {
         let bytes = self.text.as_bytes();
         let nodes = self.tree.subtree(mapping);
         if self.tree.is_below_alias(mapping) || self.tree.is_used_outside(&nodes) {
@@ -143,7 +143,7 @@ impl Document {
         text.push_str(&self.text[at.clone()]);
         let tree = Tree::parse(&text).ok()?;
         let offset = at.start.cast_signed() - pad.cast_signed();
-        let draft = Draft {
+        let draft = DraftDocument {
             text,
             tree,
             mapping: NodeId::FIRST,
@@ -153,11 +153,11 @@ impl Document {
             whole: false,
         };
         let same = self.tree.matches_part(mapping, &draft.tree, offset);
-        same.then_some(Part { draft, at, pad })
+        same.then_some(DraftPart { draft, at, pad })
     }
 
-    fn whole(&self, mapping: NodeId) -> Draft {
-        Draft {
+    fn whole(&self, mapping: NodeId) -> DraftDocument {
+        DraftDocument {
             text: self.text.clone(),
             tree: self.tree.clone(),
             mapping,
@@ -179,8 +179,8 @@ impl Document {
     }
 }
 
-struct Part {
-    draft: Draft,
+struct DraftPart {
+    draft: DraftDocument,
     /// The bytes of the document it stands for.
     at: Range<usize>,
     /// Blanks put before them, so that columns are as in the document.
@@ -703,7 +703,7 @@ mod tests {
             let Ok(mut kept) = Document::parse(&before) else { return Ok(()) };
             let nodes = (0..kept.tree.len()).map(|at| kept.tree.node_at(at));
             let mappings: Vec<_> =
-                nodes.filter(|node| matches!(kept.tree.kind(*node), Kind::Mapping { .. })).collect();
+                nodes.filter(|node| matches!(kept.tree.kind(*node), NodeKind::Mapping { .. })).collect();
             if mappings.is_empty() {
                 return Ok(());
             }

@@ -20,12 +20,12 @@ const DEEPEST: usize = 8;
 pub struct Glob {
     text: String,
     /// What it is without `{a,b}`; a path matches it that matches one of them.
-    ways: Vec<Vec<Part>>,
+    ways: Vec<Vec<GlobPart>>,
 }
 
 /// What stands between two slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum GlobPart {
     /// `**`.
     Folders,
     /// A name that is written out.
@@ -192,7 +192,7 @@ fn all_but(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
 }
 
 /// Takes a pattern without `{a,b}` apart at its slashes.
-fn parts(signs: &[Sign]) -> Result<Vec<Part>, &'static str> {
+fn parts(signs: &[Sign]) -> Result<Vec<GlobPart>, &'static str> {
     match signs {
         [] => return Err("is empty"),
         [Sign::Slash, ..] => {
@@ -208,16 +208,17 @@ fn parts(signs: &[Sign]) -> Result<Vec<Part>, &'static str> {
             [Sign::One('.'), Sign::One('.')] => {
                 return Err("has a `..`; write it as it is seen from the repository");
             }
-            [Sign::Run, Sign::Run] => parts.push(Part::Folders),
+            [Sign::Run, Sign::Run] => parts.push(GlobPart::Folders),
             name if name.windows(2).any(|two| two == [Sign::Run, Sign::Run]) => {
                 return Err("has a `**` beside other characters; write `**/*`");
             }
-            name => parts.push(plain(name).map_or_else(|| Part::Name(name.to_vec()), Part::Plain)),
+            name => parts
+                .push(plain(name).map_or_else(|| GlobPart::Name(name.to_vec()), GlobPart::Plain)),
         }
     }
-    let is_written_out = parts.last().is_none_or(|last| matches!(last, Part::Plain(_)));
+    let is_written_out = parts.last().is_none_or(|last| matches!(last, GlobPart::Plain(_)));
     if is_written_out || signs.last() == Some(&Sign::Slash) {
-        parts.push(Part::Folders);
+        parts.push(GlobPart::Folders);
     }
     Ok(parts)
 }
@@ -228,28 +229,29 @@ fn plain(name: &[Sign]) -> Option<String> {
     name.iter().map(letter).collect()
 }
 
-fn paths_meet(mut a: &[Part], mut b: &[Part]) -> bool {
+fn paths_meet(mut a: &[GlobPart], mut b: &[GlobPart]) -> bool {
     // What most pairs differ in needs no table.
     while let ([first, a_rest @ ..], [second, b_rest @ ..]) = (a, b)
-        && *first != Part::Folders
-        && *second != Part::Folders
+        && *first != GlobPart::Folders
+        && *second != GlobPart::Folders
     {
         if !parts_meet(first, second) {
             return false;
         }
         (a, b) = (a_rest, b_rest);
     }
-    meet(a, b, |part| *part == Part::Folders, parts_meet)
+    meet(a, b, |part| *part == GlobPart::Folders, parts_meet)
 }
 
-fn parts_meet(a: &Part, b: &Part) -> bool {
+fn parts_meet(a: &GlobPart, b: &GlobPart) -> bool {
     match (a, b) {
-        (Part::Plain(a), Part::Plain(b)) => a == b,
-        (Part::Name(a), Part::Name(b)) => names_meet(a, b),
-        (Part::Plain(plain), Part::Name(name)) | (Part::Name(name), Part::Plain(plain)) => {
+        (GlobPart::Plain(a), GlobPart::Plain(b)) => a == b,
+        (GlobPart::Name(a), GlobPart::Name(b)) => names_meet(a, b),
+        (GlobPart::Plain(plain), GlobPart::Name(name))
+        | (GlobPart::Name(name), GlobPart::Plain(plain)) => {
             names_meet(&plain.chars().map(Sign::One).collect::<Vec<_>>(), name)
         }
-        (Part::Folders, _) | (_, Part::Folders) => true,
+        (GlobPart::Folders, _) | (_, GlobPart::Folders) => true,
     }
 }
 

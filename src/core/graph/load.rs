@@ -21,7 +21,7 @@ use crate::core::{
     graph::{
         TaskGraph,
         edit::Document,
-        yaml::{Fault, Kind, NodeId},
+        yaml::{Fault, NodeId, NodeKind},
     },
 };
 
@@ -74,7 +74,7 @@ pub const MAX_FAULTS: usize = 100;
 /// # Errors
 /// Every fault, in the order of the file, warnings among them.
 pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
-    let shape = Shape::check(document)?;
+    let shape = GraphShape::check(document)?;
     let file = match runs::read(document, &shape) {
         Some(file) => file,
         None => typed(document.text())?,
@@ -134,13 +134,13 @@ fn task_list(document: &Document) -> Option<(NodeId, NodeId)> {
 }
 
 /// Where things are, once the nesting is known to be right.
-struct Shape {
+struct GraphShape {
     tasks: Vec<NodeId>,
     edges: Vec<NodeId>,
 }
 
-impl Shape {
-    fn check(document: &Document) -> Result<Shape, Vec<Diagnostic>> {
+impl GraphShape {
+    fn check(document: &Document) -> Result<GraphShape, Vec<Diagnostic>> {
         let (tree, text) = (document.tree(), document.text());
         let nothing = |what: &str, at: Range<usize>| {
             vec![
@@ -151,7 +151,7 @@ impl Shape {
         let Some(root) = tree.root() else {
             return Err(nothing("the file is empty: it", 0..0));
         };
-        if !matches!(tree.kind(root), Kind::Mapping { .. }) {
+        if !matches!(tree.kind(root), NodeKind::Mapping { .. }) {
             return Err(nothing("the file is not a mapping and", tree.range(root)));
         }
         let Some((key, list)) = task_list(document) else {
@@ -182,7 +182,7 @@ impl Shape {
             Some((_, list)) => mappings(document, list, "`edges`", "an edge", &mut faults),
             None => Vec::new(),
         };
-        if faults.is_empty() { Ok(Shape { tasks, edges }) } else { Err(faults) }
+        if faults.is_empty() { Ok(GraphShape { tasks, edges }) } else { Err(faults) }
     }
 }
 
@@ -195,7 +195,7 @@ fn mappings(
     faults: &mut Vec<Diagnostic>,
 ) -> Vec<NodeId> {
     let tree = document.tree();
-    if !matches!(tree.kind(list), Kind::Sequence { .. }) {
+    if !matches!(tree.kind(list), NodeKind::Sequence { .. }) {
         faults.push(
             Diagnostic::error(format!("{list_name} is not a list"), first_line(document, list))
                 .label(format!("{}, not a list", what(document, list)))
@@ -205,7 +205,7 @@ fn mappings(
     }
     let items: Vec<NodeId> = tree.items(list).collect();
     for &item in &items {
-        if !matches!(tree.kind(item), Kind::Mapping { .. }) && faults.len() < MAX_FAULTS {
+        if !matches!(tree.kind(item), NodeKind::Mapping { .. }) && faults.len() < MAX_FAULTS {
             faults.push(
                 Diagnostic::error(
                     format!("{item_name} must be a mapping"),
@@ -229,9 +229,9 @@ fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
 
 fn what(document: &Document, node: NodeId) -> &'static str {
     match document.tree().kind(node) {
-        Kind::Sequence { .. } => "a list",
-        Kind::Mapping { .. } => "a mapping",
-        Kind::Alias => "an alias",
+        NodeKind::Sequence { .. } => "a list",
+        NodeKind::Mapping { .. } => "a mapping",
+        NodeKind::Alias => "an alias",
         _ if document.tree().range(node).is_empty() => "nothing",
         _ => "a single value",
     }
@@ -248,9 +248,9 @@ fn first_line(document: &Document, node: NodeId) -> Range<usize> {
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 struct GraphText {
-    tasks: Vec<Fields>,
+    tasks: Vec<TaskFields>,
     edges: Vec<Edge>,
-    defaults: Fields,
+    defaults: TaskFields,
     rest: Map<String, Value>,
 }
 
@@ -306,7 +306,7 @@ struct Edge {
 /// One task, every known field any value at all.
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
-struct Fields {
+struct TaskFields {
     id: Value,
     title: Value,
     description: Value,
@@ -350,18 +350,18 @@ enum Field {
     Other(String),
 }
 
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+impl<'de> Deserialize<'de> for TaskFields {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<TaskFields, D::Error> {
         struct FieldsVisitor;
         impl<'de> de::Visitor<'de> for FieldsVisitor {
-            type Value = Fields;
+            type Value = TaskFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a task")
             }
 
-            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
-                let mut fields = Fields::default();
+            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<TaskFields, M::Error> {
+                let mut fields = TaskFields::default();
                 while let Some(key) = map.next_key()? {
                     let slot = match key {
                         Field::Id => &mut fields.id,
@@ -387,17 +387,17 @@ impl<'de> Deserialize<'de> for Fields {
                 Ok(fields)
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Fields, E> {
-                Ok(Fields::default())
+            fn visit_unit<E: de::Error>(self) -> Result<TaskFields, E> {
+                Ok(TaskFields::default())
             }
         }
         deserializer.deserialize_any(FieldsVisitor)
     }
 }
 
-impl Fields {
+impl TaskFields {
     /// Takes from `defaults` what the task itself does not say.
-    fn fill(&mut self, defaults: &Fields) {
+    fn fill(&mut self, defaults: &TaskFields) {
         for (own, default) in [
             (&mut self.priority, &defaults.priority),
             (&mut self.prompt, &defaults.prompt),

@@ -16,9 +16,9 @@ mod fit;
 mod rules;
 mod value;
 
-use cut::Source;
+use cut::CutSource;
 use rules::{Side, Three, Want, plainly};
-use value::{Shape, Value};
+use value::{Value, ValueShape};
 
 /// The line above our side of a conflict.
 pub const OURS: &str = "<<<<<<< ours";
@@ -107,11 +107,11 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     if let Some(side) = plainly(&all) {
         return Ok(Merged { text: all[side].to_owned(), conflicts: Vec::new() });
     }
-    let pages = all.map(Page::of);
+    let pages = all.map(MergeText::of);
     let all = pages.each_ref().map(|page| page.text.as_str());
     let trees = trees(&all)?;
     let wanted = wanted(&all, &trees)?;
-    let sources = [0, 1, 2].map(|side| Source { text: all[side], tree: &trees[side] });
+    let sources = [0, 1, 2].map(|side| CutSource { text: all[side], tree: &trees[side] });
     let Some((text, wanted)) = (fit::Fitter { sources }).file(&wanted) else {
         return match conflicts(&wanted).first() {
             Some(conflict) => unmergeable(conflict.to_string()),
@@ -119,7 +119,7 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
         };
     };
     let conflicts = conflicts(&wanted);
-    let text = Page::like(&pages, text).written(conflicts.is_empty());
+    let text = MergeText::like(&pages, text).written(conflicts.is_empty());
     let reads = |side: Side| {
         let text = if conflicts.is_empty() { text.clone() } else { taking(&text, side) };
         read(&text) == wanted.taking(side)
@@ -136,7 +136,7 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
 /// # Errors
 /// One of them is no YAML, or a new task is another one on our side, or does not fit in as written.
 pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
-    let pages = [texts.base, texts.ours, texts.theirs].map(Page::of);
+    let pages = [texts.base, texts.ours, texts.theirs].map(MergeText::of);
     let parts = pages.each_ref().map(|page| page.text.as_str());
     let trees = trees(&parts)?;
     let [base, ours, theirs] = values(&parts, &trees)?;
@@ -144,14 +144,14 @@ pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
         return Ok(None);
     };
     let want = both([&base, &ours, &added])?;
-    let sources = [0, 1, 2].map(|side| Source { text: parts[side], tree: &trees[side] });
+    let sources = [0, 1, 2].map(|side| CutSource { text: parts[side], tree: &trees[side] });
     let Some((text, want)) = (fit::Fitter { sources }).file(&want) else {
         return unmergeable("the new tasks do not fit in as they are written");
     };
     if let Some(conflict) = conflicts(&want).first() {
         return unmergeable(conflict.to_string());
     }
-    let text = Page::like(&pages, text).written(true);
+    let text = MergeText::like(&pages, text).written(true);
     if read(&text) != want.settled() {
         return unmergeable("the text with the new tasks would not read as it should");
     }
@@ -187,7 +187,8 @@ fn values(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Three<Value>, Unme
 
 /// What comes out of three files.
 fn both(files: Three<&Value>) -> Result<Want, Unmergeable> {
-    rules::merge(files.map(Some), Shape::File).map_or_else(|| unmergeable("nothing is left"), Ok)
+    rules::merge(files.map(Some), ValueShape::File)
+        .map_or_else(|| unmergeable("nothing is left"), Ok)
 }
 
 fn read(text: &str) -> Option<Value> {
@@ -239,19 +240,19 @@ fn taking(text: &str, side: Side) -> String {
 }
 
 /// A text with `\n` at the end of every line, and how its lines ended before.
-struct Page {
+struct MergeText {
     text: String,
     has_mark: bool,
     is_crlf: bool,
     is_closed: bool,
 }
 
-impl Page {
-    fn of(text: &str) -> Page {
+impl MergeText {
+    fn of(text: &str) -> MergeText {
         let bare = text.strip_prefix(BOM).unwrap_or(text);
         let breaks = bare.matches('\n').count();
         let is_crlf = breaks > 0 && bare.matches("\r\n").count() == breaks;
-        let mut page = Page {
+        let mut page = MergeText {
             text: if is_crlf { bare.replace("\r\n", "\n") } else { bare.to_owned() },
             has_mark: bare.len() < text.len(),
             is_crlf,
@@ -264,12 +265,12 @@ impl Page {
     }
 
     /// A text with the habits of three others.
-    fn like(pages: &Three<Page>, text: String) -> Page {
-        let habit = |of: fn(&Page) -> bool| {
+    fn like(pages: &Three<MergeText>, text: String) -> MergeText {
+        let habit = |of: fn(&MergeText) -> bool| {
             let habits = pages.each_ref().map(of);
             habits[plainly(&habits).unwrap_or(1)]
         };
-        Page {
+        MergeText {
             text,
             has_mark: habit(|page| page.has_mark),
             is_crlf: habit(|page| page.is_crlf),

@@ -7,7 +7,7 @@ use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::core::{agents::agent_command::Call, graph::glob::Glob};
+use crate::core::{agents::agent_command::AgentCommand, graph::glob::Glob};
 
 /// The name of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, never with `..`.
 ///
@@ -284,7 +284,7 @@ pub struct Task {
     /// The template under `prompts/` that replaces `task.md`.
     pub prompt: Option<String>,
     /// The agents to be tried one after the other; none for those of the project.
-    pub agents: Vec<Call>,
+    pub agents: Vec<AgentCommand>,
     /// What must succeed before it is complete, each for a shell; none where the task says nothing.
     pub verify: Option<Vec<String>>,
     /// Whether that is tried before the attempt too.

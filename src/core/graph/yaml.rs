@@ -65,7 +65,7 @@ impl NodeId {
 
 /// How a node is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// A scalar without quotes; an empty value is one of no width.
     Plain,
     /// A scalar in `'`.
@@ -90,7 +90,7 @@ pub enum Kind {
     Alias,
 }
 
-impl Kind {
+impl NodeKind {
     /// Whether the node holds text itself.
     pub fn is_scalar(self) -> bool {
         !matches!(self, Self::Sequence { .. } | Self::Mapping { .. } | Self::Alias)
@@ -104,7 +104,7 @@ struct Node {
     end: u32,
     /// Number of nodes in the subtree, itself included.
     size: u32,
-    kind: Kind,
+    kind: NodeKind,
     flags: u8,
 }
 
@@ -138,7 +138,7 @@ impl Tree {
     }
 
     /// How the node is written.
-    pub fn kind(&self, node: NodeId) -> Kind {
+    pub fn kind(&self, node: NodeId) -> NodeKind {
         self.nodes[node.index()].kind
     }
 
@@ -178,13 +178,13 @@ impl Tree {
 
     /// The items of a sequence; nothing for any other node.
     pub fn items(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
-        let is_sequence = matches!(self.kind(node), Kind::Sequence { .. });
+        let is_sequence = matches!(self.kind(node), NodeKind::Sequence { .. });
         self.children(node).take_while(move |_| is_sequence)
     }
 
     /// The keys and values of a mapping; nothing for any other node.
     pub fn entries(&self, node: NodeId) -> impl Iterator<Item = (NodeId, NodeId)> {
-        let is_mapping = matches!(self.kind(node), Kind::Mapping { .. });
+        let is_mapping = matches!(self.kind(node), NodeKind::Mapping { .. });
         let mut children = self.children(node).take_while(move |_| is_mapping);
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
@@ -209,8 +209,8 @@ impl Tree {
             return found.ok().map(|at| self.decoded[at].1.as_str());
         }
         match kind {
-            Kind::Plain => text.get(start..end),
-            Kind::SingleQuoted | Kind::DoubleQuoted => text.get(start + 1..end - 1),
+            NodeKind::Plain => text.get(start..end),
+            NodeKind::SingleQuoted | NodeKind::DoubleQuoted => text.get(start + 1..end - 1),
             _ => None,
         }
     }
@@ -218,7 +218,7 @@ impl Tree {
     /// The text of a key, seen through an alias.
     fn key<'a>(&'a self, text: &'a str, key: NodeId) -> Option<&'a str> {
         let key = match self.kind(key) {
-            Kind::Alias => self.target(key)?,
+            NodeKind::Alias => self.target(key)?,
             _ => key,
         };
         self.slice(text, key)
@@ -291,8 +291,8 @@ impl Tree {
                 a.kind == b.kind
                     && a.flags == b.flags
                     && match a.kind {
-                        Kind::Sequence { .. } | Kind::Mapping { .. } => true,
-                        Kind::Alias => text[tree.range(here)] == other_text[other.range(there)],
+                        NodeKind::Sequence { .. } | NodeKind::Mapping { .. } => true,
+                        NodeKind::Alias => text[tree.range(here)] == other_text[other.range(there)],
                         _ => {
                             a.end - a.start == b.end - b.start
                                 && tree.slice(text, here) == other.slice(other_text, there)
@@ -409,7 +409,7 @@ mod tests {
                 out.push('!');
             }
             match tree.kind(node) {
-                Kind::Sequence { .. } => {
+                NodeKind::Sequence { .. } => {
                     out.push('[');
                     for item in tree.items(node) {
                         one(tree, text, item, out);
@@ -417,7 +417,7 @@ mod tests {
                     }
                     out.push(']');
                 }
-                Kind::Mapping { .. } => {
+                NodeKind::Mapping { .. } => {
                     out.push('{');
                     for (key, value) in tree.entries(node) {
                         one(tree, text, key, out);
@@ -427,7 +427,7 @@ mod tests {
                     }
                     out.push('}');
                 }
-                Kind::Alias => out.push_str(&text[range.clone()]),
+                NodeKind::Alias => out.push_str(&text[range.clone()]),
                 _ => {
                     out.push_str(&text[range.clone()]);
                     let value = tree.scalar(text, node).unwrap();
@@ -436,7 +436,7 @@ mod tests {
                     }
                 }
             }
-            if !tree.kind(node).is_scalar() && tree.kind(node) != Kind::Alias {
+            if !tree.kind(node).is_scalar() && tree.kind(node) != NodeKind::Alias {
                 write!(out, "@{}", &text[range].replace(['\n', '\r'], "/")).unwrap();
             }
         }

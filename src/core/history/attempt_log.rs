@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use crate::core::{
-    event::{Ended, Event, record::Record},
+    event::{AttemptResult, Event, record::Record},
     graph::task::TaskId,
 };
 
 /// One attempt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct AttemptEntry {
     /// The task.
     pub task_id: TaskId,
     /// Its number, per task.
@@ -26,12 +26,12 @@ pub struct Entry {
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
     /// When and how it ended; none while it runs, or if nobody was there to say.
-    pub ended: Option<(DateTime<Utc>, Ended)>,
+    pub ended: Option<(DateTime<Utc>, AttemptResult)>,
     /// What happened to its task and to the graph file while it ran.
     pub changes: Vec<Record>,
 }
 
-impl Entry {
+impl AttemptEntry {
     /// What a person types for it: `a.2`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
@@ -40,13 +40,13 @@ impl Entry {
 
 /// All attempts, in the order in which they began.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
-    entries: Vec<Entry>,
+pub struct AttemptLog {
+    entries: Vec<AttemptEntry>,
     /// The open attempt of each task, as a place in `entries`.
     open: BTreeMap<TaskId, usize>,
 }
 
-impl Ledger {
+impl AttemptLog {
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
         let Some(id) = &record.task_id else {
@@ -63,7 +63,7 @@ impl Ledger {
         match &record.event {
             Event::Started { attempt, base, log, .. } => {
                 self.open.insert(id.clone(), self.entries.len());
-                self.entries.push(Entry {
+                self.entries.push(AttemptEntry {
                     task_id: id.clone(),
                     attempt: *attempt,
                     run_id: record.run_id.clone(),
@@ -89,13 +89,13 @@ impl Ledger {
     }
 
     /// The attempts, the oldest first; of one task only where `id` is given.
-    pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a Entry> {
+    pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a AttemptEntry> {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
     }
 
     /// What `a.2` or `a` means: that attempt, or the newest of the task. An id may itself end like
     /// the name of an attempt; the task comes first then.
-    pub fn find(&self, name: &str) -> Option<&Entry> {
+    pub fn find(&self, name: &str) -> Option<&AttemptEntry> {
         let newest = self.entries.iter().rev().find(|entry| entry.task_id.as_str() == name);
         newest.or_else(|| {
             let (id, number) = split(name)?;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_attempt_is_kept_with_its_end_and_what_changed_meanwhile() {
-        let mut ledger = Ledger::default();
+        let mut ledger = AttemptLog::default();
         let changed = || Event::StatusChanged {
             old: None,
             new: Some(Status::Pending),
@@ -135,8 +135,9 @@ mod tests {
         ledger.apply(&record("a", 3, Event::Failed(end(1, Verdict::Failed))));
         ledger.apply(&record("a", 4, started(2)));
         ledger.apply(&record("a.2", 5, started(1)));
-        let names =
-            |id: Option<&TaskId>| -> Vec<String> { ledger.of(id).map(Entry::name).collect() };
+        let names = |id: Option<&TaskId>| -> Vec<String> {
+            ledger.of(id).map(AttemptEntry::name).collect()
+        };
         assert_eq!(names(None), ["a.1", "a.2", "a.2.1"]);
         assert_eq!(names(Some(&TaskId::new("a").unwrap())), ["a.1", "a.2"]);
         let first = ledger.find("a.1").unwrap();

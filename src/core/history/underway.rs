@@ -15,7 +15,7 @@ use crate::core::{
 /// a work tree was prepared for it, is no fact of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum AttemptStage {
     /// Its work tree is being prepared.
     Preparing,
     /// The commands of `setup` run.
@@ -32,23 +32,23 @@ pub enum Stage {
     Merging,
 }
 
-impl Stage {
+impl AttemptStage {
     /// In a word, or two.
     pub fn word(self) -> &'static str {
         match self {
-            Stage::Preparing => "preparing",
-            Stage::SettingUp => "setting up",
-            Stage::Running => "running",
-            Stage::Baseline | Stage::Verifying => "verifying",
-            Stage::Queued => "queued",
-            Stage::Merging => "merging",
+            AttemptStage::Preparing => "preparing",
+            AttemptStage::SettingUp => "setting up",
+            AttemptStage::Running => "running",
+            AttemptStage::Baseline | AttemptStage::Verifying => "verifying",
+            AttemptStage::Queued => "queued",
+            AttemptStage::Merging => "merging",
         }
     }
 }
 
 /// An attempt that has no end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Going {
+pub struct ActiveAttempt {
     /// The task.
     pub task_id: TaskId,
     /// Which attempt at it.
@@ -56,7 +56,7 @@ pub struct Going {
     /// Since when.
     pub since: DateTime<Utc>,
     /// Where it is.
-    pub stage: Stage,
+    pub stage: AttemptStage,
     /// The work tree that it has to itself, if it has one.
     pub worktree: Option<String>,
     /// The branch that it began on.
@@ -70,7 +70,7 @@ pub struct Going {
 #[serde(default)]
 pub struct Underway {
     /// The attempts that have no end, in the order in which they began.
-    pub attempts: Vec<Going>,
+    pub attempts: Vec<ActiveAttempt>,
     /// The tasks that wait to be merged, the first first; those that are tried included.
     pub queue: Vec<TaskId>,
     /// What the merge queue tries.
@@ -81,7 +81,7 @@ pub struct Underway {
 
 impl Underway {
     /// The attempt at a task, if one goes on.
-    pub fn of(&self, id: &TaskId) -> Option<&Going> {
+    pub fn of(&self, id: &TaskId) -> Option<&ActiveAttempt> {
         self.attempts.iter().find(|going| going.task_id == *id)
     }
 
@@ -92,7 +92,7 @@ impl Underway {
 
     /// Whether this is about what the merge queue tries, and not about the attempt alone.
     pub fn is_trial(&self, id: &TaskId) -> bool {
-        self.of(id).is_some_and(|going| going.stage == Stage::Merging)
+        self.of(id).is_some_and(|going| going.stage == AttemptStage::Merging)
     }
 
     /// Takes in one more fact.
@@ -105,7 +105,7 @@ impl Underway {
             }
             Event::Merging(batch) => {
                 self.end_trial();
-                self.put(&batch.tasks, Stage::Merging);
+                self.put(&batch.tasks, AttemptStage::Merging);
                 self.trial = Some(batch.clone());
             }
             Event::Split(_) | Event::Finished { .. } => self.end_trial(),
@@ -123,28 +123,29 @@ impl Underway {
             Event::Started { attempt, branch, log, worktree, .. } => {
                 self.forget(id);
                 let apart = worktree.is_some();
-                self.attempts.push(Going {
+                self.attempts.push(ActiveAttempt {
                     task_id: id.clone(),
                     attempt: *attempt,
                     since: record.timestamp,
-                    stage: if apart { Stage::Preparing } else { Stage::Running },
+                    stage: if apart { AttemptStage::Preparing } else { AttemptStage::Running },
                     worktree: worktree.clone(),
                     branch: branch.clone(),
                     log: log.clone(),
                 });
             }
-            Event::SettingUp { .. } => self.put(slice::from_ref(id), Stage::SettingUp),
+            Event::SettingUp { .. } => self.put(slice::from_ref(id), AttemptStage::SettingUp),
             // What is said of a trial is said of the first task in it.
-            _ if stage == Some(Stage::Merging) && record.event.ended().is_none() => {}
+            _ if stage == Some(AttemptStage::Merging) && record.event.ended().is_none() => {}
             Event::Verifying { baseline, .. } => {
-                let stage = if *baseline { Stage::Baseline } else { Stage::Verifying };
+                let stage =
+                    if *baseline { AttemptStage::Baseline } else { AttemptStage::Verifying };
                 self.put(slice::from_ref(id), stage);
             }
-            Event::Verified(_) if stage == Some(Stage::Baseline) => {
-                self.put(slice::from_ref(id), Stage::Running);
+            Event::Verified(_) if stage == Some(AttemptStage::Baseline) => {
+                self.put(slice::from_ref(id), AttemptStage::Running);
             }
             Event::Queued { .. } => {
-                self.put(slice::from_ref(id), Stage::Queued);
+                self.put(slice::from_ref(id), AttemptStage::Queued);
                 if !self.queue.contains(id) {
                     self.queue.push(id.clone());
                 }
@@ -152,7 +153,7 @@ impl Underway {
             event if event.ended().is_some() => {
                 self.forget(id);
                 // The target branch has moved.
-                if stage == Some(Stage::Merging) && matches!(event, Event::Completed(_)) {
+                if stage == Some(AttemptStage::Merging) && matches!(event, Event::Completed(_)) {
                     self.held = None;
                 }
             }
@@ -160,7 +161,7 @@ impl Underway {
         }
     }
 
-    fn put(&mut self, ids: &[TaskId], stage: Stage) {
+    fn put(&mut self, ids: &[TaskId], stage: AttemptStage) {
         for going in self.attempts.iter_mut().filter(|going| ids.contains(&going.task_id)) {
             going.stage = stage;
         }
@@ -168,7 +169,7 @@ impl Underway {
 
     fn end_trial(&mut self) {
         if let Some(trial) = self.trial.take() {
-            self.put(&trial.tasks, Stage::Queued);
+            self.put(&trial.tasks, AttemptStage::Queued);
         }
     }
 
@@ -190,7 +191,7 @@ mod tests {
     };
     use crate::core::{
         outcome::Outcome,
-        verdict::{Check, Verdict},
+        verdict::{CheckResult, Verdict},
     };
 
     fn apart(attempt: u32) -> Event {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     fn verified() -> Event {
-        Event::Verified(Check {
+        Event::Verified(CheckResult {
             command: "true".to_owned(),
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.0,

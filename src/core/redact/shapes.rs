@@ -12,7 +12,7 @@ const WINDOW: usize = 1024;
 
 /// What is behind a beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum SecretShape {
     /// A key: so many characters at least, and whether `-` and `_` are among them.
     Key { least: usize, dashes: bool },
     /// So many characters exactly, capitals and digits.
@@ -27,15 +27,15 @@ enum Shape {
     Bearer,
 }
 
-const fn key(least: usize) -> Shape {
-    Shape::Key { least, dashes: true }
+const fn key(least: usize) -> SecretShape {
+    SecretShape::Key { least, dashes: true }
 }
 
-const fn word(least: usize) -> Shape {
-    Shape::Key { least, dashes: false }
+const fn word(least: usize) -> SecretShape {
+    SecretShape::Key { least, dashes: false }
 }
 
-const BEGINNINGS: &[(&str, Shape)] = &[
+const BEGINNINGS: &[(&str, SecretShape)] = &[
     // Anthropic, OpenAI and those that spell theirs alike.
     ("sk-", key(20)),
     ("sk_live_", word(16)),
@@ -50,8 +50,8 @@ const BEGINNINGS: &[(&str, Shape)] = &[
     ("github_pat_", key(22)),
     ("glpat-", key(20)),
     // Amazon.
-    ("AKIA", Shape::Capitals(16)),
-    ("ASIA", Shape::Capitals(16)),
+    ("AKIA", SecretShape::Capitals(16)),
+    ("ASIA", SecretShape::Capitals(16)),
     // Google.
     ("AIza", key(35)),
     ("ya29.", key(20)),
@@ -70,21 +70,21 @@ const BEGINNINGS: &[(&str, Shape)] = &[
     ("hf_", word(30)),
     ("npm_", word(36)),
     ("pypi-", key(40)),
-    ("eyJ", Shape::Jwt),
-    ("-----BEGIN ", Shape::Pem),
-    ("Authorization", Shape::Header),
-    ("authorization", Shape::Header),
-    ("AUTHORIZATION", Shape::Header),
-    ("x-api-key", Shape::Header),
-    ("X-Api-Key", Shape::Header),
-    ("X-API-Key", Shape::Header),
-    ("Bearer ", Shape::Bearer),
-    ("bearer ", Shape::Bearer),
+    ("eyJ", SecretShape::Jwt),
+    ("-----BEGIN ", SecretShape::Pem),
+    ("Authorization", SecretShape::Header),
+    ("authorization", SecretShape::Header),
+    ("AUTHORIZATION", SecretShape::Header),
+    ("x-api-key", SecretShape::Header),
+    ("X-Api-Key", SecretShape::Header),
+    ("X-API-Key", SecretShape::Header),
+    ("Bearer ", SecretShape::Bearer),
+    ("bearer ", SecretShape::Bearer),
 ];
 
 /// What a look at a beginning and what follows it came to.
 #[derive(Clone, Copy, Debug)]
-enum Look {
+enum ShapeMatch {
     /// More bytes are needed.
     Open,
     /// Nothing secret.
@@ -179,9 +179,9 @@ impl Shapes {
                 continue;
             }
             match (Ahead { text: &text[at..], is_end }).look(beginning.len(), shape) {
-                Look::Innocent => {}
-                Look::Open => return (at, None),
-                Look::Secret { from, to, more } => return (at + from, Some((at + to, more))),
+                ShapeMatch::Innocent => {}
+                ShapeMatch::Open => return (at, None),
+                ShapeMatch::Secret { from, to, more } => return (at + from, Some((at + to, more))),
             }
         }
         (if is_end { text.len() } else { open(text, next) }, None)
@@ -201,9 +201,9 @@ fn open(text: &[u8], start: usize) -> usize {
 
 /// A key begins where a word does; also behind an escape of JSON such as `\n`, and behind a colour
 /// such as `ESC[31m`.
-fn may_begin(before: [u8; 2], shape: Shape) -> bool {
+fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    matches!(shape, Shape::Pem | Shape::Header)
+    matches!(shape, SecretShape::Pem | SecretShape::Header)
         || match before {
             [b'\\', b'n' | b'r' | b't'] | [b'[' | b'0'..=b'9', b'm' | b'K'] => true,
             [_, last] => !is_word(last),
@@ -219,32 +219,32 @@ struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    fn look(self, begin: usize, shape: Shape) -> Look {
+    fn look(self, begin: usize, shape: SecretShape) -> ShapeMatch {
         match shape {
-            Shape::Key { least, dashes: true } => self.key(begin, least, is_name),
-            Shape::Key { least, dashes: false } => {
+            SecretShape::Key { least, dashes: true } => self.key(begin, least, is_name),
+            SecretShape::Key { least, dashes: false } => {
                 self.key(begin, least, |byte| byte.is_ascii_alphanumeric())
             }
-            Shape::Capitals(length) => {
+            SecretShape::Capitals(length) => {
                 let Some(body) = self.run(begin, is_name) else {
-                    return Look::Open;
+                    return ShapeMatch::Open;
                 };
                 let is_one = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
                 if body.len() == length && body.iter().all(is_one) {
-                    Look::Secret { from: 0, to: begin + length, more: None }
+                    ShapeMatch::Secret { from: 0, to: begin + length, more: None }
                 } else {
-                    Look::Innocent
+                    ShapeMatch::Innocent
                 }
             }
-            Shape::Jwt => self.jwt(),
-            Shape::Pem => self.pem(begin),
-            Shape::Header => self.header(begin),
-            Shape::Bearer => match self.run(begin, is_token) {
-                None => Look::Open,
+            SecretShape::Jwt => self.jwt(),
+            SecretShape::Pem => self.pem(begin),
+            SecretShape::Header => self.header(begin),
+            SecretShape::Bearer => match self.run(begin, is_token) {
+                None => ShapeMatch::Open,
                 Some(body) if body.len() >= 16 && is_random(body) => {
                     secret(begin, begin, body.len(), is_token)
                 }
-                Some(_) => Look::Innocent,
+                Some(_) => ShapeMatch::Innocent,
             },
         }
     }
@@ -258,20 +258,20 @@ impl<'a> Ahead<'a> {
         is_known.then_some(&rest[..length])
     }
 
-    fn key(self, begin: usize, least: usize, class: fn(u8) -> bool) -> Look {
+    fn key(self, begin: usize, least: usize, class: fn(u8) -> bool) -> ShapeMatch {
         match self.run(begin, class) {
-            None => Look::Open,
+            None => ShapeMatch::Open,
             Some(body) if body.len() >= least && is_random(body) => {
                 secret(0, begin, body.len(), class)
             }
-            Some(_) => Look::Innocent,
+            Some(_) => ShapeMatch::Innocent,
         }
     }
 
-    fn jwt(self) -> Look {
+    fn jwt(self) -> ShapeMatch {
         let class = |byte| is_name(byte) || byte == b'.';
         let Some(body) = self.run(0, class) else {
-            return Look::Open;
+            return ShapeMatch::Open;
         };
         let mut parts = body.split(|byte| *byte == b'.');
         let is_object = |part: Option<&[u8]>| {
@@ -283,11 +283,11 @@ impl<'a> Ahead<'a> {
             let body = if body.len() == WINDOW { body } else { &body[..end] };
             secret(0, 0, body.len(), class)
         } else {
-            Look::Innocent
+            ShapeMatch::Innocent
         }
     }
 
-    fn pem(self, begin: usize) -> Look {
+    fn pem(self, begin: usize) -> ShapeMatch {
         /// Within so many bytes after the first line there is one of the key's own.
         const NEAR: usize = 512;
         /// The characters of such a line, at least.
@@ -295,10 +295,10 @@ impl<'a> Ahead<'a> {
         let Some(label) = self
             .run(begin, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
         else {
-            return Look::Open;
+            return ShapeMatch::Open;
         };
         if !label.windows(11).any(|words| words == b"PRIVATE KEY") {
-            return Look::Innocent;
+            return ShapeMatch::Innocent;
         }
         let first = begin + label.len();
         let (mut in_row, mut dashes) = (0, 0);
@@ -310,27 +310,35 @@ impl<'a> Ahead<'a> {
             };
             if in_row == LINE {
                 let more = Some(Swallow::Pem { dashes: 0, ends: false });
-                return Look::Secret { from: 0, to: first + at + 1, more };
+                return ShapeMatch::Secret { from: 0, to: first + at + 1, more };
             }
             // The first five are behind the label, the next begin the last line.
             if (dashes == 5 && at > 4) || (*byte != b'\\' && !is_in_pem(*byte)) {
-                return Look::Innocent;
+                return ShapeMatch::Innocent;
             }
         }
-        if self.is_end || self.text.len() >= first + NEAR { Look::Innocent } else { Look::Open }
+        if self.is_end || self.text.len() >= first + NEAR {
+            ShapeMatch::Innocent
+        } else {
+            ShapeMatch::Open
+        }
     }
 
-    fn header(self, begin: usize) -> Look {
+    fn header(self, begin: usize) -> ShapeMatch {
         let between = |byte: u8| b"\\\"' :=\t".contains(&byte);
         let Some(gap) = self.run(begin, between) else {
-            return if self.text.len() - begin > 16 { Look::Innocent } else { Look::Open };
+            return if self.text.len() - begin > 16 {
+                ShapeMatch::Innocent
+            } else {
+                ShapeMatch::Open
+            };
         };
         if gap.len() > 16 || !gap.iter().any(|byte| b":=".contains(byte)) {
-            return Look::Innocent;
+            return ShapeMatch::Innocent;
         }
         let begin = begin + gap.len();
         let Some(first) = self.run(begin, is_token) else {
-            return Look::Open;
+            return ShapeMatch::Open;
         };
         let is_scheme = (3..=12).contains(&first.len())
             && first.iter().all(u8::is_ascii_alphabetic)
@@ -340,25 +348,25 @@ impl<'a> Ahead<'a> {
             return if is_secret {
                 secret(begin, begin, first.len(), is_token)
             } else {
-                Look::Innocent
+                ShapeMatch::Innocent
             };
         }
         let begin = begin + first.len() + 1;
         match self.run(begin, is_token) {
-            None => Look::Open,
+            None => ShapeMatch::Open,
             Some(body) if body.len() >= 8 && is_no_word(body) => {
                 secret(begin, begin, body.len(), is_token)
             }
-            Some(_) => Look::Innocent,
+            Some(_) => ShapeMatch::Innocent,
         }
     }
 }
 
 /// From `from` to the end of a run that begins at `begin`; and what comes after it, if the run fills
 /// the window.
-fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> Look {
+fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> ShapeMatch {
     let more = (length == WINDOW).then_some(Swallow::Class(class));
-    Look::Secret { from, to: begin + length, more }
+    ShapeMatch::Secret { from, to: begin + length, more }
 }
 
 impl Swallow {

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Bar, Decision, View, Wait};
 use crate::core::{
-    agents::{agent_command::Call, provider_error::Advice},
+    agents::{agent_command::AgentCommand, provider_error::Advice},
     duration,
     event::StopReason,
     exit::Exit,
@@ -14,7 +14,7 @@ use crate::core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn<'a> {
     /// This agent's; none where the rules name no agent at all.
-    Now(Option<&'a Call>),
+    Now(Option<&'a AgentCommand>),
     /// Nobody's before an attempt ends: this one has as many as it may, and what is tried before and
     /// after it rests or has as many, too.
     Busy(Bar<'a>),
@@ -26,7 +26,7 @@ pub enum Turn<'a> {
 
 impl<'a> View<'a> {
     /// The agents that a task may have.
-    pub fn agents(&self, number: usize) -> &'a [Call] {
+    pub fn agents(&self, number: usize) -> &'a [AgentCommand] {
         let own = &self.graph.task(number).agents;
         if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
     }
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
 
     /// Why no agent of this task may be called again.
     pub(super) fn denied(&self, number: usize) -> StopReason {
-        let refusal = |call: &Call| {
+        let refusal = |call: &AgentCommand| {
             let rest = self.history.resting.get(&call.name)?;
             let Advice::Stop(code) = rest.met.advice() else {
                 return None;

@@ -4,13 +4,13 @@ use std::{cmp::Reverse, collections::HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::{State, View, unfinished};
-use crate::core::{event::Holder, graph::task::Status};
+use super::{TaskState, View, unfinished};
+use crate::core::{event::Blocker, graph::task::Status};
 
 impl View<'_> {
     /// The smallest set of tasks whose reset or completion lets everything in question go on: what
     /// is held for a reason of its own. Most freeing first.
-    pub fn holders(&self, now: DateTime<Utc>) -> Vec<Holder> {
+    pub fn holders(&self, now: DateTime<Utc>) -> Vec<Blocker> {
         let mut blocked: HashSet<usize> = HashSet::new();
         let mut roots: Vec<(usize, String)> = Vec::new();
         let mut stack: Vec<usize> = self.admitted().collect();
@@ -30,42 +30,42 @@ impl View<'_> {
     /// Why a task is held, if the reason is its own and not that of a dependency.
     fn held_by_itself(&self, number: usize, now: DateTime<Utc>) -> Option<String> {
         match self.state(number, now) {
-            State::Claimed => Some("in progress, but not by this run".to_owned()),
-            State::Parked(attempts) => {
+            TaskState::Claimed => Some("in progress, but not by this run".to_owned()),
+            TaskState::Parked(attempts) => {
                 let plural = if attempts == 1 { "" } else { "s" };
                 Some(format!("parked after {attempts} attempt{plural}"))
             }
-            State::NeedsInput => {
+            TaskState::NeedsInput => {
                 let question = self.history.of(&self.graph.task(number).id).question();
                 let first = question.and_then(|text| text.lines().next());
                 Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
             }
-            State::Spent => {
+            TaskState::Spent => {
                 let spent = self.history.of(&self.graph.task(number).id).spend.cost();
                 Some(format!("out of money: {spent} spent"))
             }
-            State::Held => Some("blocked by hand".to_owned()),
-            State::Cancelled => self
+            TaskState::Held => Some("blocked by hand".to_owned()),
+            TaskState::Cancelled => self
                 .graph
                 .dependents(number)
                 .any(|d| unfinished(self.graph.task(d)))
                 .then(|| "cancelled, and others depend on it".to_owned()),
-            State::Ready if !self.policy.filter.admits(self.graph.task(number)) => {
+            TaskState::Ready if !self.policy.filter.admits(self.graph.task(number)) => {
                 Some("ready, but outside what this run was restricted to".to_owned())
             }
-            State::Complete
-            | State::Running
-            | State::Ready
-            | State::Apart
-            | State::Backoff(_)
-            | State::Limited(_)
-            | State::Denied
-            | State::Waiting => None,
+            TaskState::Complete
+            | TaskState::Running
+            | TaskState::Ready
+            | TaskState::Apart
+            | TaskState::Backoff(_)
+            | TaskState::Limited(_)
+            | TaskState::Denied
+            | TaskState::Waiting => None,
         }
     }
 
     /// Counts what each root frees when those before it are dealt with, the best first.
-    fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Holder> {
+    fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Blocker> {
         /// Beyond so many, the order among the rest is that of the file: each costs a pass.
         const RANKED: usize = 20;
         roots.sort_unstable();
@@ -79,14 +79,14 @@ impl View<'_> {
                 .max_by_key(|(at, freed)| (freed.len(), Reverse(*at)))
                 .expect("there is a root");
             let (root, why) = roots.remove(at);
-            holders.push(Holder {
+            holders.push(Blocker {
                 task_id: self.graph.task(root).id.clone(),
                 why,
                 frees: freed.len(),
             });
             dealt.extend(freed);
         }
-        holders.extend(roots.into_iter().map(|(root, why)| Holder {
+        holders.extend(roots.into_iter().map(|(root, why)| Blocker {
             task_id: self.graph.task(root).id.clone(),
             why,
             frees: 1,

@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 
 use chrono::{DateTime, Utc};
 
-use super::{Active, Key, Turn, View};
-use crate::core::{agents::agent_command::Call, graph::task::Task};
+use super::{Active, SelectionKey, Turn, View};
+use crate::core::{agents::agent_command::AgentCommand, graph::task::Task};
 
 /// What keeps a task from being worked on beside what is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
     }
 
     /// The limit of an agent, if it is reached.
-    pub(super) fn busy(&self, call: &Call) -> Option<Bar<'a>> {
+    pub(super) fn busy(&self, call: &AgentCommand) -> Option<Bar<'a>> {
         self.full(&call.name, |active| active.agent == Some(&call.name))
     }
 
@@ -84,7 +84,11 @@ impl<'a> View<'a> {
     /// Whether a task gives way to one of those that only wait for files, because that is more
     /// urgent and needs the same: otherwise a stream of small tasks could keep an urgent large one
     /// waiting to the end. Among equally urgent ones, whatever can start does.
-    pub(super) fn gives_way(&self, key: Key, apart: impl IntoIterator<Item = Key>) -> bool {
+    pub(super) fn gives_way(
+        &self,
+        key: SelectionKey,
+        apart: impl IntoIterator<Item = SelectionKey>,
+    ) -> bool {
         let task = self.graph.task(key.number);
         apart.into_iter().any(|other| {
             other.priority < key.priority && overlap(task, self.graph.task(other.number))
@@ -93,7 +97,11 @@ impl<'a> View<'a> {
 
     /// The first of the `ready` tasks, in their order, that gives way neither to one that is kept
     /// `apart` nor to one that gives way itself.
-    pub(super) fn first(&self, ready: Vec<Key>, mut apart: Vec<Key>) -> Option<Key> {
+    pub(super) fn first(
+        &self,
+        ready: Vec<SelectionKey>,
+        mut apart: Vec<SelectionKey>,
+    ) -> Option<SelectionKey> {
         ready.into_iter().find(|key| {
             let gives_way = self.gives_way(*key, apart.iter().copied());
             apart.extend(gives_way.then_some(*key));
@@ -115,22 +123,22 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        agents::provider_error::{Met, Obstacle},
-        event::{Begun, Ended, Event, StopReason},
+        agents::provider_error::{ProviderError, ProviderErrorKind},
+        event::{AttemptResult, Begun, Event, StopReason},
         graph::{TaskGraph, glob::Glob, task::Status, tests::task},
         history::{
             History,
             tests::{end, record, started},
         },
         select::{
-            Decision, MAX_FAILURES, Policy, State, keys,
+            Decision, MAX_FAILURES, Policy, TaskState, keys,
             tests::{any_graph, at, twin},
         },
         verdict::{Evidence, Verdict},
     };
 
-    fn calls(names: &[&str]) -> Vec<Call> {
-        names.iter().map(|name| Call::command(vec![(*name).to_owned()])).collect()
+    fn calls(names: &[&str]) -> Vec<AgentCommand> {
+        names.iter().map(|name| AgentCommand::command(vec![(*name).to_owned()])).collect()
     }
 
     fn limits(of: &[(&str, u32)]) -> BTreeMap<String, NonZeroU32> {
@@ -178,8 +186,8 @@ mod tests {
         let graph = graph(&[("src/*", &[], &[]), ("src/a docs", &[], &[]), ("docs/x", &[], &[])]);
         for works in [true, false] {
             beside(&graph, BTreeMap::new(), &[active(0, None, works)], |view| {
-                assert_eq!(view.state(0, at(0)), State::Running);
-                assert_eq!(view.state(1, at(0)), State::Apart);
+                assert_eq!(view.state(0, at(0)), TaskState::Running);
+                assert_eq!(view.state(1, at(0)), TaskState::Apart);
                 assert_eq!(view.apart(1, at(0)), Some(Bar::Touches(0)));
                 assert_eq!(view.explain(Bar::Touches(0)), "changes the same files as `t0`");
                 assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
@@ -211,7 +219,7 @@ mod tests {
         beside(&graph, all(), &[active(0, p, true)], |view| {
             assert_eq!(name(view.agent(1, at(0))), "q", "the next of the list takes it");
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[1]));
-            assert_eq!(view.state(2, at(0)), State::Apart);
+            assert_eq!(view.state(2, at(0)), TaskState::Apart);
             let bar = view.apart(2, at(0)).unwrap();
             assert_eq!(view.explain(bar), "the limit of 1 for `db` is reached");
             let bar = view.apart(3, at(0)).unwrap();
@@ -219,11 +227,14 @@ mod tests {
         });
         beside(&graph, all(), &[active(0, p, false)], |view| {
             assert_eq!(name(view.agent(3, at(0))), "p", "it only waits to be merged");
-            assert_eq!(view.state(2, at(0)), State::Ready);
+            assert_eq!(view.state(2, at(0)), TaskState::Ready);
         });
         let busy = [active(0, p, true), active(1, q, true), active(2, q, true)];
         beside(&graph, all(), &busy, |view| {
-            assert_eq!((view.state(3, at(0)), view.state(4, at(0))), (State::Apart, State::Apart));
+            assert_eq!(
+                (view.state(3, at(0)), view.state(4, at(0))),
+                (TaskState::Apart, TaskState::Apart)
+            );
             assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
         });
     }
@@ -256,9 +267,9 @@ mod tests {
         });
     }
 
-    fn obstructed(agent: &str, met: Met) -> Event {
+    fn obstructed(agent: &str, met: ProviderError) -> Event {
         let evidence = Evidence { obstacle: Some(met), ..Evidence::default() };
-        Event::RateLimited(Ended {
+        Event::RateLimited(AttemptResult {
             agent: Some(agent.to_owned()),
             evidence,
             ..end(1, Verdict::RateLimited)
@@ -276,26 +287,26 @@ mod tests {
         let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
         let state = |history: &History, active: &[Active<'_>], now| {
             let view = View { graph: &graph, keys: &keys, history, policy: &policy, active };
-            let states: Vec<State> = (3..6).map(|number| view.state(number, at(now))).collect();
+            let states: Vec<TaskState> = (3..6).map(|number| view.state(number, at(now))).collect();
             (states, view.decide(at(now)))
         };
         let p = Some("p");
         let mut end_of = |id: &str, now: i64| {
             let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
-            let met = Met::new(Obstacle::RateLimit, earlier, at(now));
+            let met = ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now));
             history.apply(&record(id, now, obstructed("p", met)));
             history.clone()
         };
         // Two go on; nothing of `p` begins before the minute is over, the others do.
         let after = end_of("t0", 10);
         let (states, decision) = state(&after, &[active(1, p, true), active(2, p, true)], 11);
-        assert_eq!(states, [State::Limited(at(70)), State::Ready, State::Ready]);
+        assert_eq!(states, [TaskState::Limited(at(70)), TaskState::Ready, TaskState::Ready]);
         assert_eq!(decision, Decision::Start(keys[4]));
         // They meet the same limit: one step, counted from the last.
         end_of("t1", 12);
         let after = end_of("t2", 20);
         assert_eq!((after.resting["p"].count, after.resting["p"].since), (1, at(10)));
-        assert_eq!(state(&after, &[], 21).0[0], State::Limited(at(80)));
+        assert_eq!(state(&after, &[], 21).0[0], TaskState::Limited(at(80)));
         // One that ran beside them and met nothing is no sign that the limit is gone.
         let mut beside = after.clone();
         beside.apply(&record("t3", 0, started(1)));
@@ -305,13 +316,13 @@ mod tests {
         history.apply(&record("t1", 82, started(2)));
         let met = |history: &History, id: &str, now| {
             let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
-            Met::new(Obstacle::RateLimit, earlier, at(now)).until.unwrap()
+            ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now)).until.unwrap()
         };
         assert_eq!(met(&history, "t0", 90), at(90 + 120));
-        let limit = Met::new(Obstacle::RateLimit, 1, at(90));
+        let limit = ProviderError::new(ProviderErrorKind::RateLimit, 1, at(90));
         history.apply(&record("t0", 90, obstructed("p", limit)));
         assert_eq!(met(&history, "t1", 91), at(91 + 120));
-        let well = || Ended { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
+        let well = || AttemptResult { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
         history.apply(&record("t1", 92, Event::Completed(well())));
         assert_eq!(history.resting["p"].count, 2);
         history.apply(&record("t1", 300, started(3)));
@@ -336,7 +347,7 @@ mod tests {
 
     /// An open attempt.
     #[derive(Clone, Debug)]
-    struct Open {
+    struct OpenTrial {
         number: usize,
         agent: &'static str,
         /// When its work is over.
@@ -349,18 +360,18 @@ mod tests {
 
     /// A run with several attempts at once.
     #[derive(Debug)]
-    struct Trial {
+    struct JobsTrial {
         graph: TaskGraph,
         policy: Policy,
         /// The paths of each task.
         files: Vec<u8>,
         history: History,
         now: i64,
-        open: Vec<Open>,
-        begun: Vec<(Key, u64)>,
+        open: Vec<OpenTrial>,
+        begun: Vec<(SelectionKey, u64)>,
     }
 
-    impl Trial {
+    impl JobsTrial {
         /// From the first decision to the end; how long attempts work, wait to be merged, and end is
         /// taken from `fates` in turn, and from the task where there are none.
         fn run(&mut self, fates: &[(i64, i64, u8)]) -> Result<StopReason, TestCaseError> {
@@ -377,7 +388,7 @@ mod tests {
                         let (work, merge, fate) = *fates.next().unwrap_or(&(length, 0, 9));
                         let worked = self.now + work;
                         let (number, merged) = (key.number, worked + merge);
-                        self.open.push(Open { number, agent, worked, merged, fate });
+                        self.open.push(OpenTrial { number, agent, worked, merged, fate });
                         self.begun.push((key, u64::try_from(self.now).unwrap()));
                         let id = self.graph.task(number).id.to_string();
                         self.graph.set_status(number, Status::InProgress);
@@ -399,8 +410,8 @@ mod tests {
             Err(TestCaseError::fail("the run does not end"))
         }
 
-        fn decide(&self, keys: &[Key]) -> (Decision, Option<&'static str>) {
-            let of = |open: &Open| active(open.number, Some(open.agent), self.works(open));
+        fn decide(&self, keys: &[SelectionKey]) -> (Decision, Option<&'static str>) {
+            let of = |open: &OpenTrial| active(open.number, Some(open.agent), self.works(open));
             let active: Vec<Active<'_>> = self.open.iter().map(of).collect();
             let view = View {
                 graph: &self.graph,
@@ -420,12 +431,12 @@ mod tests {
             (decision, agent)
         }
 
-        fn at_work(&self) -> impl Iterator<Item = &Open> {
+        fn at_work(&self) -> impl Iterator<Item = &OpenTrial> {
             self.open.iter().filter(|open| self.works(open))
         }
 
         /// What need not be merged works until its end is seen.
-        fn works(&self, open: &Open) -> bool {
+        fn works(&self, open: &OpenTrial) -> bool {
             open.worked > self.now || open.worked == open.merged
         }
 
@@ -435,7 +446,7 @@ mod tests {
             calls.iter().map(|call| call.name.clone()).collect()
         }
 
-        fn is_full(&self, name: &str, counts: impl Fn(&Open) -> bool) -> bool {
+        fn is_full(&self, name: &str, counts: impl Fn(&OpenTrial) -> bool) -> bool {
             let limit = self.policy.limits.get(name).map_or(99, |limit| limit.get() as usize);
             self.at_work().filter(|open| counts(open)).count() >= limit
         }
@@ -484,7 +495,7 @@ mod tests {
             prop_assert!(!self.is_full(agent, |open| open.agent == agent));
             let task = self.graph.task(number);
             for tag in &task.tags {
-                let has = |open: &Open| self.graph.task(open.number).tags.contains(tag);
+                let has = |open: &OpenTrial| self.graph.task(open.number).tags.contains(tag);
                 prop_assert!(!self.is_full(tag, has));
             }
             for open in &self.open {
@@ -516,14 +527,18 @@ mod tests {
             let id = self.graph.task(open.number).id.clone();
             let agent = Some(open.agent.to_owned());
             let (status, event) = match open.fate {
-                0 => (Status::Pending, Event::Failed(Ended { agent, ..end(1, Verdict::Failed) })),
+                0 => (
+                    Status::Pending,
+                    Event::Failed(AttemptResult { agent, ..end(1, Verdict::Failed) }),
+                ),
                 1 => {
                     let earlier = self.history.obstacles_before(open.agent, &id);
-                    let met = Met::new(Obstacle::RateLimit, earlier, at(self.now));
+                    let met =
+                        ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(self.now));
                     (Status::Pending, obstructed(open.agent, met))
                 }
                 _ => {
-                    let ended = Ended { agent, ..end(1, Verdict::Complete) };
+                    let ended = AttemptResult { agent, ..end(1, Verdict::Complete) };
                     (Status::Complete, Event::Completed(ended))
                 }
             };
@@ -537,7 +552,7 @@ mod tests {
         chrono::TimeDelta::seconds(seconds)
     }
 
-    fn trial() -> impl Strategy<Value = Trial> {
+    fn trial() -> impl Strategy<Value = JobsTrial> {
         let fields = (
             prop::sample::subsequence((0..FILES.len()).collect::<Vec<_>>(), 0..=2),
             0..4usize,
@@ -570,7 +585,7 @@ mod tests {
             let mut history = History::default();
             history.apply(&record("t0", 0, Event::LoopStarted(Begun::default())));
             let graph = TaskGraph::new(tasks, edges).unwrap();
-            Trial { graph, policy, files, history, now: 0, open: Vec::new(), begun: Vec::new() }
+            JobsTrial { graph, policy, files, history, now: 0, open: Vec::new(), begun: Vec::new() }
         })
     }
 

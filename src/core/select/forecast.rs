@@ -7,14 +7,14 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use chrono::{DateTime, Utc};
 
-use super::{Active, Key, View, can_start, ready::Ready};
+use super::{Active, SelectionKey, View, can_start, ready::Ready};
 use crate::core::graph::task::Status;
 
 /// A task of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Why it is chosen when it is.
-    pub key: Key,
+    pub key: SelectionKey,
     /// When it begins, after the beginning of all.
     pub start: u64,
     /// When it ends.

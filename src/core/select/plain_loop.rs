@@ -3,11 +3,11 @@
 use chrono::TimeDelta;
 
 use super::{MAX_FAILURES, View, backoff};
-use crate::core::{event::StopReason, history::Past};
+use crate::core::{event::StopReason, history::TaskHistory};
 
 impl View<'_> {
     /// The pause after the newest attempt at a task.
-    pub fn pause_after(&self, past: &Past) -> TimeDelta {
+    pub fn pause_after(&self, past: &TaskHistory) -> TimeDelta {
         let run = &self.history.run;
         match &self.policy.plain {
             None => backoff(past.counted),
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::core::{
         agents::transcript::Format,
-        event::{Begun, Event, Plain},
+        event::{Begun, Event, PlainLoop},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -81,7 +81,7 @@ mod tests {
 
     /// What is decided two seconds after the last of these iterations, which ended one after the
     /// other, and of which `before` were made by a loop that was paused.
-    fn decided(plain: &Plain, status: Status, before: u32, verdicts: &[Verdict]) -> Decision {
+    fn decided(plain: &PlainLoop, status: Status, before: u32, verdicts: &[Verdict]) -> Decision {
         let graph = TaskGraph::new(
             vec![crate::core::graph::task::Task { status, ..task("l") }],
             Vec::new(),
@@ -125,8 +125,8 @@ mod tests {
         view.decide(at(2))
     }
 
-    fn plain() -> Plain {
-        Plain {
+    fn plain() -> PlainLoop {
+        PlainLoop {
             name: TaskId::new("l").unwrap(),
             prompt_file: "PROMPT.md".into(),
             restart_delay_seconds: 1.0,
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(wait(&ends(verdicts)), want, "{verdicts:?}");
         }
         assert_eq!(ends(&[Failed; 5]), Decision::Stop(StopReason::Failures(5)));
-        let never = Plain { max_failures: 0, ..plain() };
+        let never = PlainLoop { max_failures: 0, ..plain() };
         assert_eq!(wait(&decided(&never, Status::Pending, 0, &[Failed; 9])), 256);
         assert_eq!(wait(&decided(&never, Status::Pending, 0, &[Failed; 12])), 300);
         assert_eq!(wait(&decided(&plain(), Status::Pending, 4, &[Failed; 4])), 0);
@@ -168,19 +168,19 @@ mod tests {
 
     #[test]
     fn the_restart_delay_is_the_least_pause() {
-        let slow = Plain { restart_delay_seconds: 6.0, ..plain() };
+        let slow = PlainLoop { restart_delay_seconds: 6.0, ..plain() };
         let ends = |verdicts: &[Verdict]| wait(&decided(&slow, Status::Pending, 0, verdicts));
         assert_eq!(ends(&[]), 0, "nothing to restart yet");
         assert_eq!(ends(&[Verdict::Again]), 6);
         assert_eq!(ends(&[Verdict::Failed; 4]), 8);
-        let endless = Plain { restart_delay_seconds: 1e18, ..plain() };
+        let endless = PlainLoop { restart_delay_seconds: 1e18, ..plain() };
         assert!(wait(&decided(&endless, Status::Pending, 0, &[Verdict::Again])) > 1_000_000);
     }
 
     #[test]
     fn a_question_comes_before_a_limit_and_the_end_before_both() {
         use Verdict::{Again, Complete};
-        let last = Plain { max_restarts: Some(1), ..plain() };
+        let last = PlainLoop { max_restarts: Some(1), ..plain() };
         let stop = |status, verdicts: &[Verdict]| match decided(&last, status, 0, verdicts) {
             Decision::Stop(reason) => reason.to_string(),
             other => panic!("{other:?}"),

@@ -7,30 +7,30 @@ use std::{
     mem,
 };
 
-use super::{Key, View};
+use super::{SelectionKey, View};
 use crate::core::graph::glob::Glob;
 
 /// The limits that can hold a task back: of its tags and of its agents.
-type Kind<'a> = (Vec<&'a str>, Vec<&'a str>);
+type ReadyKind<'a> = (Vec<&'a str>, Vec<&'a str>);
 
 /// Tasks of one kind that touch the same files: while its first one cannot start, none of it can.
-struct Queue {
+struct ReadyQueue {
     kind: usize,
-    keys: BinaryHeap<Reverse<Key>>,
+    keys: BinaryHeap<Reverse<SelectionKey>>,
 }
 
 /// The first task of a queue. Left aside once another one is.
-type First = (Key, usize);
+type First = (SelectionKey, usize);
 
 /// The ready tasks.
 pub(super) struct Ready<'a> {
     /// Whether files and limits are heeded.
     heeds: bool,
-    kinds: HashMap<Kind<'a>, usize>,
+    kinds: HashMap<ReadyKind<'a>, usize>,
     /// By kind: any task of it, and the first ones that may be able to start.
     firsts: Vec<(usize, BTreeSet<First>)>,
     numbers: HashMap<(usize, Vec<&'a str>), usize>,
-    queues: Vec<Queue>,
+    queues: Vec<ReadyQueue>,
     /// Those that change the same files as the task of that number, which is active.
     behind: HashMap<usize, Vec<First>>,
     /// Those that give way to others.
@@ -59,17 +59,18 @@ impl<'a> Ready<'a> {
 
     /// Whether a task can hold others back.
     pub(super) fn matters(&self, view: &View<'a>, number: usize) -> bool {
-        self.heeds && (self.kind(view, number) != Kind::default() || self.has_files(view, number))
+        self.heeds
+            && (self.kind(view, number) != ReadyKind::default() || self.has_files(view, number))
     }
 
     fn has_files(&self, view: &View<'a>, number: usize) -> bool {
         self.heeds && !view.graph.task(number).touches.is_empty()
     }
 
-    fn kind(&self, view: &View<'a>, number: usize) -> Kind<'a> {
+    fn kind(&self, view: &View<'a>, number: usize) -> ReadyKind<'a> {
         let limits = &view.policy.limits;
         if !self.heeds || limits.is_empty() {
-            return Kind::default();
+            return ReadyKind::default();
         }
         let tags = view.graph.task(number).tags.iter().map(String::as_str);
         let agents = view.agents(number).iter().map(|call| call.name.as_str());
@@ -93,7 +94,7 @@ impl<'a> Ready<'a> {
         let line = (kind, touches.map(Glob::as_str).collect());
         let queue = *self.numbers.entry(line).or_insert(next);
         if queue == next {
-            self.queues.push(Queue { kind, keys: BinaryHeap::new() });
+            self.queues.push(ReadyQueue { kind, keys: BinaryHeap::new() });
         }
         let keys = &mut self.queues[queue].keys;
         keys.push(Reverse(key));
@@ -103,7 +104,7 @@ impl<'a> Ready<'a> {
     }
 
     /// The first task that can start beside what is active, and which of its agents it has.
-    pub(super) fn pop(&mut self, view: &View<'_>) -> Option<(Key, usize)> {
+    pub(super) fn pop(&mut self, view: &View<'_>) -> Option<(SelectionKey, usize)> {
         let place = |number| if self.heeds { view.place(number) } else { Some(0) };
         let places: Vec<Option<usize>> =
             self.firsts.iter().map(|(number, _)| place(*number)).collect();
@@ -118,7 +119,7 @@ impl<'a> Ready<'a> {
             });
             let (first, place) = best.min()?;
             let (key, number) = first;
-            let Queue { kind, keys } = &mut self.queues[number];
+            let ReadyQueue { kind, keys } = &mut self.queues[number];
             self.firsts[*kind].1.remove(&first);
             if keys.peek() != Some(&Reverse(key)) {
                 continue;
@@ -136,7 +137,7 @@ impl<'a> Ready<'a> {
                 self.apart.insert(first);
                 continue;
             }
-            let Queue { kind, keys } = &mut self.queues[number];
+            let ReadyQueue { kind, keys } = &mut self.queues[number];
             keys.pop();
             self.firsts[*kind].1.extend(keys.peek().map(|Reverse(next)| (*next, number)));
             return Some((key, place));

@@ -8,7 +8,7 @@ use super::recipes;
 
 /// A command that tests the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct FoundCheck {
     /// The command, for a shell.
     pub command: String,
     /// What it begins with.
@@ -45,13 +45,13 @@ pub fn checks(
     texts: &BTreeMap<String, String>,
     in_tests: &[String],
     on_path: impl Fn(&str) -> bool,
-) -> Vec<Check> {
+) -> Vec<FoundCheck> {
     let mut found = Vec::new();
     let mut add = |command: &str, source: &str, is_entry| {
         let program = command.split(' ').next().unwrap_or_default().to_owned();
         let is_ready = on_path(&program);
         let (command, source) = (command.to_owned(), source.to_owned());
-        found.push(Check { command, program, source, is_entry, is_ready });
+        found.push(FoundCheck { command, program, source, is_entry, is_ready });
     };
     let text = |name: &str| texts.get(name).map(String::as_str);
     let justfile = texts.iter().find(|(name, _)| recipes::is_justfile(name));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fate, append};
+use super::{FileFate, append};
 use crate::core::prompt::template::Template;
 
 /// Whether `just` takes a file of this name.
@@ -17,7 +17,7 @@ pub(super) fn new() -> String {
 }
 
 /// Adds those whose names are free.
-pub(super) fn add(text: &str) -> Fate {
+pub(super) fn add(text: &str) -> FileFate {
     let taken = taken(text);
     let recipes = Template::Just.text();
     let (mut missing, mut names, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
@@ -36,11 +36,11 @@ pub(super) fn add(text: &str) -> Fate {
         _ => format!("has {} of its own", clashes.join(", ")),
     };
     if missing.is_empty() {
-        return if others.is_empty() { Fate::Same } else { Fate::Keep(others) };
+        return if others.is_empty() { FileFate::Same } else { FileFate::Keep(others) };
     }
     let others = if others.is_empty() { others } else { format!("; it {others}") };
     let what = format!("recipes {}{others}", names.join(", "));
-    Fate::Add(append(text, &(missing.join("\n\n") + "\n")), what)
+    FileFate::Add(append(text, &(missing.join("\n\n") + "\n")), what)
 }
 
 /// The names that recipes, aliases and modules have.
@@ -82,18 +82,18 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_added_and_only_once() {
-        let Fate::Add(text, what) = add(MINE) else { panic!() };
+        let FileFate::Add(text, what) = add(MINE) else { panic!() };
         assert!(text.starts_with(MINE));
         assert_eq!(
             what,
             "recipes ralph, prompt, dag-status, task-reset; it has `check` of its own"
         );
         assert_eq!(text.matches("check").count(), MINE.matches("check").count());
-        assert_eq!(add(&text), Fate::Keep("has `check` of its own".to_owned()));
-        assert_eq!(add(&new()), Fate::Same);
-        assert_eq!(add(&new().replace('\n', "\r\n")), Fate::Same);
-        let Fate::Add(text, _) = add("a:\r\n  b\r\n") else { panic!() };
+        assert_eq!(add(&text), FileFate::Keep("has `check` of its own".to_owned()));
+        assert_eq!(add(&new()), FileFate::Same);
+        assert_eq!(add(&new().replace('\n', "\r\n")), FileFate::Same);
+        let FileFate::Add(text, _) = add("a:\r\n  b\r\n") else { panic!() };
         assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
-        assert_eq!(add(&text), Fate::Same);
+        assert_eq!(add(&text), FileFate::Same);
     }
 }

@@ -9,16 +9,16 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Open, changed};
+use super::{AttemptRecord, changed};
 use crate::{
     adapters::{
         agent_output,
-        git::{Draft, Left, Pin, Repo},
-        process::{self, Spec},
+        git::{CommitDraft, Pin, PinSource, Repo},
+        process::{self, ProcessSpec},
     },
     core::{
         graph::task::TaskId,
-        loop_paths::Place,
+        loop_paths::LoopPaths,
         verdict::{Autocommit, Outcome},
     },
     crash,
@@ -31,7 +31,7 @@ const LOG: &str = "commit.log";
 const LINES: usize = 3;
 
 /// The ref under which what an attempt left is kept.
-pub fn pin_name(place: &Place, id: &TaskId, attempt: u32) -> String {
+pub fn pin_name(place: &LoopPaths, id: &TaskId, attempt: u32) -> String {
     format!("{}/{attempt}", place.pins(id))
 }
 
@@ -40,7 +40,7 @@ pub fn pin_name(place: &Place, id: &TaskId, attempt: u32) -> String {
 ///
 /// # Errors
 /// As git gives them.
-pub fn left(workspace: &Workspace, tree: &Repo, record: &Open) -> Result<Vec<String>> {
+pub fn left(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Result<Vec<String>> {
     let mut before = record.dirty.clone();
     before.retain(|path, _| !record.inherited.contains(path));
     Ok(since(changed(workspace, tree)?, &before))
@@ -82,7 +82,11 @@ pub fn inherited(
 
 /// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and
 /// what could not be kept, with the reason.
-pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>, Vec<String>) {
+pub fn pin(
+    workspace: &Workspace,
+    tree: &Repo,
+    record: &AttemptRecord,
+) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
     let changed = match &record.apart {
         None => left(workspace, tree, record),
@@ -91,7 +95,7 @@ pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>
         Some(_) => tree.dirty().map(|dirty| dirty.into_keys().collect()),
     };
     let kept = changed.and_then(|changed| {
-        let left = Left {
+        let left = PinSource {
             base: record.base.as_deref(),
             branch: record.branch.as_deref(),
             began: record.started_at.timestamp(),
@@ -117,12 +121,12 @@ pub fn pin(workspace: &Workspace, tree: &Repo, record: &Open) -> (Option<String>
 }
 
 /// The message of a commit that `ralph` makes of an attempt's work.
-pub fn message(record: &Open, title: &str) -> String {
+pub fn message(record: &AttemptRecord, title: &str) -> String {
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{title}\n\n{}", trailers(record))
 }
 
-fn trailers(record: &Open) -> String {
+fn trailers(record: &AttemptRecord) -> String {
     format!("Ralph-Task: {}\nRalph-Attempt: {}\n", record.task_id, record.attempt)
 }
 
@@ -134,7 +138,7 @@ fn trailers(record: &Open) -> String {
 pub fn commit(
     workspace: &Workspace,
     tree: &Repo,
-    record: &Open,
+    record: &AttemptRecord,
     left: &[String],
     title: &str,
     limit: Duration,
@@ -162,8 +166,8 @@ pub fn commit(
 fn run(
     workspace: &Workspace,
     tree: &Repo,
-    record: &Open,
-    draft: &Draft,
+    record: &AttemptRecord,
+    draft: &CommitDraft,
     limit: Duration,
 ) -> Result<String> {
     let paths = workspace.state.scratch(&record.name()).context("make room for a list of paths")?;
@@ -174,7 +178,7 @@ fn run(
     }
     let mut env = draft.env.clone();
     env.push(("RALPH_ATTEMPT_ID".to_owned(), record.mark()));
-    let spec = Spec {
+    let spec = ProcessSpec {
         argv: draft.argv.clone(),
         dir: tree.root().to_owned(),
         env,

@@ -25,9 +25,9 @@ use crate::{
     },
     core::{
         agents::{
-            agent_command::Call,
-            provider_error::{self, Obstacle, Remains},
-            transcript::{Format, Told},
+            agent_command::AgentCommand,
+            provider_error::{self, AttemptOutput, ProviderErrorKind},
+            transcript::{AgentTranscript, Format},
         },
         graph::task::{CommitRule, Task, TaskId},
         verdict::Outcome,
@@ -41,17 +41,17 @@ const GUARDIAN: Duration = Duration::from_secs(30);
 /// What an attempt is judged by, as the task said it when it began: an agent may edit the graph, and
 /// must not choose its own judge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct AcceptanceCriteria {
     verify: Vec<String>,
     commit: CommitRule,
     output: Option<Value>,
 }
 
-impl Terms {
+impl AcceptanceCriteria {
     /// Those of a task as it is now.
-    pub fn of(workspace: &Workspace, task: &Task) -> Terms {
+    pub fn of(workspace: &Workspace, task: &Task) -> AcceptanceCriteria {
         let output = task.extra.get("output").cloned();
-        Terms { verify: workspace.verify_of(task), commit: task.commit, output }
+        AcceptanceCriteria { verify: workspace.verify_of(task), commit: task.commit, output }
     }
 
     /// The commands that must succeed.
@@ -73,7 +73,7 @@ impl Terms {
 
 /// Where an attempt works that has a work tree to itself, and where its work is to go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apart {
+pub struct WorktreeAssignment {
     /// The work tree.
     pub tree: PathBuf,
     /// The branch into which its work is merged.
@@ -86,7 +86,7 @@ pub struct Apart {
 
 /// An attempt that has no end yet, as it is kept on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Open {
+pub struct AttemptRecord {
     /// The run it belongs to.
     pub run_id: String,
     /// The task.
@@ -108,15 +108,15 @@ pub struct Open {
     pub inherited: BTreeSet<String>,
     /// Its place apart; none where it works in the checkout of people.
     #[serde(default)]
-    pub apart: Option<Apart>,
+    pub apart: Option<WorktreeAssignment>,
     /// Its folder, relative to the repository.
     pub log: String,
     /// What it is judged by.
     #[serde(default)]
-    pub terms: Option<Terms>,
+    pub terms: Option<AcceptanceCriteria>,
     /// How its agent is called.
     #[serde(default)]
-    pub call: Option<Call>,
+    pub call: Option<AgentCommand>,
     /// The agent's process, once it has one.
     pub agent: Option<Identity>,
     /// The process that guards it.
@@ -133,11 +133,11 @@ pub struct Open {
     pub controls: Option<BTreeMap<String, String>>,
 }
 
-impl Open {
+impl AttemptRecord {
     /// The same in a place apart, with nothing there that is not in its base.
     #[must_use]
-    pub fn moved(self, apart: Apart, base: String) -> Open {
-        Open {
+    pub fn moved(self, apart: WorktreeAssignment, base: String) -> AttemptRecord {
+        AttemptRecord {
             base: Some(base),
             branch: Some(super::branch_of(&self.task_id)),
             dirty: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl Open {
 
     /// As it is put on disk: without the secrets with which its agent is called.
     #[must_use]
-    pub fn redacted(&self, workspace: &Workspace) -> Open {
+    pub fn redacted(&self, workspace: &Workspace) -> AttemptRecord {
         let mut record = self.clone();
         if let Some(secrets) = workspace.secrets() {
             record.call = record.call.map(|call| call.redacted(&secrets));
@@ -212,18 +212,22 @@ impl Open {
     /// How the agent ended, if its guardian lived to say so and the end was the agent's own.
     pub fn outcome_left(&self, workspace: &Workspace) -> Option<Outcome> {
         let text = fs::read(workspace.state.exit(&self.name())).ok()?;
-        let exit: process::guard::Exit = serde_json::from_slice(&text).ok()?;
+        let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
         (!exit.alone).then_some(exit.outcome)
     }
 
     /// What its agent told, and what kept it from working.
-    pub fn told(&self, workspace: &Workspace, outcome: &Outcome) -> (Told, Option<Obstacle>) {
+    pub fn told(
+        &self,
+        workspace: &Workspace,
+        outcome: &Outcome,
+    ) -> (AgentTranscript, Option<ProviderErrorKind>) {
         /// How much of the end of its errors is looked at, in bytes.
         const ERRORS: u64 = 4 * 1024;
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
         let told = agent_output::told(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
-        let remains = Remains { format, told: &told, outcome, stderr: &stderr };
+        let remains = AttemptOutput { format, told: &told, outcome, stderr: &stderr };
         let obstacle = provider_error::classify(&remains, &Local::now());
         (told, obstacle)
     }

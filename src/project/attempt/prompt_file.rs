@@ -8,7 +8,7 @@ use super::VERIFY_TAIL;
 use crate::{
     core::{
         exit::{Exit, Failure},
-        history::Past,
+        history::TaskHistory,
         prompt,
     },
     project::workspace::Workspace,
@@ -35,7 +35,7 @@ pub fn read(path: &Path, name: &Path) -> Result<String> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn prompt(workspace: &Workspace, path: &Path, past: &Past) -> Result<String> {
+pub fn prompt(workspace: &Workspace, path: &Path, past: &TaskHistory) -> Result<String> {
     let text = read(path, path.strip_prefix(workspace.root()).unwrap_or(path))?;
     let red = past.last.as_ref().and_then(|last| last.ended.evidence.red());
     let red = red.map(|check| {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 
 use anyhow::Result;
 
-use super::Open;
+use super::AttemptRecord;
 use crate::{
     adapters::git::Repo,
     core::{
@@ -29,7 +29,7 @@ const FEW: usize = 5;
 pub fn look_closer(
     workspace: &Workspace,
     tree: &Repo,
-    record: &Open,
+    record: &AttemptRecord,
     task: &Task,
     evidence: &mut Evidence,
 ) -> Result<()> {

@@ -6,24 +6,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::core::notification_kind::Moment;
+use crate::core::notification_kind::NotificationKind;
 
 /// The word for every moment there is.
 const ANY: &str = "any";
 
 /// One who is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WrittenNotifier", into = "WrittenNotifier")]
 pub struct Notifier {
     /// Of what.
-    pub on: Vec<Moment>,
+    pub on: Vec<NotificationKind>,
     /// How.
-    pub way: Way,
+    pub way: NotifierTarget,
 }
 
 /// How somebody is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NotifierTarget {
     /// By a command for a shell.
     Run(String),
     /// By a request.
@@ -37,18 +37,18 @@ pub enum Way {
     Desktop,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for NotifierTarget {
     /// Without what may be as good as a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Longer commands are cut.
         const LONG: usize = 60;
         match self {
-            Way::Run(command) if command.chars().count() > LONG => {
+            NotifierTarget::Run(command) if command.chars().count() > LONG => {
                 write!(f, "`{}…`", command.chars().take(LONG).collect::<String>())
             }
-            Way::Run(command) => write!(f, "`{command}`"),
-            Way::Webhook { url, .. } => write!(f, "webhook {}", host(url)),
-            Way::Desktop => f.write_str("desktop"),
+            NotifierTarget::Run(command) => write!(f, "`{command}`"),
+            NotifierTarget::Webhook { url, .. } => write!(f, "webhook {}", host(url)),
+            NotifierTarget::Desktop => f.write_str("desktop"),
         }
     }
 }
@@ -63,11 +63,11 @@ fn host(url: &str) -> &str {
 /// A [`Notifier`] as it is written.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct WrittenNotifier {
     /// The moments it is told of, or `any`; without it, those that end a run or wait for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = words()))]
-    on: Option<OneOrMany>,
+    on: Option<OneOrManyKinds>,
     /// A command for a shell. It finds the event as JSON on standard input and in `RALPH_*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
@@ -84,30 +84,31 @@ pub(super) struct Written {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "`on` must be a moment or a list of moments")]
-enum OneOrMany {
+enum OneOrManyKinds {
     One(String),
     Many(Vec<String>),
 }
 
 fn words() -> Value {
-    let words: Vec<&str> = Moment::ALL.iter().map(|moment| moment.word()).chain([ANY]).collect();
+    let words: Vec<&str> =
+        NotificationKind::ALL.iter().map(|moment| moment.word()).chain([ANY]).collect();
     json!({ "enum": words })
 }
 
-impl TryFrom<Written> for Notifier {
+impl TryFrom<WrittenNotifier> for Notifier {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Notifier, String> {
+    fn try_from(written: WrittenNotifier) -> Result<Notifier, String> {
         let on = match written.on {
-            None => Moment::USUAL.to_vec(),
-            Some(OneOrMany::One(word)) => moments(&[word])?,
-            Some(OneOrMany::Many(words)) => moments(&words)?,
+            None => NotificationKind::USUAL.to_vec(),
+            Some(OneOrManyKinds::One(word)) => moments(&[word])?,
+            Some(OneOrManyKinds::Many(words)) => moments(&words)?,
         };
         let secret = written.secret_env;
         let way = match (written.run, written.webhook, written.desktop) {
-            (Some(command), None, None) if secret.is_none() => Way::Run(command),
+            (Some(command), None, None) if secret.is_none() => NotifierTarget::Run(command),
             (None, Some(url), None) => webhook(url, secret)?,
-            (None, None, Some(true)) if secret.is_none() => Way::Desktop,
+            (None, None, Some(true)) if secret.is_none() => NotifierTarget::Desktop,
             _ => {
                 return Err(
                     "each entry has one of `run: COMMAND`, `webhook: URL` with or without \
@@ -120,17 +121,17 @@ impl TryFrom<Written> for Notifier {
     }
 }
 
-fn moments(words: &[String]) -> Result<Vec<Moment>, String> {
+fn moments(words: &[String]) -> Result<Vec<NotificationKind>, String> {
     if words.is_empty() {
         return Err("`on` names no moment; leave it out for the usual ones".to_owned());
     }
     let mut found = Vec::new();
     for word in words {
-        match Moment::ALL.iter().find(|moment| moment.word() == word) {
+        match NotificationKind::ALL.iter().find(|moment| moment.word() == word) {
             Some(moment) => found.push(*moment),
-            None if word == ANY => found.extend(Moment::ALL),
+            None if word == ANY => found.extend(NotificationKind::ALL),
             None => {
-                let known = Moment::ALL.map(Moment::word).join(", ");
+                let known = NotificationKind::ALL.map(NotificationKind::word).join(", ");
                 let word = word.escape_debug();
                 return Err(format!("`{word}` is no moment; there are {known}, {ANY}"));
             }
@@ -139,7 +140,7 @@ fn moments(words: &[String]) -> Result<Vec<Moment>, String> {
     Ok(found)
 }
 
-fn webhook(url: String, secret_env: Option<String>) -> Result<Way, String> {
+fn webhook(url: String, secret_env: Option<String>) -> Result<NotifierTarget, String> {
     if !cfg!(feature = "webhook") {
         return Err("this `ralph` was built without webhooks; `cargo install --path . --features \
                     webhook` builds one with them"
@@ -155,19 +156,20 @@ fn webhook(url: String, secret_env: Option<String>) -> Result<Way, String> {
                 .to_owned(),
         );
     }
-    Ok(Way::Webhook { url, secret_env })
+    Ok(NotifierTarget::Webhook { url, secret_env })
 }
 
-impl From<Notifier> for Written {
-    fn from(notifier: Notifier) -> Written {
+impl From<Notifier> for WrittenNotifier {
+    fn from(notifier: Notifier) -> WrittenNotifier {
         let words = notifier.on.iter().map(|moment| moment.word().to_owned()).collect();
-        let written = Written { on: Some(OneOrMany::Many(words)), ..Written::default() };
+        let written =
+            WrittenNotifier { on: Some(OneOrManyKinds::Many(words)), ..WrittenNotifier::default() };
         match notifier.way {
-            Way::Run(command) => Written { run: Some(command), ..written },
-            Way::Webhook { url, secret_env } => {
-                Written { webhook: Some(url), secret_env, ..written }
+            NotifierTarget::Run(command) => WrittenNotifier { run: Some(command), ..written },
+            NotifierTarget::Webhook { url, secret_env } => {
+                WrittenNotifier { webhook: Some(url), secret_env, ..written }
             }
-            Way::Desktop => Written { desktop: Some(true), ..written },
+            NotifierTarget::Desktop => WrittenNotifier { desktop: Some(true), ..written },
         }
     }
 }
@@ -183,10 +185,10 @@ mod tests {
     #[test]
     fn moments_are_a_word_a_list_or_the_usual_ones() {
         let on = |value: Value| read(value).unwrap().on;
-        assert_eq!(on(json!({"run": "x", "on": "parked"})), [Moment::Parked]);
-        assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [Moment::NeedsInput]);
-        assert_eq!(on(json!({"run": "x", "on": "any"})), Moment::ALL);
-        assert_eq!(on(json!({"desktop": true})), Moment::USUAL);
+        assert_eq!(on(json!({"run": "x", "on": "parked"})), [NotificationKind::Parked]);
+        assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [NotificationKind::NeedsInput]);
+        assert_eq!(on(json!({"run": "x", "on": "any"})), NotificationKind::ALL);
+        assert_eq!(on(json!({"desktop": true})), NotificationKind::USUAL);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::core::{
 
 /// When `ralph schedule` starts a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule {
+pub struct ScheduleConfig {
     /// As it was written.
     given: Value,
     /// The times.
@@ -26,12 +26,12 @@ pub struct Schedule {
     /// What `ralph run` is given.
     pub run: Vec<String>,
     /// Who else may ask for a run.
-    pub trigger: Option<Trigger>,
+    pub trigger: Option<TriggerConfig>,
 }
 
 /// Requests over HTTP, each of which starts a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trigger {
+pub struct TriggerConfig {
     /// Where they are listened for.
     pub listen: SocketAddr,
     /// Where the secret is with which they are signed.
@@ -55,7 +55,7 @@ const PORT: u16 = 8377;
 #[serde(untagged)]
 #[schemars(rename = "schedule")]
 #[expect(dead_code, reason = "this is the schema; what is written is read with better errors")]
-pub(super) enum Written {
+pub(super) enum WrittenSchedule {
     One(String),
     Several(Vec<String>),
     Whole(Whole),
@@ -73,7 +73,7 @@ pub(super) struct Whole {
     time_zone: Option<String>,
     /// The flags of `ralph run`, one word an item.
     #[serde(default)]
-    #[schemars(with = "Vec<Word>")]
+    #[schemars(with = "Vec<ScheduleWord>")]
     run: Vec<Value>,
     /// Signed requests over HTTP that start a run too.
     trigger: Option<WrittenTrigger>,
@@ -84,7 +84,7 @@ pub(super) struct Whole {
 #[serde(untagged)]
 #[schemars(rename = "schedule_word")]
 #[expect(dead_code, reason = "for the schema")]
-enum Word {
+enum ScheduleWord {
     Text(String),
     Number(f64),
 }
@@ -112,8 +112,8 @@ struct WrittenTrigger {
     secret_file: Option<PathBuf>,
 }
 
-impl Schedule {
-    fn read(given: Value) -> Result<Schedule, String> {
+impl ScheduleConfig {
+    fn read(given: Value) -> Result<ScheduleConfig, String> {
         let whole = match &given {
             Value::Object(_) => {
                 serde_json::from_value(given.clone()).map_err(|error| error.to_string())?
@@ -134,11 +134,11 @@ impl Schedule {
         if cron.is_empty() && whole.trigger.is_none() {
             return Err("it needs `cron`, `trigger` or both".to_owned());
         }
-        Ok(Schedule {
+        Ok(ScheduleConfig {
             times: Timetable::new(&cron)?,
             zone: whole.time_zone.as_deref().map(time_zone::named).transpose()?,
             run: whole.run.into_iter().map(word).collect::<Result<_, _>>()?,
-            trigger: whole.trigger.map(Trigger::read).transpose()?,
+            trigger: whole.trigger.map(TriggerConfig::read).transpose()?,
             given,
         })
     }
@@ -152,8 +152,8 @@ fn word(value: Value) -> Result<String, String> {
     }
 }
 
-impl Trigger {
-    fn read(written: WrittenTrigger) -> Result<Trigger, String> {
+impl TriggerConfig {
+    fn read(written: WrittenTrigger) -> Result<TriggerConfig, String> {
         let secret = match (written.secret_env, written.secret_file) {
             (Some(name), None) => Secret::Variable(name),
             (None, Some(path)) => Secret::File(path),
@@ -164,17 +164,17 @@ impl Trigger {
             }
         };
         let listen = written.listen.unwrap_or((Ipv4Addr::LOCALHOST, PORT).into());
-        Ok(Trigger { listen, secret })
+        Ok(TriggerConfig { listen, secret })
     }
 }
 
-impl<'de> Deserialize<'de> for Schedule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Schedule, D::Error> {
-        Schedule::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+impl<'de> Deserialize<'de> for ScheduleConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ScheduleConfig, D::Error> {
+        ScheduleConfig::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-impl Serialize for Schedule {
+impl Serialize for ScheduleConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.given.serialize(serializer)
     }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_schedule_is_an_expression_several_or_a_mapping() {
-        let read = |value| Schedule::read(value).unwrap();
+        let read = |value| ScheduleConfig::read(value).unwrap();
         assert_eq!(read(json!("@daily")).times.expressions(), ["@daily"]);
         assert_eq!(read(json!(["@daily", "0 12 * * SAT"])).times.expressions().len(), 2);
         let whole = read(json!({
@@ -219,7 +219,7 @@ mod tests {
             (json!({"trigger": {"secret": "x"}}), "unknown field `secret`, expected one of"),
             (json!({"trigger": {"listen": "8377", "secret_env": "X"}}), "invalid socket address"),
         ] {
-            let error = Schedule::read(value).unwrap_err();
+            let error = ScheduleConfig::read(value).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
     }

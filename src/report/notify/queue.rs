@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::Message;
+use super::ProgramMessage;
 
 /// How many wait at most.
 const LENGTH: usize = 32;
@@ -15,14 +15,14 @@ const FEW: usize = 3;
 
 /// A queue between the loop and one thread.
 #[derive(Default)]
-pub(super) struct Queue {
-    inside: Mutex<Inside>,
+pub(super) struct MessageQueue {
+    inside: Mutex<QueueState>,
     news: Condvar,
 }
 
 #[derive(Default)]
-struct Inside {
-    waiting: VecDeque<Arc<Message>>,
+struct QueueState {
+    waiting: VecDeque<Arc<ProgramMessage>>,
     /// How many gave way and were not complained of.
     lost: usize,
     /// Whether one is being told.
@@ -33,13 +33,13 @@ struct Inside {
     cut: bool,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+impl MessageQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a message, an urgent one in front of the others where they are many.
-    pub(super) fn put(&self, message: Arc<Message>, urgent: bool) {
+    pub(super) fn put(&self, message: Arc<ProgramMessage>, urgent: bool) {
         let mut inside = self.lock();
         if inside.waiting.len() == LENGTH {
             inside.waiting.pop_front();
@@ -55,7 +55,7 @@ impl Queue {
 
     /// Waits for the next message; none when nothing more comes. Those that gave way are told by
     /// their number, with the message after them, which stays.
-    pub(super) fn next(&self) -> Option<(Arc<Message>, usize)> {
+    pub(super) fn next(&self) -> Option<(Arc<ProgramMessage>, usize)> {
         let mut inside = self.lock();
         loop {
             if inside.lost > 0
@@ -107,8 +107,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn message(number: usize) -> Arc<Message> {
-        Arc::new(Message {
+    fn message(number: usize) -> Arc<ProgramMessage> {
+        Arc::new(ProgramMessage {
             event: number.to_string(),
             title: String::new(),
             text: String::new(),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_oldest_give_way_and_the_end_goes_first() {
-        let queue = Queue::default();
+        let queue = MessageQueue::default();
         for number in 0..LENGTH + 3 {
             queue.put(message(number), false);
         }

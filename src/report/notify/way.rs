@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use super::Message;
+use super::ProgramMessage;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, Post, Spec},
+        process::{self, GuardPost, ProcessSpec},
     },
     core::verdict::Outcome,
-    project::config::Way,
+    project::config::NotifierTarget,
     view::message,
 };
 
@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Tells one of them.
 pub struct Messenger {
     /// How.
-    pub way: Way,
+    pub way: NotifierTarget,
     /// How long it may take.
     timeout: Duration,
     /// Where the files of a command lie while it runs.
@@ -38,7 +38,7 @@ pub struct Messenger {
 impl Messenger {
     /// One that puts files of this name into `folder`, and has commands run in `root`.
     pub fn new(
-        way: Way,
+        way: NotifierTarget,
         timeout: Duration,
         folder: PathBuf,
         name: String,
@@ -51,18 +51,18 @@ impl Messenger {
     ///
     /// # Errors
     /// In words for a person, and without what may be as good as a password.
-    pub fn tell(&self, message: &Message, is_cut: &dyn Fn() -> bool) -> Result<(), String> {
+    pub fn tell(&self, message: &ProgramMessage, is_cut: &dyn Fn() -> bool) -> Result<(), String> {
         match &self.way {
             _ if is_cut() => Err("the run was over before it could be".to_owned()),
-            Way::Run(command) => {
+            NotifierTarget::Run(command) => {
                 let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
                 self.run(argv, message, is_cut)
             }
-            Way::Desktop => {
+            NotifierTarget::Desktop => {
                 desktop_is_here(&self.root)?;
                 self.run(desktop(message), message, is_cut)
             }
-            Way::Webhook { url, secret_env } => {
+            NotifierTarget::Webhook { url, secret_env } => {
                 self.post(url, secret_env.as_deref(), message, is_cut)
             }
         }
@@ -72,7 +72,7 @@ impl Messenger {
     fn run(
         &self,
         argv: Vec<String>,
-        message: &Message,
+        message: &ProgramMessage,
         is_cut: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let file = |kind: &str| self.folder.join(format!("{}.{kind}", self.name));
@@ -84,7 +84,7 @@ impl Messenger {
             File::open(&self.folder)
         };
         let lock = write().map_err(|error| format!("`{}`: {error}", self.folder.display()))?;
-        let spec = Spec {
+        let spec = ProcessSpec {
             argv,
             dir: self.root.clone(),
             env: message.variables.clone(),
@@ -93,7 +93,7 @@ impl Messenger {
             stdout: said.clone(),
             stderr: said.clone(),
         };
-        let post = Post {
+        let post = GuardPost {
             program: process::own_program(),
             record: told.clone(),
             exit: None,
@@ -120,7 +120,7 @@ impl Messenger {
         &self,
         url: &str,
         secret_env: Option<&str>,
-        message: &Message,
+        message: &ProgramMessage,
         is_cut: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         use std::{thread, time::Instant};
@@ -170,7 +170,7 @@ impl Messenger {
         &self,
         _url: &str,
         _secret_env: Option<&str>,
-        _message: &Message,
+        _message: &ProgramMessage,
         _is_cut: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         unreachable!("settings with a webhook are refused by such a build")
@@ -194,7 +194,7 @@ pub fn desktop_is_here(dir: &Path) -> Result<(), String> {
 /// What shows something on the desktop.
 const PROGRAM: &str = if cfg!(target_os = "macos") { "osascript" } else { "notify-send" };
 
-fn desktop(message: &Message) -> Vec<String> {
+fn desktop(message: &ProgramMessage) -> Vec<String> {
     if cfg!(target_os = "macos") {
         let script = [
             "on run argv",

@@ -3,7 +3,7 @@
 use super::{Line, length, line, named};
 use crate::{
     adapters::terminal::Style,
-    core::event::{ChildEnded, ChildOutcome, Event, Left, Orphans},
+    core::event::{ChildEnded, ChildOutcome, ChildrenLeft, Event, Orphans},
 };
 
 /// What is said of such an event about the task `id`.
@@ -45,12 +45,12 @@ fn ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
 }
 
 /// What is waited for, and for how long.
-pub fn waiting(left: &Left) -> String {
+pub fn waiting(left: &ChildrenLeft) -> String {
     let (limit, names) = (length(left.limit_seconds), named(&left.children));
     format!("waiting up to {limit} for {} ({names})", processes(left))
 }
 
-fn overdue(id: &str, left: &Left, on_orphans: Orphans) -> String {
+fn overdue(id: &str, left: &ChildrenLeft, on_orphans: Orphans) -> String {
     let fate = match on_orphans {
         Orphans::Kill => "ended now",
         Orphans::Leave => "left running, and nobody looks after them",
@@ -59,7 +59,7 @@ fn overdue(id: &str, left: &Left, on_orphans: Orphans) -> String {
     format!("warning: {} of {id} did not end within {limit} ({names}); {fate}", processes(left))
 }
 
-fn processes(left: &Left) -> String {
+fn processes(left: &ChildrenLeft) -> String {
     let count = left.children.len();
     format!("{count} process{}", if count == 1 { "" } else { "es" })
 }

@@ -7,22 +7,22 @@ use crate::{
     adapters::terminal::Style,
     core::{
         duration,
-        event::{Cause, Ended, Event, Plain, record::Record},
-        loop_paths::Place,
+        event::{AttemptResult, Cause, Event, PlainLoop, record::Record},
+        loop_paths::LoopPaths,
         select::View,
         verdict::{Outcome, Verdict},
     },
 };
 
 /// The heading of an iteration.
-pub fn start_of_iteration(record: &Record, of: u32, plain: &Plain) -> String {
+pub fn start_of_iteration(record: &Record, of: u32, plain: &PlainLoop) -> String {
     format!("{}: starting iteration {}/{of}", plain.name, record.iteration.unwrap_or(0))
 }
 
 /// What is said of a fact; none if it is none of these.
 pub(super) fn lines(
     record: &Record,
-    plain: &Plain,
+    plain: &PlainLoop,
     view: &View<'_>,
     verbose: bool,
 ) -> Option<Vec<Line>> {
@@ -37,7 +37,7 @@ pub(super) fn lines(
             vec![line(Style::Faint, format!("from {base}; prompt and output in {log}"))]
         }
         Event::StatusChanged { cause: Cause::DoneFile, .. } => {
-            let folder = Place::of_loop(name.clone()).folder(name);
+            let folder = LoopPaths::of_loop(name.clone()).folder(name);
             let text = format!("{name}: `{folder}/DONE` is there; remove it to begin anew");
             vec![line(Style::Good, text)]
         }
@@ -68,8 +68,8 @@ pub(super) fn lines(
 
 fn ended_lines(
     record: &Record,
-    ended: &Ended,
-    plain: &Plain,
+    ended: &AttemptResult,
+    plain: &PlainLoop,
     view: &View<'_>,
     verbose: bool,
 ) -> Vec<Line> {
@@ -122,7 +122,7 @@ fn ended_lines(
 }
 
 /// Which failure in a row it was, and what follows.
-fn row(plain: &Plain, view: &View<'_>) -> String {
+fn row(plain: &PlainLoop, view: &View<'_>) -> String {
     let count = view.history.run.failures_in_a_row;
     let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();
     let is_last = view.history.run.iterations >= view.policy.max_iterations;

@@ -8,14 +8,14 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::Tally},
+    view::{lines::Verbosity, summary::RunTally},
 };
 
 /// How many of those that hold everything back are named.
 const HOLDERS: usize = 10;
 
 /// What is said of a record.
-pub fn notice(record: &Record, view: &View<'_>, tally: &Tally) -> Vec<Line> {
+pub fn notice(record: &Record, view: &View<'_>, tally: &RunTally) -> Vec<Line> {
     match &record.event {
         Event::LoopStarted(Begun { plain: Some(plain), .. }) => {
             vec![line(None, format!("the loop {} began", plain.name))]

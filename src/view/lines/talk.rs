@@ -5,7 +5,7 @@ use crate::{
     adapters::terminal::Style,
     core::{
         duration,
-        event::{Ended, Event},
+        event::{AttemptResult, Event},
     },
 };
 
@@ -30,7 +30,7 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>>
 }
 
 /// The end of an attempt that waits for a person.
-pub(super) fn asked(id: &str, ended: &Ended) -> Vec<Line> {
+pub(super) fn asked(id: &str, ended: &AttemptResult) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Warn, format!("{id} needs input after {time}"))];
     let question = ended.question().unwrap_or("it left no question");

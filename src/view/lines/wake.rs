@@ -9,7 +9,7 @@ use crate::{
     adapters::terminal::Style,
     core::{
         duration,
-        event::{Event, Hindrance, Skipped, Slept, Woken},
+        event::{Event, Hindrance, SkippedWake, Slept, Woken},
     },
 };
 
@@ -75,7 +75,7 @@ pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> Stri
 }
 
 /// What is said of a wake that came to no run.
-pub fn skipped(skipped: &Skipped, now: DateTime<Utc>) -> String {
+pub fn skipped(skipped: &SkippedWake, now: DateTime<Utc>) -> String {
     let what = skipped.scheduled_for.map_or_else(
         || "the wake that was asked for".to_owned(),
         |at| format!("the wake of {}", moment(at, now)),

@@ -13,7 +13,7 @@ pub(in crate::commands::schedule) use crate::adapters::http_trigger::PATH;
 use crate::{
     adapters::http_trigger,
     core::exit::{Exit, Failure},
-    project::config::{Secret, Trigger},
+    project::config::{Secret, TriggerConfig},
 };
 
 /// Shorter secrets can be guessed.
@@ -25,7 +25,7 @@ const SHORTEST: usize = 16;
 /// # Errors
 /// There is no secret, or others can read it; the address cannot be listened on.
 pub(in crate::commands::schedule) fn open(
-    trigger: &Trigger,
+    trigger: &TriggerConfig,
     root: &Path,
     ask: impl FnMut() -> bool + Send + 'static,
 ) -> Result<SocketAddr> {

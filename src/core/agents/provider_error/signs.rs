@@ -1,13 +1,13 @@
 //! The signs of each obstacle, as the agents give them: codes, statuses, words.
 
-use super::Obstacle;
+use super::ProviderErrorKind;
 
-const USAGE: Obstacle = Obstacle::UsageLimit { resets_at: None };
+const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None };
 
 /// What an agent's own name for an error means, whatever else it says. Claude Code's stand in the
 /// `error` of its last message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of
 /// its result; opencode's is the error's name, copilot's its `errorType`, aider's the exception.
-pub(super) fn of_sure_code(code: &str) -> Option<Obstacle> {
+pub(super) fn of_sure_code(code: &str) -> Option<ProviderErrorKind> {
     Some(match code {
         "usage_limit_reached" => USAGE,
         "authentication"
@@ -17,105 +17,107 @@ pub(super) fn of_sure_code(code: &str) -> Option<Obstacle> {
         | "verification_required"
         | "cloud_credential_error"
         | "AuthenticationError"
-        | "PermissionDeniedError" => Obstacle::Authentication,
-        "billing_error" => Obstacle::Credit,
-        "model_not_found" | "NotFoundError" => Obstacle::Model,
-        "connection_failed" | "APIConnectionError" => Obstacle::Network,
+        | "PermissionDeniedError" => ProviderErrorKind::Authentication,
+        "billing_error" => ProviderErrorKind::Credit,
+        "model_not_found" | "NotFoundError" => ProviderErrorKind::Model,
+        "connection_failed" | "APIConnectionError" => ProviderErrorKind::Network,
         "prompt_too_long"
         | "max_output_tokens"
         | "ContextOverflowError"
-        | "ContextWindowExceededError" => Obstacle::TooLong,
-        "error_max_turns" | "max_turns" => Obstacle::TurnLimit,
-        "error_max_budget_usd" | "budget_exhausted" | "BudgetExceededError" => Obstacle::Budget,
-        "refusal" | "ContentPolicyViolationError" => Obstacle::Refused,
+        | "ContextWindowExceededError" => ProviderErrorKind::TooLong,
+        "error_max_turns" | "max_turns" => ProviderErrorKind::TurnLimit,
+        "error_max_budget_usd" | "budget_exhausted" | "BudgetExceededError" => {
+            ProviderErrorKind::Budget
+        }
+        "refusal" | "ContentPolicyViolationError" => ProviderErrorKind::Refused,
         _ => return None,
     })
 }
 
 /// What such a name means where no status says it better.
-pub(super) fn of_code(code: &str) -> Option<Obstacle> {
+pub(super) fn of_code(code: &str) -> Option<ProviderErrorKind> {
     Some(match code {
-        "rate_limit" | "rate_limit_error" | "RateLimitError" => Obstacle::RateLimit,
-        "overloaded" | "overloaded_error" => Obstacle::Overloaded,
+        "rate_limit" | "rate_limit_error" | "RateLimitError" => ProviderErrorKind::RateLimit,
+        "overloaded" | "overloaded_error" => ProviderErrorKind::Overloaded,
         "server_error" | "InternalServerError" | "ServiceUnavailableError" | "Timeout" => {
-            Obstacle::ServerError
+            ProviderErrorKind::ServerError
         }
         _ => return None,
     })
 }
 
 /// What the status of the provider's answer means. 400 is too little to go by.
-pub(super) fn of_status(status: u16) -> Option<Obstacle> {
+pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     Some(match status {
-        401 | 403 => Obstacle::Authentication,
-        402 => Obstacle::Credit,
-        404 => Obstacle::Model,
-        413 => Obstacle::TooLong,
-        429 => Obstacle::RateLimit,
-        503 | 529 => Obstacle::Overloaded,
-        500..=599 => Obstacle::ServerError,
+        401 | 403 => ProviderErrorKind::Authentication,
+        402 => ProviderErrorKind::Credit,
+        404 => ProviderErrorKind::Model,
+        413 => ProviderErrorKind::TooLong,
+        429 => ProviderErrorKind::RateLimit,
+        503 | 529 => ProviderErrorKind::Overloaded,
+        500..=599 => ProviderErrorKind::ServerError,
         _ => return None,
     })
 }
 
 /// Words that are said of one obstacle only, the more telling ones first. In lower case.
-const WORDS: &[(&str, Obstacle)] = &[
-    ("(not your usage limit)", Obstacle::RateLimit),
-    ("rate limit reached", Obstacle::RateLimit),
+const WORDS: &[(&str, ProviderErrorKind)] = &[
+    ("(not your usage limit)", ProviderErrorKind::RateLimit),
+    ("rate limit reached", ProviderErrorKind::RateLimit),
     // Without a reset: nobody but the owner of the account can help.
-    ("your org is out of usage", Obstacle::Credit),
-    ("your seat type doesn't include", Obstacle::Credit),
-    ("has been disabled by your admin", Obstacle::Credit),
-    ("usage limit is set to $0", Obstacle::Credit),
-    ("requires usage credits", Obstacle::Credit),
-    ("credit balance is too low", Obstacle::Credit),
-    ("quota exceeded", Obstacle::Credit),
-    ("exceeded your current quota", Obstacle::Credit),
+    ("your org is out of usage", ProviderErrorKind::Credit),
+    ("your seat type doesn't include", ProviderErrorKind::Credit),
+    ("has been disabled by your admin", ProviderErrorKind::Credit),
+    ("usage limit is set to $0", ProviderErrorKind::Credit),
+    ("requires usage credits", ProviderErrorKind::Credit),
+    ("credit balance is too low", ProviderErrorKind::Credit),
+    ("quota exceeded", ProviderErrorKind::Credit),
+    ("exceeded your current quota", ProviderErrorKind::Credit),
     ("out of extra usage", USAGE),
     ("out of usage credits", USAGE),
     ("spending cap reached", USAGE),
     ("usage limit", USAGE),
     ("limit reached", USAGE),
-    ("prompt is too long", Obstacle::TooLong),
-    ("context window", Obstacle::TooLong),
-    ("output token maximum", Obstacle::TooLong),
-    ("safeguards flagged", Obstacle::Refused),
-    ("reached max turns", Obstacle::TurnLimit),
-    ("maximum number of turns", Obstacle::TurnLimit),
-    ("exceeded usd budget", Obstacle::Budget),
-    ("not logged in", Obstacle::Authentication),
-    ("please run /login", Obstacle::Authentication),
-    ("invalid api key", Obstacle::Authentication),
-    ("failed to authenticate", Obstacle::Authentication),
-    ("authenticationerror", Obstacle::Authentication),
-    ("issue with the selected model", Obstacle::Model),
-    ("ratelimiterror", Obstacle::RateLimit),
-    ("too many requests", Obstacle::RateLimit),
-    ("temporarily limiting", Obstacle::RateLimit),
-    ("account's rate limit", Obstacle::RateLimit),
-    ("resource_exhausted", Obstacle::RateLimit),
-    ("overloaded", Obstacle::Overloaded),
-    ("experiencing high demand", Obstacle::Overloaded),
-    ("internal server error", Obstacle::ServerError),
-    ("request timed out", Obstacle::ServerError),
-    ("econnreset", Obstacle::Network),
-    ("econnrefused", Obstacle::Network),
-    ("enotfound", Obstacle::Network),
-    ("connection refused", Obstacle::Network),
-    ("connection dropped", Obstacle::Network),
-    ("can't reach the api server", Obstacle::Network),
-    ("stream disconnected", Obstacle::Network),
+    ("prompt is too long", ProviderErrorKind::TooLong),
+    ("context window", ProviderErrorKind::TooLong),
+    ("output token maximum", ProviderErrorKind::TooLong),
+    ("safeguards flagged", ProviderErrorKind::Refused),
+    ("reached max turns", ProviderErrorKind::TurnLimit),
+    ("maximum number of turns", ProviderErrorKind::TurnLimit),
+    ("exceeded usd budget", ProviderErrorKind::Budget),
+    ("not logged in", ProviderErrorKind::Authentication),
+    ("please run /login", ProviderErrorKind::Authentication),
+    ("invalid api key", ProviderErrorKind::Authentication),
+    ("failed to authenticate", ProviderErrorKind::Authentication),
+    ("authenticationerror", ProviderErrorKind::Authentication),
+    ("issue with the selected model", ProviderErrorKind::Model),
+    ("ratelimiterror", ProviderErrorKind::RateLimit),
+    ("too many requests", ProviderErrorKind::RateLimit),
+    ("temporarily limiting", ProviderErrorKind::RateLimit),
+    ("account's rate limit", ProviderErrorKind::RateLimit),
+    ("resource_exhausted", ProviderErrorKind::RateLimit),
+    ("overloaded", ProviderErrorKind::Overloaded),
+    ("experiencing high demand", ProviderErrorKind::Overloaded),
+    ("internal server error", ProviderErrorKind::ServerError),
+    ("request timed out", ProviderErrorKind::ServerError),
+    ("econnreset", ProviderErrorKind::Network),
+    ("econnrefused", ProviderErrorKind::Network),
+    ("enotfound", ProviderErrorKind::Network),
+    ("connection refused", ProviderErrorKind::Network),
+    ("connection dropped", ProviderErrorKind::Network),
+    ("can't reach the api server", ProviderErrorKind::Network),
+    ("stream disconnected", ProviderErrorKind::Network),
 ];
 
 /// What the text of an error says. Of a text that is not known to be one, ask [`is_error`] first.
-pub(super) fn of_text(text: &str) -> Option<Obstacle> {
+pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
     let text = plain(text);
     let reached = ["hit your ", "reached your "]
         .iter()
         .any(|start| text.split_once(start).is_some_and(|(_, rest)| rest.contains("limit")));
     let by_word = WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, found)| *found);
     match by_word {
-        None | Some(Obstacle::UsageLimit { .. }) if reached => Some(USAGE),
+        None | Some(ProviderErrorKind::UsageLimit { .. }) if reached => Some(USAGE),
         None => status_in(&text).and_then(of_status),
         found => found,
     }

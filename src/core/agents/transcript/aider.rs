@@ -2,17 +2,17 @@
 //! errors begin a line with `litellm.`, and a turn that went well ends with `Tokens:`; so those
 //! lines are its result. An answer that quotes such an error is followed by the second.
 
-use super::{End, Tokens, Told, text};
+use super::{AgentTranscript, FinalResult, Tokens, text};
 
 /// The end so far, and the error since the last turn that went well.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    text: text::Reader,
+pub(super) struct AiderReader {
+    text: text::TextReader,
     error: Option<String>,
 }
 
-impl Reader {
-    pub fn line(&mut self, told: &mut Told, line: &[u8]) {
+impl AiderReader {
+    pub fn line(&mut self, told: &mut AgentTranscript, line: &[u8]) {
         self.text.take(told, line);
         self.text.take(told, b"\n");
         let line = String::from_utf8_lossy(line);
@@ -28,12 +28,12 @@ impl Reader {
         }
     }
 
-    pub fn finish(&mut self, told: &mut Told) {
+    pub fn finish(&mut self, told: &mut AgentTranscript) {
         self.text.finish(told);
         if let Some(text) = self.error.take() {
             let name = text["litellm.".len()..].split([':', ' ']).next().unwrap_or_default();
             let codes = vec![name.to_owned()];
-            told.ends(End { text, is_error: true, codes, ..End::default() });
+            told.ends(FinalResult { text, is_error: true, codes, ..FinalResult::default() });
         }
     }
 }

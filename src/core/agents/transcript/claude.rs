@@ -11,11 +11,14 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{End, MESSAGE, PHRASE, Tokens, Told, code, count, cut, dollars, http_status, target};
+use super::{
+    AgentTranscript, FinalResult, MESSAGE, PHRASE, Tokens, code, count, cut, dollars, http_status,
+    target,
+};
 
 /// What was told since the last result, and before it.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct ClaudeReader {
     /// Of all results.
     settled: Tokens,
     turns: u64,
@@ -31,8 +34,8 @@ pub(super) struct Reader {
     rejected_until: Option<DateTime<Utc>>,
 }
 
-impl Reader {
-    pub fn event(&mut self, told: &mut Told, event: &Value) {
+impl ClaudeReader {
+    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
         told.converses(&event["session_id"]);
         match event["type"].as_str().unwrap_or_default() {
             "system" => system(told, event),
@@ -50,7 +53,7 @@ impl Reader {
         }
     }
 
-    fn assistant(&mut self, told: &mut Told, event: &Value) {
+    fn assistant(&mut self, told: &mut AgentTranscript, event: &Value) {
         told.goes_on();
         let message = &event["message"];
         let is_own = event["parent_tool_use_id"].is_null();
@@ -82,7 +85,7 @@ impl Reader {
         self.open.plus(self.last)
     }
 
-    fn result(&mut self, told: &mut Told, event: &Value) {
+    fn result(&mut self, told: &mut AgentTranscript, event: &Value) {
         self.settled = self.settled.plus(tokens(&event["usage"]));
         self.turns = self.turns.saturating_add(count(&event["num_turns"]));
         (self.open, self.open_turns) = (Tokens::default(), 0);
@@ -100,7 +103,7 @@ impl Reader {
             event["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
         };
         let text = event["result"].as_str().map_or_else(|| errors().join("; "), str::to_owned);
-        let mut end = End { text: cut(&text, MESSAGE), is_error, ..End::default() };
+        let mut end = FinalResult { text: cut(&text, MESSAGE), is_error, ..FinalResult::default() };
         if is_error {
             let said = [
                 &event["api_error"],
@@ -122,7 +125,7 @@ impl Reader {
     }
 }
 
-fn system(told: &mut Told, event: &Value) {
+fn system(told: &mut AgentTranscript, event: &Value) {
     match event["subtype"].as_str().unwrap_or_default() {
         "init" => {
             told.goes_on();

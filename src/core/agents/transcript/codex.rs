@@ -5,19 +5,19 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{End, MESSAGE, PHRASE, Tokens, Told, count, cut, target};
+use super::{AgentTranscript, FinalResult, MESSAGE, PHRASE, Tokens, count, cut, target};
 
 /// More than can be under way at once.
 const OPEN: usize = 1000;
 
 /// The items that have begun.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct CodexReader {
     open: HashSet<String>,
 }
 
-impl Reader {
-    pub fn event(&mut self, told: &mut Told, event: &Value) {
+impl CodexReader {
+    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
         match event["type"].as_str().unwrap_or_default() {
             "thread.started" => told.converses(&event["thread_id"]),
             "turn.started" => {
@@ -55,12 +55,12 @@ impl Reader {
                     cache_write: count(&usage["cache_write_input_tokens"]),
                 });
                 let text = told.message.clone().unwrap_or_default();
-                told.ends(End { text, ..End::default() });
+                told.ends(FinalResult { text, ..FinalResult::default() });
             }
             "turn.failed" => {
                 let text = event["error"]["message"].as_str().unwrap_or_default();
                 let text = cut(text, MESSAGE);
-                told.ends(End { text, is_error: true, ..End::default() });
+                told.ends(FinalResult { text, is_error: true, ..FinalResult::default() });
             }
             _ => {}
         }
@@ -71,7 +71,7 @@ fn id(item: &Value) -> String {
     cut(item["id"].as_str().unwrap_or_default(), PHRASE)
 }
 
-fn uses(told: &mut Told, item: &Value) {
+fn uses(told: &mut AgentTranscript, item: &Value) {
     let kind = item["type"].as_str().unwrap_or_default();
     match kind {
         "command_execution" | "file_change" | "web_search" => {

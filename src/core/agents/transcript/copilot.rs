@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::{End, MESSAGE, Told, code, cut, http_status, target};
+use super::{AgentTranscript, FinalResult, MESSAGE, code, cut, http_status, target};
 
 /// The error since the last message.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    error: Option<End>,
+pub(super) struct CopilotReader {
+    error: Option<FinalResult>,
 }
 
-impl Reader {
-    pub fn event(&mut self, told: &mut Told, event: &Value) {
+impl CopilotReader {
+    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
         let data = &event["data"];
         match event["type"].as_str().unwrap_or_default() {
             "assistant.turn_start" => {
@@ -35,7 +35,7 @@ impl Reader {
             "tool.execution_complete" => told.does("thinking"),
             "model.call_failure" => told.runs_on(data["model"].as_str()),
             "session.error" => {
-                self.error = Some(End {
+                self.error = Some(FinalResult {
                     text: cut(data["message"].as_str().unwrap_or_default(), MESSAGE),
                     is_error: true,
                     status: http_status(&data["statusCode"]),
@@ -49,8 +49,8 @@ impl Reader {
                 let answer = told.message.clone().unwrap_or_default();
                 told.ends(match self.error.take() {
                     Some(error) if is_error => error,
-                    _ if is_error => End { is_error, ..End::default() },
-                    _ => End { text: answer, ..End::default() },
+                    _ if is_error => FinalResult { is_error, ..FinalResult::default() },
+                    _ => FinalResult { text: answer, ..FinalResult::default() },
                 });
             }
             _ => {}

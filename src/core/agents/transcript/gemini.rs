@@ -3,16 +3,16 @@
 
 use serde_json::Value;
 
-use super::{End, MESSAGE, Tokens, Told, code, count, cut, target};
+use super::{AgentTranscript, FinalResult, MESSAGE, Tokens, code, count, cut, target};
 
 /// The message that is being told in parts.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct GeminiReader {
     message: String,
 }
 
-impl Reader {
-    pub fn event(&mut self, told: &mut Told, event: &Value) {
+impl GeminiReader {
+    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
         if kind != "message" {
             self.message.clear();
@@ -46,7 +46,7 @@ impl Reader {
     }
 }
 
-fn result(told: &mut Told, event: &Value) {
+fn result(told: &mut AgentTranscript, event: &Value) {
     let stats = &event["stats"];
     if stats.is_object() {
         let (all, cached) = (count(&stats["input_tokens"]), count(&stats["cached"]));
@@ -63,10 +63,10 @@ fn result(told: &mut Told, event: &Value) {
         _ if is_error => String::new(),
         _ => told.message.clone().unwrap_or_default(),
     };
-    told.ends(End {
+    told.ends(FinalResult {
         text,
         is_error,
         codes: code(&event["error"]["type"]).into_iter().collect(),
-        ..End::default()
+        ..FinalResult::default()
     });
 }

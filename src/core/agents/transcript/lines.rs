@@ -9,14 +9,14 @@ const TRIES: usize = 64;
 
 /// Puts lines together again.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     line: Vec<u8>,
     skips: bool,
     /// Lines over [`LONGEST`].
     pub skipped: u64,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Calls `take` with every line that is complete now, without its end.
     pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_dropped_and_counted() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut seen = Vec::new();
         let block = vec![b'x'; 1 << 20];
         lines.push(b"one\n", |line| seen.push(line.len()));

@@ -4,16 +4,18 @@
 
 use serde_json::Value;
 
-use super::{End, MESSAGE, Tokens, Told, code, count, cut, dollars, http_status, target};
+use super::{
+    AgentTranscript, FinalResult, MESSAGE, Tokens, code, count, cut, dollars, http_status, target,
+};
 
 /// What the steps cost.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct OpencodeReader {
     cost: f64,
 }
 
-impl Reader {
-    pub fn event(&mut self, told: &mut Told, event: &Value) {
+impl OpencodeReader {
+    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
         told.converses(&event["sessionID"]);
         let part = &event["part"];
         match event["type"].as_str().unwrap_or_default() {
@@ -33,7 +35,7 @@ impl Reader {
             "error" => {
                 let data = &event["error"]["data"];
                 let text = cut(data["message"].as_str().unwrap_or_default(), MESSAGE);
-                told.ends(End {
+                told.ends(FinalResult {
                     text,
                     is_error: true,
                     status: http_status(&data["statusCode"]),
@@ -46,7 +48,7 @@ impl Reader {
         }
     }
 
-    fn step(&mut self, told: &mut Told, part: &Value) {
+    fn step(&mut self, told: &mut AgentTranscript, part: &Value) {
         let (tokens, cache) = (&part["tokens"], &part["tokens"]["cache"]);
         told.spends(Tokens {
             input: count(&tokens["input"]),
@@ -59,7 +61,7 @@ impl Reader {
         told.usage.cost_usd = (self.cost > 0.0 && self.cost.is_finite()).then_some(self.cost);
         if part["reason"].as_str().is_some_and(|reason| reason != "tool-calls") {
             let text = told.message.clone().unwrap_or_default();
-            told.ends(End { text, ..End::default() });
+            told.ends(FinalResult { text, ..FinalResult::default() });
         } else {
             told.does("thinking");
         }

@@ -1,15 +1,15 @@
 //! Words for people: the end of them is all there is to keep.
 
-use super::{MESSAGE, Told, phrase};
+use super::{AgentTranscript, MESSAGE, phrase};
 
 /// The end so far.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct TextReader {
     tail: Vec<u8>,
 }
 
-impl Reader {
-    pub fn take(&mut self, told: &mut Told, bytes: &[u8]) {
+impl TextReader {
+    pub fn take(&mut self, told: &mut AgentTranscript, bytes: &[u8]) {
         told.has_spoken = told.has_spoken || !bytes.trim_ascii().is_empty();
         let bytes = &bytes[bytes.len().saturating_sub(MESSAGE)..];
         self.tail.extend_from_slice(bytes);
@@ -22,7 +22,7 @@ impl Reader {
         }
     }
 
-    pub fn finish(&mut self, told: &mut Told) {
+    pub fn finish(&mut self, told: &mut AgentTranscript) {
         let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
         let text = String::from_utf8_lossy(tail);
         told.last_line = last(&text).map(short);

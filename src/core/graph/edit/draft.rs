@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Change, Unsupported, quote, unsupported};
-use crate::core::graph::yaml::{Kind, NodeId, Tree, column, line_end, line_start};
+use crate::core::graph::yaml::{NodeId, NodeKind, Tree, column, line_end, line_start};
 
 /// Keys after which a new key is placed, the best first.
 const PLACES: [&str; 2] = ["status", "id"];
 
 /// A text on which an edit is tried.
 #[derive(Clone)]
-pub(super) struct Draft {
+pub(super) struct DraftDocument {
     pub(super) text: String,
     pub(super) tree: Tree,
     pub(super) mapping: NodeId,
@@ -34,7 +34,7 @@ struct Splice {
     entry: usize,
 }
 
-impl Draft {
+impl DraftDocument {
     pub(super) fn apply(&mut self, change: Change<'_>) -> Result<(), Unsupported> {
         let (Change::Set { key, .. } | Change::Remove { key }) = change;
         let found = self
@@ -107,7 +107,7 @@ impl Draft {
                         && flags(self, old_value) == flags(next, new_value)
                 };
                 let reads = |node, text: &str| {
-                    let plain = next.tree.kind(node) == Kind::Plain;
+                    let plain = next.tree.kind(node) == NodeKind::Plain;
                     (!plain || quote::is_plain(text))
                         && next.key(node).is_some_and(|found| found == text)
                 };
@@ -150,7 +150,7 @@ impl Draft {
         let bytes = self.text.as_bytes();
         let before = &self.text[self.tree.range(key).end..range.start];
         let name = self.key(key).unwrap_or_default();
-        if let Kind::Sequence { .. } | Kind::Mapping { .. } = kind {
+        if let NodeKind::Sequence { .. } | NodeKind::Mapping { .. } = kind {
             return unsupported(format!("the value of `{name}` is a list or a mapping"));
         }
         if self.tree.is_aliased(old) {
@@ -161,7 +161,7 @@ impl Draft {
             return unsupported(format!("the value of `{name}` has a tag that is not `!!str`"));
         }
         let is_as_wanted = self.key(old).is_some_and(|found| found == value)
-            && (kind != Kind::Plain || quote::is_plain(value));
+            && (kind != NodeKind::Plain || quote::is_plain(value));
         if is_as_wanted {
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl Draft {
                 return unsupported(format!("`{name}` has no `:`"));
             }
             with.insert(0, ' ');
-        } else if matches!(kind, Kind::Literal | Kind::Folded) {
+        } else if matches!(kind, NodeKind::Literal | NodeKind::Folded) {
             // A comment may follow the header; it stays behind the new value.
             let header = bytes[range.start..].iter();
             let header = header.take_while(|byte| !byte.is_ascii_whitespace()).count();
@@ -190,14 +190,17 @@ impl Draft {
             entries.iter().position(is_named)
         };
         let after = PLACES.iter().find_map(named).unwrap_or(0);
-        if self.tree.kind(self.mapping) == (Kind::Mapping { flow: true }) {
+        if self.tree.kind(self.mapping) == (NodeKind::Mapping { flow: true }) {
             return self.insert_in_flow(after, key, value);
         }
         let (first, last) = self.lines(after)?;
         let nearest = self.tree.range(self.mapping).start;
         let pad = " ".repeat(column(&self.text, nearest));
-        let entry =
-            format!("{pad}{}: {}", quote::like(Kind::Plain, key), quote::like(Kind::Plain, value));
+        let entry = format!(
+            "{pad}{}: {}",
+            quote::like(NodeKind::Plain, key),
+            quote::like(NodeKind::Plain, value)
+        );
         debug_assert!(first <= last, "an entry ends after it starts");
         let lines = &self.text[..last];
         let newline = match lines.strip_suffix('\n') {
@@ -215,10 +218,11 @@ impl Draft {
 
     fn insert_in_flow(&self, after: usize, key: &str, value: &str) -> Result<Splice, Unsupported> {
         let entries = self.entries();
-        let style = entries.get(after).map_or(Kind::Plain, |entry| match self.tree.kind(entry.0) {
-            Kind::DoubleQuoted => Kind::DoubleQuoted,
-            _ => Kind::Plain,
-        });
+        let style =
+            entries.get(after).map_or(NodeKind::Plain, |entry| match self.tree.kind(entry.0) {
+                NodeKind::DoubleQuoted => NodeKind::DoubleQuoted,
+                _ => NodeKind::Plain,
+            });
         let entry = format!("{}: {}", quote::like(style, key), quote::like(style, value));
         let Some((old_key, old_value)) = entries.get(after) else {
             let at = self.tree.range(self.mapping).start + 1;
@@ -256,7 +260,7 @@ impl Draft {
         let end = self.tree.range(value).end;
         let leaf_range = self.tree.range(innermost);
         let header = &self.text[leaf_range.start..line_end(bytes, leaf_range.start).min(end)];
-        let is_block = matches!(self.tree.kind(innermost), Kind::Literal | Kind::Folded);
+        let is_block = matches!(self.tree.kind(innermost), NodeKind::Literal | NodeKind::Folded);
         let last = if is_block && header.split('#').next().is_some_and(|h| h.contains('+')) {
             blank_lines_end(bytes, end)
         } else {
@@ -276,7 +280,7 @@ impl Draft {
         if self.tree.is_used_outside(&nodes) {
             return unsupported("the entry holds a value that is used elsewhere by an alias");
         }
-        let at = if self.tree.kind(self.mapping) == (Kind::Mapping { flow: true }) {
+        let at = if self.tree.kind(self.mapping) == (NodeKind::Mapping { flow: true }) {
             self.flow_removal(&entries, entry)?
         } else {
             self.block_removal(&entries, entry)?

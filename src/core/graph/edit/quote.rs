@@ -5,19 +5,19 @@
 
 use std::fmt::Write;
 
-use crate::core::graph::yaml::Kind;
+use crate::core::graph::yaml::NodeKind;
 
 /// Words some reader takes for a truth value, null or a number.
 const WORDS: [&str; 13] =
     ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "infinity", "none"];
 
 /// Writes `value` in the style of `kind` if that style can hold it.
-pub(super) fn like(kind: Kind, value: &str) -> String {
+pub(super) fn like(kind: NodeKind, value: &str) -> String {
     match kind {
-        Kind::SingleQuoted if !value.chars().any(needs_escape) => {
+        NodeKind::SingleQuoted if !value.chars().any(needs_escape) => {
             format!("'{}'", value.replace('\'', "''"))
         }
-        Kind::SingleQuoted | Kind::DoubleQuoted => double(value),
+        NodeKind::SingleQuoted | NodeKind::DoubleQuoted => double(value),
         _ if is_plain(value) => value.to_owned(),
         _ => double(value),
     }

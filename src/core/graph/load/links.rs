@@ -2,38 +2,38 @@
 
 use std::collections::HashMap;
 
-use super::{Edge, place::Place, reader::Reader};
+use super::{Edge, place::FaultPlace, reader::TaskReader};
 use crate::core::{
     diagnostic::{Diagnostic, nearest},
     graph::task::{Task, TaskId},
 };
 
 /// A dependency and where it is written.
-pub(super) struct Link {
+pub(super) struct DependencyLink {
     pub(super) edge: (usize, usize),
-    pub(super) place: Place,
+    pub(super) place: FaultPlace,
 }
 
-impl Reader<'_> {
+impl TaskReader<'_> {
     /// Every dependency of both shapes, with its place.
     pub(super) fn links(
         &mut self,
         numbers: &HashMap<TaskId, usize>,
         depends_on: &[Vec<String>],
         edges: &[Edge],
-    ) -> Vec<Link> {
+    ) -> Vec<DependencyLink> {
         let mut links = Vec::new();
         for (number, names) in depends_on.iter().enumerate() {
             for (item, name) in names.iter().enumerate() {
-                let place = Place::Item(number, "depends_on", item);
+                let place = FaultPlace::Item(number, "depends_on", item);
                 if let Some(from) = self.known(numbers, name, place) {
-                    links.push(Link { edge: (from, number), place });
+                    links.push(DependencyLink { edge: (from, number), place });
                 }
             }
         }
         for (index, edge) in edges.iter().enumerate() {
             let [from, to] = [("from", &edge.from), ("to", &edge.to)].map(|(end, value)| {
-                let place = Place::Edge(index, end);
+                let place = FaultPlace::Edge(index, end);
                 if value.is_null() {
                     self.error(format!("the edge has no `{end}`"), place, "");
                 }
@@ -41,7 +41,10 @@ impl Reader<'_> {
                 self.known(numbers, &name, place)
             });
             if let (Some(from), Some(to)) = (from, to) {
-                links.push(Link { edge: (from, to), place: Place::Edge(index, "from") });
+                links.push(DependencyLink {
+                    edge: (from, to),
+                    place: FaultPlace::Edge(index, "from"),
+                });
             }
         }
         links.retain(|link| {
@@ -61,7 +64,7 @@ impl Reader<'_> {
         &mut self,
         numbers: &HashMap<TaskId, usize>,
         name: &str,
-        place: Place,
+        place: FaultPlace,
     ) -> Option<usize> {
         // A suggestion compares with every id; past this many faults nobody reads on.
         const SUGGESTIONS: usize = 20;
@@ -76,14 +79,20 @@ impl Reader<'_> {
             self.places.range(place),
         )
         .label("no task has this id");
-        if let Place::Item(number, _, _) = place {
-            fault = fault.related(self.places.range(Place::Field(number, "id")), "in this task");
+        if let FaultPlace::Item(number, _, _) = place {
+            fault =
+                fault.related(self.places.range(FaultPlace::Field(number, "id")), "in this task");
         }
         self.push(fault.did_you_mean(near));
         None
     }
 
-    pub(super) fn cycles(&mut self, tasks: &[Task], cycles: &[Vec<usize>], links: &[Link]) {
+    pub(super) fn cycles(
+        &mut self,
+        tasks: &[Task],
+        cycles: &[Vec<usize>],
+        links: &[DependencyLink],
+    ) {
         /// A longer cycle is shown by its ends.
         const SHOWN: usize = 8;
         for cycle in cycles {
@@ -97,7 +106,7 @@ impl Reader<'_> {
             let place = links
                 .iter()
                 .find(|link| link.edge == (last, first))
-                .map_or(Place::Field(first, "id"), |link| link.place);
+                .map_or(FaultPlace::Field(first, "id"), |link| link.place);
             let fault = Diagnostic::error(
                 format!("the tasks form a cycle: {}", names.join(" -> ")),
                 self.places.range(place),

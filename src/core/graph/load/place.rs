@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Shape, first_line};
+use super::{GraphShape, first_line};
 use crate::core::graph::{edit::Document, yaml::NodeId};
 
 /// A place in the file that a fault can be about.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum FaultPlace {
     /// A field of a task; the task's `id`, or the task, where it has no such field.
     Field(usize, &'static str),
     /// One item of a task's list.
@@ -23,42 +23,42 @@ pub(super) struct Places<'a> {
     /// The text and its tree.
     pub(super) document: &'a Document,
     /// Its tasks and edges.
-    pub(super) shape: &'a Shape,
+    pub(super) shape: &'a GraphShape,
 }
 
 impl Places<'_> {
-    pub(super) fn node(&self, place: Place) -> Option<NodeId> {
+    pub(super) fn node(&self, place: FaultPlace) -> Option<NodeId> {
         let (tree, text) = (self.document.tree(), self.document.text());
         let field = |mapping, name| tree.entry(text, mapping, name).map(|(_, value)| value);
         match place {
-            Place::Field(task, name) => field(self.shape.tasks[task], name),
-            Place::Item(task, name, item) => {
+            FaultPlace::Field(task, name) => field(self.shape.tasks[task], name),
+            FaultPlace::Item(task, name, item) => {
                 let list = field(self.shape.tasks[task], name)?;
                 tree.items(list).nth(item).or(Some(list))
             }
-            Place::Edge(edge, name) => field(self.shape.edges[edge], name),
-            Place::Default(name) => field(field(tree.root()?, "defaults")?, name),
+            FaultPlace::Edge(edge, name) => field(self.shape.edges[edge], name),
+            FaultPlace::Default(name) => field(field(tree.root()?, "defaults")?, name),
         }
     }
 
     /// The bytes a fault is about.
-    pub(super) fn range(&self, place: Place) -> Range<usize> {
+    pub(super) fn range(&self, place: FaultPlace) -> Range<usize> {
         if let Some(node) = self.node(place) {
             return self.document.tree().range(node);
         }
         match place {
-            Place::Field(task, _) | Place::Item(task, _, _) => {
+            FaultPlace::Field(task, _) | FaultPlace::Item(task, _, _) => {
                 let id = (self.document.tree())
                     .entry(self.document.text(), self.shape.tasks[task], "id")
                     .map(|(_, value)| self.document.tree().range(value));
                 id.unwrap_or_else(|| first_line(self.document, self.shape.tasks[task]))
             }
-            Place::Edge(edge, _) => first_line(self.document, self.shape.edges[edge]),
-            Place::Default(_) => 0..0,
+            FaultPlace::Edge(edge, _) => first_line(self.document, self.shape.edges[edge]),
+            FaultPlace::Default(_) => 0..0,
         }
     }
 
-    pub(super) fn short_range(&self, place: Place) -> Range<usize> {
+    pub(super) fn short_range(&self, place: FaultPlace) -> Range<usize> {
         let at = self.range(place);
         let line = self.document.text()[at.clone()].lines().next().map_or(0, str::len);
         at.start..at.start + line

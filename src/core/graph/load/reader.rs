@@ -8,11 +8,11 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    FIELDS, Fields, GraphText, MAX_FAULTS, Shape,
-    place::{Place, Places},
+    FIELDS, GraphShape, GraphText, MAX_FAULTS, TaskFields,
+    place::{FaultPlace, Places},
 };
 use crate::core::{
-    agents::agent_command::Call,
+    agents::agent_command::AgentCommand,
     diagnostic::{Diagnostic, Severity, nearest},
     duration,
     graph::{
@@ -22,17 +22,17 @@ use crate::core::{
         task::{
             CommitRule, DEFAULT_MINUTES, Priority, Spelling, Status, Task, TaskId, minutes_of_size,
         },
-        yaml::Kind,
+        yaml::NodeKind,
     },
 };
 
 /// The graph, if it can be built, and all faults and warnings.
 pub(super) fn read(
     document: &Document,
-    shape: &Shape,
+    shape: &GraphShape,
     file: GraphText,
 ) -> (Option<TaskGraph>, Vec<Diagnostic>) {
-    let mut reader = Reader {
+    let mut reader = TaskReader {
         places: Places { document, shape },
         faults: Vec::new(),
         spelling: Spelling::default(),
@@ -46,7 +46,7 @@ pub(super) fn read(
 }
 
 /// Turns values into tasks and collects what is wrong.
-pub(super) struct Reader<'a> {
+pub(super) struct TaskReader<'a> {
     pub(super) places: Places<'a>,
     pub(super) faults: Vec<Diagnostic>,
     spelling: Spelling,
@@ -54,15 +54,15 @@ pub(super) struct Reader<'a> {
     unknown: HashSet<String>,
 }
 
-impl Reader<'_> {
+impl TaskReader<'_> {
     fn graph(&mut self, file: GraphText) -> Option<TaskGraph> {
         let (tasks, depends_on) = self.tasks(file.tasks, &file.defaults)?;
         let mut numbers: HashMap<TaskId, usize> = HashMap::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
             if let Some(first) = numbers.insert(task.id.clone(), number) {
                 let message = format!("two tasks have the id `{}`", task.id);
-                let earlier = self.places.range(Place::Field(first, "id"));
-                let at = self.places.range(Place::Field(number, "id"));
+                let earlier = self.places.range(FaultPlace::Field(first, "id"));
+                let at = self.places.range(FaultPlace::Field(number, "id"));
                 self.push(
                     Diagnostic::error(message, at)
                         .related(earlier, "first used here")
@@ -86,8 +86,8 @@ impl Reader<'_> {
 
     fn tasks(
         &mut self,
-        raw: Vec<Fields>,
-        defaults: &Fields,
+        raw: Vec<TaskFields>,
+        defaults: &TaskFields,
     ) -> Option<(Vec<Task>, Vec<Vec<String>>)> {
         if raw.len() != self.places.shape.tasks.len() {
             self.push(Diagnostic::error("the two YAML readers count different tasks", 0..0));
@@ -95,7 +95,7 @@ impl Reader<'_> {
         }
         let before = self.faults.len();
         self.task(None, defaults);
-        let defaults = if self.faults.len() == before { defaults } else { &Fields::default() };
+        let defaults = if self.faults.len() == before { defaults } else { &TaskFields::default() };
         let mut tasks = Vec::with_capacity(raw.len());
         let mut depends_on = Vec::with_capacity(raw.len());
         for (number, mut fields) in raw.into_iter().enumerate() {
@@ -110,24 +110,25 @@ impl Reader<'_> {
     }
 
     /// Both readers must see the same id: a splice made for one task must not land in another.
-    fn agree(&mut self, number: usize, fields: &Fields) {
+    fn agree(&mut self, number: usize, fields: &TaskFields) {
         let (tree, text) = (self.places.document.tree(), self.places.document.text());
         let seen =
             tree.entry(text, self.places.shape.tasks[number], "id").and_then(|(_, value)| {
-                if tree.kind(value) == Kind::Alias { None } else { tree.scalar(text, value) }
+                if tree.kind(value) == NodeKind::Alias { None } else { tree.scalar(text, value) }
             });
         if let (Some(seen), Value::String(id)) = (seen, &fields.id)
             && seen != *id
         {
-            let place = Place::Field(number, "id");
+            let place = FaultPlace::Field(number, "id");
             self.error(format!("the two YAML readers see `{seen}` and `{id}`"), place, "");
         }
     }
 
     /// The fields of one task, or of `defaults`, as what they mean.
-    fn task(&mut self, number: Option<usize>, fields: &Fields) -> Task {
-        let place =
-            |name: &'static str| number.map_or(Place::Default(name), |n| Place::Field(n, name));
+    fn task(&mut self, number: Option<usize>, fields: &TaskFields) -> Task {
+        let place = |name: &'static str| {
+            number.map_or(FaultPlace::Default(name), |n| FaultPlace::Field(n, name))
+        };
         // A task without a usable id stays in its place, so that the faults of all are found.
         let id = number.and_then(|number| self.id(&fields.id, number)).unwrap_or_else(|| {
             let stand_in = format!("0.unnamed.{}", number.unwrap_or_default());
@@ -176,7 +177,7 @@ impl Reader<'_> {
     }
 
     fn id(&mut self, value: &Value, number: usize) -> Option<TaskId> {
-        let place = Place::Field(number, "id");
+        let place = FaultPlace::Field(number, "id");
         let at = self.places.range(place);
         let source = &self.places.document.text()[at];
         let text = match value {
@@ -215,7 +216,7 @@ impl Reader<'_> {
         }
     }
 
-    fn priority(&mut self, value: &Value, place: Place) -> Priority {
+    fn priority(&mut self, value: &Value, place: FaultPlace) -> Priority {
         let parsed = match value {
             Value::Null => return Priority::default(),
             Value::Number(n) => n.as_i64().map(Priority),
@@ -233,7 +234,7 @@ impl Reader<'_> {
         })
     }
 
-    fn status(&mut self, value: &Value, place: Place) -> Status {
+    fn status(&mut self, value: &Value, place: FaultPlace) -> Status {
         let Value::String(text) = value else {
             if !value.is_null() {
                 self.wrong(
@@ -258,7 +259,7 @@ impl Reader<'_> {
         Status::Pending
     }
 
-    fn commit(&mut self, value: &Value, place: Place) -> CommitRule {
+    fn commit(&mut self, value: &Value, place: FaultPlace) -> CommitRule {
         match value {
             Value::Null => CommitRule::Required,
             Value::String(text) if text == "required" => CommitRule::Required,
@@ -275,7 +276,7 @@ impl Reader<'_> {
     fn minutes(
         &mut self,
         extra: &Map<String, Value>,
-        place: &dyn Fn(&'static str) -> Place,
+        place: &dyn Fn(&'static str) -> FaultPlace,
     ) -> u32 {
         let estimate = extra.get("estimate").unwrap_or(&Value::Null);
         let minutes = match estimate {
@@ -301,7 +302,7 @@ impl Reader<'_> {
         size.unwrap_or(DEFAULT_MINUTES)
     }
 
-    fn length(&mut self, value: &Value, place: Place, name: &str) -> Option<Duration> {
+    fn length(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<Duration> {
         match value {
             Value::Null => None,
             Value::String(text) => match duration::parse(text) {
@@ -318,8 +319,8 @@ impl Reader<'_> {
         }
     }
 
-    fn agents(&mut self, value: Option<&Value>, place: Place) -> Vec<Call> {
-        match value.filter(|value| !value.is_null()).map(Call::read) {
+    fn agents(&mut self, value: Option<&Value>, place: FaultPlace) -> Vec<AgentCommand> {
+        match value.filter(|value| !value.is_null()).map(AgentCommand::read) {
             None => Vec::new(),
             Some(Ok(calls)) => calls,
             Some(Err(message)) => {
@@ -329,7 +330,7 @@ impl Reader<'_> {
         }
     }
 
-    fn money(&mut self, value: Option<&Value>, place: Place, name: &str) -> Option<f64> {
+    fn money(&mut self, value: Option<&Value>, place: FaultPlace, name: &str) -> Option<f64> {
         let value = value.filter(|value| !value.is_null())?;
         let sum = value.as_f64().filter(|sum| *sum > 0.0);
         if sum.is_none() {
@@ -338,7 +339,7 @@ impl Reader<'_> {
         sum
     }
 
-    fn flag(&mut self, value: Option<&Value>, place: Place, name: &str) -> Option<bool> {
+    fn flag(&mut self, value: Option<&Value>, place: FaultPlace, name: &str) -> Option<bool> {
         match value? {
             Value::Null => None,
             Value::Bool(flag) => Some(*flag),
@@ -349,7 +350,7 @@ impl Reader<'_> {
         }
     }
 
-    fn attempts(&mut self, value: &Value, place: Place) -> Option<u32> {
+    fn attempts(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
         if value.is_null() {
             return None;
         }
@@ -361,7 +362,7 @@ impl Reader<'_> {
     }
 
     /// A text; numbers and booleans as they are written.
-    pub(super) fn text(&mut self, value: &Value, place: Place, name: &str) -> Option<String> {
+    pub(super) fn text(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<String> {
         match value {
             Value::Null => None,
             Value::String(text) => Some(text.clone()),
@@ -408,14 +409,14 @@ impl Reader<'_> {
         value: &Value,
         number: Option<usize>,
         name: &'static str,
-    ) -> Vec<(String, Place)> {
-        let whole = number.map_or(Place::Default(name), |n| Place::Field(n, name));
+    ) -> Vec<(String, FaultPlace)> {
+        let whole = number.map_or(FaultPlace::Default(name), |n| FaultPlace::Field(n, name));
         match value {
             Value::Null => Vec::new(),
             Value::Array(items) => (0..)
                 .zip(items)
                 .filter_map(|(at, item)| {
-                    let place = number.map_or(whole, |n| Place::Item(n, name, at));
+                    let place = number.map_or(whole, |n| FaultPlace::Item(n, name, at));
                     if item.is_null() {
                         self.error(format!("an empty item in `{name}`"), place, "");
                     }
@@ -451,7 +452,7 @@ impl Reader<'_> {
         }
     }
 
-    fn wrong(&mut self, name: &str, value: &Value, place: Place, want: &str) {
+    fn wrong(&mut self, name: &str, value: &Value, place: FaultPlace, want: &str) {
         let found = match value {
             Value::Null => "nothing",
             Value::Bool(_) => "a boolean",
@@ -465,7 +466,7 @@ impl Reader<'_> {
         self.push(fault.label(format!("found {found}")));
     }
 
-    fn odd(&mut self, name: &str, value: &Value, place: Place, want: &str) {
+    fn odd(&mut self, name: &str, value: &Value, place: FaultPlace, want: &str) {
         let fault = Diagnostic::warning(
             format!("`{name}` is `{}`, which is not {want}", clipped(&value.to_string())),
             self.places.short_range(place),
@@ -473,7 +474,7 @@ impl Reader<'_> {
         self.push(fault.label("taken as size M"));
     }
 
-    pub(super) fn error(&mut self, message: impl Into<String>, place: Place, help: &str) {
+    pub(super) fn error(&mut self, message: impl Into<String>, place: FaultPlace, help: &str) {
         let fault = Diagnostic::error(message, self.places.short_range(place));
         self.push(if help.is_empty() { fault } else { fault.help(help) });
     }

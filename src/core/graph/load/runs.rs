@@ -10,10 +10,10 @@ use std::{num::NonZero, ops::Range, thread};
 
 use serde::de::DeserializeOwned;
 
-use super::{Fields, GraphText, Shape, task_list};
+use super::{GraphShape, GraphText, TaskFields, task_list};
 use crate::core::graph::{
     edit::Document,
-    yaml::{Kind, NodeId, column, line_start},
+    yaml::{NodeId, NodeKind, column, line_start},
 };
 
 /// A run ends with the first task behind so many bytes.
@@ -24,20 +24,20 @@ const WORTH_A_THREAD: usize = 4 * RUN;
 const THREADS: usize = 4;
 
 /// A run: its bytes and how many tasks the tree has in them.
-type Run = (Range<usize>, usize);
+type TextRun = (Range<usize>, usize);
 
 /// The file, if it is written so that it can be cut.
-pub(super) fn read(document: &Document, shape: &Shape) -> Option<GraphText> {
+pub(super) fn read(document: &Document, shape: &GraphShape) -> Option<GraphText> {
     let (runs, list) = runs(document, shape)?;
     let text = document.text();
     let rest = format!("{}  []\n{}", &text[..list.start], &text[list.end..]);
     let mut file: GraphText = part(&rest)?;
     let threads = if list.len() < WORTH_A_THREAD { 1 } else { processors() };
     let each = runs.len().div_ceil(threads);
-    let read_all = |runs: &[Run], room: usize| -> Option<Vec<Fields>> {
+    let read_all = |runs: &[TextRun], room: usize| -> Option<Vec<TaskFields>> {
         let mut tasks = Vec::with_capacity(room);
         for (bytes, count) in runs {
-            let read: Vec<Fields> = part(&text[bytes.clone()])?;
+            let read: Vec<TaskFields> = part(&text[bytes.clone()])?;
             if read.len() != *count {
                 return None;
             }
@@ -69,11 +69,11 @@ fn processors() -> usize {
 }
 
 /// The runs, and the lines that all of them together take.
-fn runs(document: &Document, shape: &Shape) -> Option<(Vec<Run>, Range<usize>)> {
+fn runs(document: &Document, shape: &GraphShape) -> Option<(Vec<TextRun>, Range<usize>)> {
     let (tree, text) = (document.tree(), document.text());
     let (key, list) = task_list(document)?;
-    let in_block = matches!(tree.kind(tree.root()?), Kind::Mapping { flow: false })
-        && matches!(tree.kind(list), Kind::Sequence { flow: false });
+    let in_block = matches!(tree.kind(tree.root()?), NodeKind::Mapping { flow: false })
+        && matches!(tree.kind(list), NodeKind::Sequence { flow: false });
     if !in_block
         || tree.has_aliases()
         || tree.is_tagged(list)
@@ -124,7 +124,7 @@ mod tests {
         let count = 2 * WORTH_A_THREAD / item.len();
         let items: String = (0..count).map(|n| item.replace('@', &n.to_string())).collect();
         let document = Document::parse(&format!("{head}{items}{tail}")).unwrap();
-        let shape = Shape::check(&document).unwrap();
+        let shape = GraphShape::check(&document).unwrap();
         (read(&document, &shape), typed(document.text()).unwrap())
     }
 

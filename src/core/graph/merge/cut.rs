@@ -6,19 +6,19 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::value::{Shape, Value};
+use super::value::{Value, ValueShape};
 use crate::core::graph::edit::next_line;
-use crate::core::graph::yaml::{Kind, NodeId, Tree, column, line_start};
+use crate::core::graph::yaml::{NodeId, NodeKind, Tree, column, line_start};
 
 /// A text and its tree.
-pub(super) struct Source<'a> {
+pub(super) struct CutSource<'a> {
     pub(super) text: &'a str,
     pub(super) tree: &'a Tree,
 }
 
 /// The bytes that belong to a node: its key, its comment behind, deeper comments below.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct CutPart {
     /// The node; none for a file with nothing in it.
     pub(super) node: Option<NodeId>,
     /// Where it stands.
@@ -29,7 +29,7 @@ pub(super) struct Part {
 
 /// How pieces are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum CutStyle {
     /// As whole lines; in this column.
     Block(usize),
     /// Between brackets, with commas.
@@ -38,12 +38,12 @@ pub(super) enum Style {
 
 /// A part in pieces.
 pub(super) struct Cut {
-    pub(super) style: Style,
+    pub(super) style: CutStyle,
     /// What stands before the first piece.
     pub(super) open: String,
     /// What stands on the first line before the first piece, a dash or only blanks.
     pub(super) dash: String,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<CutPiece>,
     /// The place of each piece by its name.
     pub(super) by_name: HashMap<String, usize>,
     /// What stands behind the last piece.
@@ -51,30 +51,30 @@ pub(super) struct Cut {
 }
 
 /// One entry or item.
-pub(super) struct Piece {
+pub(super) struct CutPiece {
     /// Blank lines and comments above, or the blanks behind a comma.
     pub(super) lead: String,
-    pub(super) part: Part,
+    pub(super) part: CutPart,
 }
 
 /// A child in the text: its node, the bytes of its key and value, its name.
-struct Child {
+struct CutChild {
     node: NodeId,
     at: Range<usize>,
     name: String,
 }
 
-impl Source<'_> {
+impl CutSource<'_> {
     /// All of the text.
-    pub(super) fn whole(&self) -> Part {
-        Part { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
+    pub(super) fn whole(&self) -> CutPart {
+        CutPart { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
     }
 
-    pub(super) fn text_of(&self, part: &Part) -> String {
+    pub(super) fn text_of(&self, part: &CutPart) -> String {
         " ".repeat(part.pad) + &self.text[part.at.clone()]
     }
 
-    pub(super) fn value_of(&self, part: &Part) -> Option<Value> {
+    pub(super) fn value_of(&self, part: &CutPart) -> Option<Value> {
         match part.node {
             Some(node) => Value::read(self.text, self.tree, node),
             None => Some(Value::Map(Vec::new())),
@@ -82,35 +82,35 @@ impl Source<'_> {
     }
 
     /// Cuts a part, if it is written in a common way.
-    pub(super) fn cut(&self, part: &Part, shape: Shape) -> Option<Cut> {
+    pub(super) fn cut(&self, part: &CutPart, shape: ValueShape) -> Option<Cut> {
         let node = part.node?;
         let children = self.children(node, shape)?;
         match self.tree.kind(node) {
-            Kind::Mapping { flow: true } | Kind::Sequence { flow: true } => {
+            NodeKind::Mapping { flow: true } | NodeKind::Sequence { flow: true } => {
                 self.cut_flow(part, node, children)
             }
-            Kind::Mapping { .. } | Kind::Sequence { .. } => {
-                self.cut_block(part, node, children, shape == Shape::File)
+            NodeKind::Mapping { .. } | NodeKind::Sequence { .. } => {
+                self.cut_block(part, node, children, shape == ValueShape::File)
             }
             _ => None,
         }
     }
 
-    fn children(&self, node: NodeId, shape: Shape) -> Option<Vec<Child>> {
+    fn children(&self, node: NodeId, shape: ValueShape) -> Option<Vec<CutChild>> {
         let (tree, text) = (self.tree, self.text);
         let entries = tree.entries(node).map(|(key, value)| {
             let (start, end) = (tree.range(key).start, tree.range(key).end);
             let name = tree.scalar(text, key)?.into_owned();
-            Some(Child { node: value, at: start..end.max(tree.range(value).end), name })
+            Some(CutChild { node: value, at: start..end.max(tree.range(value).end), name })
         });
         let items = tree.items(node).map(|item| {
             let name = Value::read(text, tree, item)?.name(shape)?;
-            Some(Child { node: item, at: tree.range(item), name })
+            Some(CutChild { node: item, at: tree.range(item), name })
         });
         entries.chain(items).collect()
     }
 
-    fn cut_flow(&self, part: &Part, node: NodeId, children: Vec<Child>) -> Option<Cut> {
+    fn cut_flow(&self, part: &CutPart, node: NodeId, children: Vec<CutChild>) -> Option<Cut> {
         let (range, text) = (self.tree.range(node), self.text);
         if !text[range.clone()].starts_with(['[', '{']) {
             return None;
@@ -127,25 +127,27 @@ impl Source<'_> {
             end = child.at.end;
             let lead = gap[gap.find(',').map_or(0, |comma| comma + 1)..].to_owned();
             by_name.insert(child.name, pieces.len());
-            pieces
-                .push(Piece { lead, part: Part { node: Some(child.node), at: child.at, pad: 0 } });
+            pieces.push(CutPiece {
+                lead,
+                part: CutPart { node: Some(child.node), at: child.at, pad: 0 },
+            });
         }
         let inner = text.get(end..range.end)?.trim();
         let is_plain = ["]", "}"].contains(&inner.trim_start_matches(',').trim_start());
         let close = text[end..part.at.end].to_owned();
         let dash = String::new();
-        is_plain.then_some(Cut { style: Style::Flow, open, dash, pieces, by_name, close })
+        is_plain.then_some(Cut { style: CutStyle::Flow, open, dash, pieces, by_name, close })
     }
 
     fn cut_block(
         &self,
-        part: &Part,
+        part: &CutPart,
         node: NodeId,
-        children: Vec<Child>,
+        children: Vec<CutChild>,
         is_file: bool,
     ) -> Option<Cut> {
         let (text, bytes) = (self.text, self.text.as_bytes());
-        let is_list = matches!(self.tree.kind(node), Kind::Sequence { .. });
+        let is_list = matches!(self.tree.kind(node), NodeKind::Sequence { .. });
         let col = column(text, self.tree.range(node).start);
         let first = children.first()?;
         let first_line = line_start(bytes, self.tree.range(node).start);
@@ -183,12 +185,12 @@ impl Source<'_> {
             let pad = if start == child.at.start && is_behind_dash { col } else { 0 };
             end = self.end_of(&child, part.at.end);
             end += deeper_comments(text.get(end..part.at.end)?, col);
-            let part = Part { node: Some(child.node), at: start..end, pad };
+            let part = CutPart { node: Some(child.node), at: start..end, pad };
             by_name.insert(child.name, pieces.len());
-            pieces.push(Piece { lead: lead.to_owned(), part });
+            pieces.push(CutPiece { lead: lead.to_owned(), part });
         }
         let close = text.get(end..part.at.end)?.to_owned();
-        Some(Cut { style: Style::Block(col), open, dash, pieces, by_name, close })
+        Some(Cut { style: CutStyle::Block(col), open, dash, pieces, by_name, close })
     }
 
     /// The start of the one line in `gap` that has the dash of an item.
@@ -207,12 +209,12 @@ impl Source<'_> {
     }
 
     /// The end of a child's last line. Blank lines are part of a text that keeps them.
-    fn end_of(&self, child: &Child, limit: usize) -> usize {
+    fn end_of(&self, child: &CutChild, limit: usize) -> usize {
         let bytes = self.text.as_bytes();
         let last = self.tree.last_of(child.node);
         let mut end = next_line(bytes, child.at.end);
         let header = self.text[self.tree.range(last)].lines().next().unwrap_or_default();
-        let is_block = matches!(self.tree.kind(last), Kind::Literal | Kind::Folded);
+        let is_block = matches!(self.tree.kind(last), NodeKind::Literal | NodeKind::Folded);
         if is_block && header.split('#').next().is_some_and(|header| header.contains('+')) {
             let rest = self.text[end..].split_inclusive('\n');
             end += rest.take_while(|line| line.trim().is_empty()).map(str::len).sum::<usize>();

@@ -4,14 +4,14 @@
 //! cannot be put together becomes a conflict, in the text and in what is wanted. Nothing here is
 //! trusted: the text is read again afterwards.
 
-use super::cut::{Cut, Part, Piece, Source, Style};
+use super::cut::{Cut, CutPart, CutPiece, CutSource, CutStyle};
 use super::rules::{Three, Want, plainly};
-use super::value::Shape;
+use super::value::ValueShape;
 use super::{MIDDLE, OURS, THEIRS};
 
 /// The three texts.
 pub(super) struct Fitter<'a> {
-    pub(super) sources: Three<Source<'a>>,
+    pub(super) sources: Three<CutSource<'a>>,
 }
 
 /// A text, and what it reads as.
@@ -21,10 +21,15 @@ impl Fitter<'_> {
     /// The whole file.
     pub(super) fn file(&self, want: &Want) -> Option<Fitted> {
         let parts = self.sources.each_ref().map(|source| Some(source.whole()));
-        self.fit(want, Shape::File, &parts)
+        self.fit(want, ValueShape::File, &parts)
     }
 
-    fn fit(&self, want: &Want, shape: Shape, parts: &Three<Option<Part>>) -> Option<Fitted> {
+    fn fit(
+        &self,
+        want: &Want,
+        shape: ValueShape,
+        parts: &Three<Option<CutPart>>,
+    ) -> Option<Fitted> {
         let texts = self.texts(parts);
         if let Some(side) = plainly(&texts)
             && let Some(value) = want.settled()
@@ -35,17 +40,17 @@ impl Fitter<'_> {
         self.pieces(want, shape, parts).or_else(|| self.one(want, parts))
     }
 
-    fn texts(&self, parts: &Three<Option<Part>>) -> Three<Option<String>> {
+    fn texts(&self, parts: &Three<Option<CutPart>>) -> Three<Option<String>> {
         let text = |side: usize| parts[side].as_ref().map(|part| self.sources[side].text_of(part));
         [text(0), text(1), text(2)]
     }
 
-    fn value(&self, parts: &Three<Option<Part>>, side: usize) -> Option<super::value::Value> {
+    fn value(&self, parts: &Three<Option<CutPart>>, side: usize) -> Option<super::value::Value> {
         self.sources[side].value_of(parts[side].as_ref()?)
     }
 
     /// One side's text as a whole; only what stands behind it may be the other's.
-    fn one(&self, want: &Want, parts: &Three<Option<Part>>) -> Option<Fitted> {
+    fn one(&self, want: &Want, parts: &Three<Option<CutPart>>) -> Option<Fitted> {
         let value = want.settled()?;
         let sides = [1, 2, 0].into_iter();
         let mut fitting = sides.filter(|side| self.value(parts, *side).as_ref() == Some(&value));
@@ -74,7 +79,12 @@ impl Fitter<'_> {
     }
 
     /// Put together of parts from all sides.
-    fn pieces(&self, want: &Want, shape: Shape, parts: &Three<Option<Part>>) -> Option<Fitted> {
+    fn pieces(
+        &self,
+        want: &Want,
+        shape: ValueShape,
+        parts: &Three<Option<CutPart>>,
+    ) -> Option<Fitted> {
         let (is_list, wanted) = want.parts(shape)?;
         let cut = |side: usize| self.sources[side].cut(parts[side].as_ref()?, shape);
         let (ours, theirs) = (cut(1)?, cut(2)?);
@@ -92,11 +102,11 @@ impl Fitter<'_> {
         let open = texts(|cut| &cut.open)?;
         let close = texts(|cut| &cut.close)?;
         let (body, wanted) = match cuts[1].as_ref()?.style {
-            Style::Block(_) => {
+            CutStyle::Block(_) => {
                 let dash = texts(|cut| &cut.dash)?;
                 self.lines(&cuts, shape, wanted, &dash)?
             }
-            Style::Flow => self.list(&cuts, shape, wanted)?,
+            CutStyle::Flow => self.list(&cuts, shape, wanted)?,
         };
         let is_block = open.ends_with('\n');
         let open = match open.trim_end().strip_suffix(':') {
@@ -114,7 +124,7 @@ impl Fitter<'_> {
     fn lines(
         &self,
         cuts: &Three<Option<Cut>>,
-        shape: Shape,
+        shape: ValueShape,
         wanted: Vec<(String, Want)>,
         dash: &str,
     ) -> Option<(String, Vec<(String, Want)>)> {
@@ -131,8 +141,9 @@ impl Fitter<'_> {
                 None => None,
             };
             // All tasks between marks are worse than what a merge by lines makes of them.
-            let is_too_much =
-                shape.below(&name) == Shape::Tasks && pieces[1].is_some() && pieces[2].is_some();
+            let is_too_much = shape.below(&name) == ValueShape::Tasks
+                && pieces[1].is_some()
+                && pieces[2].is_some();
             let (piece, want) = match found {
                 Some(found) => found,
                 None if is_too_much => return None,
@@ -150,7 +161,7 @@ impl Fitter<'_> {
     }
 
     /// Both sides between marks, for a person.
-    fn marked(&self, pieces: Three<Option<&Piece>>, parts: &Three<Option<Part>>) -> Fitted {
+    fn marked(&self, pieces: Three<Option<&CutPiece>>, parts: &Three<Option<CutPart>>) -> Fitted {
         let texts = self.texts(parts);
         let lead = |side: usize| pieces[side].map(|piece| piece.lead.as_str());
         let same = if lead(1) == lead(2) { lead(1).unwrap_or_default() } else { "" };
@@ -166,7 +177,7 @@ impl Fitter<'_> {
     fn list(
         &self,
         cuts: &Three<Option<Cut>>,
-        shape: Shape,
+        shape: ValueShape,
         wanted: Vec<(String, Want)>,
     ) -> Option<(String, Vec<(String, Want)>)> {
         let sides = || [1, 2, 0].into_iter().filter_map(|side| cuts[side].as_ref());
@@ -197,7 +208,7 @@ impl Fitter<'_> {
     }
 }
 
-fn pieces_of<'c>(cuts: &'c Three<Option<Cut>>, name: &str) -> Three<Option<&'c Piece>> {
+fn pieces_of<'c>(cuts: &'c Three<Option<Cut>>, name: &str) -> Three<Option<&'c CutPiece>> {
     cuts.each_ref().map(|cut| {
         let cut = cut.as_ref()?;
         cut.by_name.get(name).map(|at| &cut.pieces[*at])

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::value::{Shape, Value};
+use super::value::{Value, ValueShape};
 use crate::core::graph::task::Status;
 
 /// What shall stand in one place.
@@ -63,7 +63,7 @@ impl Want {
     }
 
     /// Its parts, and whether it is a list.
-    pub(super) fn parts(&self, shape: Shape) -> Option<(bool, Vec<(String, Want)>)> {
+    pub(super) fn parts(&self, shape: ValueShape) -> Option<(bool, Vec<(String, Want)>)> {
         match self {
             Want::Map(parts) => Some((false, parts.clone())),
             Want::List(parts) => Some((true, parts.clone())),
@@ -92,7 +92,7 @@ pub(super) fn plainly<T: PartialEq>([base, ours, theirs]: &Three<T>) -> Option<u
 }
 
 /// Merges what may be missing on any side; none if it shall be missing.
-pub(super) fn merge(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
+pub(super) fn merge(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
     if let Some(side) = plainly(&sides) {
         return sides[side].cloned().map(Want::Just);
     }
@@ -100,7 +100,7 @@ pub(super) fn merge(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> 
     Some(by_part(sides, shape).unwrap_or_else(|| Want::Conflict(ours.cloned(), theirs.cloned())))
 }
 
-fn by_part(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
+fn by_part(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
     let (base, ours, theirs) = (sides[0].filter(|base| !base.is_nothing()), sides[1]?, sides[2]?);
     let is_list = matches!(ours, Value::List(_));
     let is_alike = |value: &Value| matches!(value, Value::List(_)) == is_list;
@@ -117,15 +117,17 @@ fn by_part(sides: Three<Option<&Value>>, shape: Shape) -> Option<Want> {
         let names = parts.iter().map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>()
     });
-    let progress = (shape == Shape::Task).then(|| progress([base, Some(ours), Some(theirs)]));
+    let progress = (shape == ValueShape::Task).then(|| progress([base, Some(ours), Some(theirs)]));
     let mut wanted = Vec::new();
     for name in order(&names) {
         let these = found.each_ref().map(|values| values.get(name).copied());
         let want = match progress {
             Some(progress) if PROGRESS.contains(&name) => match progress {
-                Progress::Of(side) => these[side].cloned().map(Want::Just),
-                Progress::Unclear if these[1] == these[2] => these[1].cloned().map(Want::Just),
-                Progress::Unclear => Some(Want::Conflict(these[1].cloned(), these[2].cloned())),
+                MergeProgress::Of(side) => these[side].cloned().map(Want::Just),
+                MergeProgress::Unclear if these[1] == these[2] => these[1].cloned().map(Want::Just),
+                MergeProgress::Unclear => {
+                    Some(Want::Conflict(these[1].cloned(), these[2].cloned()))
+                }
             },
             _ => merge(these, shape.below(name)),
         };
@@ -146,7 +148,7 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
             Value::List(items) => Some(items),
             _ => None,
         });
-        items.flatten().filter_map(|item| item.name(Shape::Tasks)).collect()
+        items.flatten().filter_map(|item| item.name(ValueShape::Tasks)).collect()
     };
     let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
     let is_new = |item: &Value, key: &str| {
@@ -159,9 +161,9 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
     };
     let mut is_any = false;
     for (name, value) in entries {
-        let key = match (Shape::File.below(name), value) {
-            (Shape::Tasks, Value::List(_)) => "id",
-            (Shape::Edges, Value::List(_)) => "to",
+        let key = match (ValueShape::File.below(name), value) {
+            (ValueShape::Tasks, Value::List(_)) => "id",
+            (ValueShape::Edges, Value::List(_)) => "to",
             _ => continue,
         };
         let Value::List(items) = value else {
@@ -222,28 +224,28 @@ fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {
 const PROGRESS: [&str; 4] = ["status", "claimed_at", "claimed_by", "completed_at"];
 
 #[derive(Clone, Copy)]
-enum Progress {
+enum MergeProgress {
     /// Ours (1) or theirs (2).
     Of(usize),
     Unclear,
 }
 
-fn progress(tasks: Three<Option<&Value>>) -> Progress {
+fn progress(tasks: Three<Option<&Value>>) -> MergeProgress {
     let fields = tasks.map(|task| PROGRESS.map(|name| task.and_then(|task| task.get(name))));
     if let Some(side) = plainly(&fields) {
-        return Progress::Of(side);
+        return MergeProgress::Of(side);
     }
     let [_, ours, theirs] = fields;
     let (Some(our_status), Some(their_status)) = (status(ours[0]), status(theirs[0])) else {
-        return Progress::Unclear;
+        return MergeProgress::Unclear;
     };
     if our_status == their_status {
-        return Progress::Of(if since(theirs) < since(ours) { 2 } else { 1 });
+        return MergeProgress::Of(if since(theirs) < since(ours) { 2 } else { 1 });
     }
     match rank(our_status).cmp(&rank(their_status)) {
-        std::cmp::Ordering::Greater => Progress::Of(1),
-        std::cmp::Ordering::Less => Progress::Of(2),
-        std::cmp::Ordering::Equal => Progress::Unclear,
+        std::cmp::Ordering::Greater => MergeProgress::Of(1),
+        std::cmp::Ordering::Less => MergeProgress::Of(2),
+        std::cmp::Ordering::Equal => MergeProgress::Unclear,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crate::core::graph::edit::is_plain;
-use crate::core::graph::yaml::{Kind, NodeId, Tree};
+use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value. Two mappings are the same in whatever order they are written, two lists are not.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ impl Value {
             return None;
         }
         match tree.kind(node) {
-            Kind::Alias => Value::read(text, tree, tree.target(node)?),
-            Kind::Sequence { .. } => {
+            NodeKind::Alias => Value::read(text, tree, tree.target(node)?),
+            NodeKind::Sequence { .. } => {
                 let items = tree.items(node).map(|item| Value::read(text, tree, item));
                 items.collect::<Option<_>>().map(Value::List)
             }
-            Kind::Mapping { .. } => {
+            NodeKind::Mapping { .. } => {
                 let (mut entries, mut seen) = (Vec::new(), HashSet::new());
                 for (key, value) in tree.entries(node) {
                     let key = tree.scalar(text, key)?.into_owned();
@@ -45,7 +45,7 @@ impl Value {
             }
             kind => {
                 let text = tree.scalar(text, node)?.into_owned();
-                Some(Value::Single { is_text: kind != Kind::Plain || is_plain(&text), text })
+                Some(Value::Single { is_text: kind != NodeKind::Plain || is_plain(&text), text })
             }
         }
     }
@@ -84,9 +84,9 @@ impl Value {
     }
 
     /// The parts and their names, if all have one of their own.
-    pub(super) fn parts(&self, shape: Shape) -> Option<Vec<(String, &Value)>> {
+    pub(super) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
         match self {
-            Value::Map(entries) if shape != Shape::Whole => {
+            Value::Map(entries) if shape != ValueShape::Whole => {
                 Some(entries.iter().map(|(key, value)| (key.clone(), value)).collect())
             }
             Value::List(items) => {
@@ -100,14 +100,14 @@ impl Value {
     }
 
     /// The name as an item of a list of this shape.
-    pub(super) fn name(&self, list: Shape) -> Option<String> {
+    pub(super) fn name(&self, list: ValueShape) -> Option<String> {
         let of = |key: &str| Some(self.get(key)?.text()?.to_owned());
         match list {
-            Shape::Tasks => of("id"),
-            Shape::Edges => Some(format!("{} -> {}", of("from")?, of("to")?)),
-            Shape::Other => of("id").or_else(|| of("name")),
-            Shape::Set => Some(self.text()?.to_owned()),
-            Shape::File | Shape::Task | Shape::Fields | Shape::Whole => None,
+            ValueShape::Tasks => of("id"),
+            ValueShape::Edges => Some(format!("{} -> {}", of("from")?, of("to")?)),
+            ValueShape::Other => of("id").or_else(|| of("name")),
+            ValueShape::Set => Some(self.text()?.to_owned()),
+            ValueShape::File | ValueShape::Task | ValueShape::Fields | ValueShape::Whole => None,
         }
     }
 }
@@ -136,7 +136,7 @@ impl PartialEq for Value {
 
 /// What a place in the file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ValueShape {
     /// All of it.
     File,
     /// `tasks` or `nodes`.
@@ -155,20 +155,20 @@ pub(super) enum Shape {
     Whole,
 }
 
-impl Shape {
+impl ValueShape {
     /// The shape of what stands under this name.
-    pub(super) fn below(self, name: &str) -> Shape {
+    pub(super) fn below(self, name: &str) -> ValueShape {
         match (self, name) {
-            (Shape::File, "tasks" | "nodes") => Shape::Tasks,
-            (Shape::File, "edges") => Shape::Edges,
-            (Shape::File, _) => Shape::Other,
-            (Shape::Tasks, _) => Shape::Task,
+            (ValueShape::File, "tasks" | "nodes") => ValueShape::Tasks,
+            (ValueShape::File, "edges") => ValueShape::Edges,
+            (ValueShape::File, _) => ValueShape::Other,
+            (ValueShape::Tasks, _) => ValueShape::Task,
             (
-                Shape::Task | Shape::Fields | Shape::Other,
+                ValueShape::Task | ValueShape::Fields | ValueShape::Other,
                 "depends_on" | "tags" | "output" | "touches",
-            ) => Shape::Set,
-            (Shape::Other, _) => Shape::Fields,
-            _ => Shape::Whole,
+            ) => ValueShape::Set,
+            (ValueShape::Other, _) => ValueShape::Fields,
+            _ => ValueShape::Whole,
         }
     }
 }

@@ -11,15 +11,15 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
 use super::fault::{self, fault};
 use super::{
-    ANCHORED, BOM, DECODED, Fault, Kind, MAX_ALIASES, MAX_DEPTH, MAX_EXPANDED_BYTES, Node, NodeId,
-    TAGGED, Tree, column, line_end, line_start,
+    ANCHORED, BOM, DECODED, Fault, MAX_ALIASES, MAX_DEPTH, MAX_EXPANDED_BYTES, Node, NodeId,
+    NodeKind, TAGGED, Tree, column, line_end, line_start,
 };
 
 /// Mappings up to this many keys are compared pairwise, which beats hashing them.
 const FEW_KEYS: usize = 16;
 
 /// A collection whose end has not been seen.
-struct Open {
+struct OpenNode {
     node: u32,
     children: usize,
     /// Index into `Builder::anchors`.
@@ -37,7 +37,7 @@ struct Anchor {
 pub(super) struct Builder<'t> {
     text: &'t str,
     tree: Tree,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     anchors: Vec<Anchor>,
     /// End of the last token that was content.
     cursor: usize,
@@ -72,7 +72,7 @@ impl<'t> Builder<'t> {
             self.event(event, &span)?;
         }
         let nothing = matches!(self.tree.nodes[..], [node]
-            if node.kind == Kind::Plain && node.start == node.end && node.flags == 0);
+            if node.kind == NodeKind::Plain && node.start == node.end && node.flags == 0);
         if nothing {
             self.tree.nodes.clear();
         }
@@ -86,11 +86,11 @@ impl<'t> Builder<'t> {
                 Ok(())
             }
             Event::SequenceStart(style, anchor, tag) => {
-                let kind = Kind::Sequence { flow: style == StructureStyle::Flow };
+                let kind = NodeKind::Sequence { flow: style == StructureStyle::Flow };
                 self.open(kind, anchor, tag.is_some(), span)
             }
             Event::MappingStart(style, anchor, tag) => {
-                let kind = Kind::Mapping { flow: style == StructureStyle::Flow };
+                let kind = NodeKind::Mapping { flow: style == StructureStyle::Flow };
                 self.open(kind, anchor, tag.is_some(), span)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
@@ -115,17 +115,17 @@ impl<'t> Builder<'t> {
     fn at_value(&self) -> bool {
         self.open.last().is_some_and(|open| {
             open.children % 2 == 1
-                && matches!(self.tree.nodes[open.node as usize].kind, Kind::Mapping { .. })
+                && matches!(self.tree.nodes[open.node as usize].kind, NodeKind::Mapping { .. })
         })
     }
 
     /// Whether the next node is directly in a collection of that kind.
-    fn is_in(&self, kind: Kind) -> bool {
+    fn is_in(&self, kind: NodeKind) -> bool {
         let parent = self.open.last();
         parent.is_some_and(|open| self.tree.nodes[open.node as usize].kind == kind)
     }
 
-    fn push(&mut self, kind: Kind, range: Range<usize>, flags: u8) -> u32 {
+    fn push(&mut self, kind: NodeKind, range: Range<usize>, flags: u8) -> u32 {
         let at = self.tree.nodes.len() as u32;
         self.tree.nodes.push(Node {
             start: range.start as u32,
@@ -159,18 +159,18 @@ impl<'t> Builder<'t> {
         let (start, end) = (start_of(span), end_of(span));
         let flags = flags(anchor, tagged);
         let (kind, range, inner) = match style {
-            ScalarStyle::SingleQuoted => (Kind::SingleQuoted, start..end, start + 1..end - 1),
-            ScalarStyle::DoubleQuoted => (Kind::DoubleQuoted, start..end, start + 1..end - 1),
-            ScalarStyle::Literal => (Kind::Literal, self.block_range(start, end), 0..0),
-            ScalarStyle::Folded => (Kind::Folded, self.block_range(start, end), 0..0),
-            ScalarStyle::Plain if start < end => (Kind::Plain, start..end, start..end),
+            ScalarStyle::SingleQuoted => (NodeKind::SingleQuoted, start..end, start + 1..end - 1),
+            ScalarStyle::DoubleQuoted => (NodeKind::DoubleQuoted, start..end, start + 1..end - 1),
+            ScalarStyle::Literal => (NodeKind::Literal, self.block_range(start, end), 0..0),
+            ScalarStyle::Folded => (NodeKind::Folded, self.block_range(start, end), 0..0),
+            ScalarStyle::Plain if start < end => (NodeKind::Plain, start..end, start..end),
             ScalarStyle::Plain => {
                 let at = self.empty_at(start, flags);
-                (Kind::Plain, at..at, at..at)
+                (NodeKind::Plain, at..at, at..at)
             }
         };
         let sliced = match kind {
-            Kind::Literal | Kind::Folded => false,
+            NodeKind::Literal | NodeKind::Folded => false,
             _ => range.is_empty() || self.text.as_bytes()[inner] == *value.as_bytes(),
         };
         let flags = if sliced { flags } else { flags | DECODED };
@@ -236,7 +236,7 @@ impl<'t> Builder<'t> {
             let colon = bytes.get(at) == Some(&b':') && bytes.get(at + 1).is_none_or(ends);
             return if colon { at + 1 } else { key_end };
         }
-        if !self.is_in(Kind::Sequence { flow: false }) {
+        if !self.is_in(NodeKind::Sequence { flow: false }) {
             return start;
         }
         let line = line_start(bytes, start);
@@ -246,13 +246,19 @@ impl<'t> Builder<'t> {
         dash.map_or(start, |dash| line + dash + 1)
     }
 
-    fn open(&mut self, kind: Kind, anchor: usize, tagged: bool, span: &Span) -> Result<(), Fault> {
+    fn open(
+        &mut self,
+        kind: NodeKind,
+        anchor: usize,
+        tagged: bool,
+        span: &Span,
+    ) -> Result<(), Fault> {
         let mut start = start_of(span);
         if self.open.len() == MAX_DEPTH {
             return Err(fault::too_deep(self.text, start));
         }
         let flow = match kind {
-            Kind::Sequence { flow } | Kind::Mapping { flow } => flow,
+            NodeKind::Sequence { flow } | NodeKind::Mapping { flow } => flow,
             _ => true,
         };
         if !flow {
@@ -263,7 +269,9 @@ impl<'t> Builder<'t> {
             }
             // A block collection's line holds only indentation, dashes and the like before it.
             // The exception is a list's first dash, of which the parser gives the far side.
-            if matches!(kind, Kind::Sequence { .. }) && self.is_in(Kind::Mapping { flow: false }) {
+            if matches!(kind, NodeKind::Sequence { .. })
+                && self.is_in(NodeKind::Mapping { flow: false })
+            {
                 let dash = line + bytes[line..].iter().take_while(|byte| **byte == b' ').count();
                 let parent = self.open.last().map_or(0, |open| open.node);
                 let parent = self.tree.nodes[parent as usize].start as usize;
@@ -283,7 +291,13 @@ impl<'t> Builder<'t> {
         self.expanded += 1;
         let node = self.push(kind, start..start, flags(anchor, tagged));
         let anchor = self.anchor(anchor, node, None);
-        self.open.push(Open { node, children: 0, anchor, expanded_before, last_end: start as u32 });
+        self.open.push(OpenNode {
+            node,
+            children: 0,
+            anchor,
+            expanded_before,
+            last_end: start as u32,
+        });
         Ok(())
     }
 
@@ -293,7 +307,7 @@ impl<'t> Builder<'t> {
         let node = &mut self.tree.nodes[open.node as usize];
         node.size = count - open.node;
         node.end = open.last_end.max(node.start);
-        if let Kind::Sequence { flow: true } | Kind::Mapping { flow: true } = node.kind {
+        if let NodeKind::Sequence { flow: true } | NodeKind::Mapping { flow: true } = node.kind {
             node.end = end_of(span) as u32;
             self.cursor = self.cursor.max(end_of(span));
         }
@@ -305,7 +319,9 @@ impl<'t> Builder<'t> {
             self.anchors[anchor].expanded = Some(self.expanded - open.expanded_before);
         }
         match kind {
-            Kind::Mapping { .. } => self.refuse_duplicates(NodeId(open.node), open.children / 2),
+            NodeKind::Mapping { .. } => {
+                self.refuse_duplicates(NodeId(open.node), open.children / 2)
+            }
             _ => Ok(()),
         }
     }
@@ -332,7 +348,7 @@ impl<'t> Builder<'t> {
             return Err(fault(self.text, range, message, "use fewer aliases of large values"));
         }
         self.cursor = self.cursor.max(range.end);
-        let node = self.push(Kind::Alias, range, 0);
+        let node = self.push(NodeKind::Alias, range, 0);
         self.tree.aliases.push((node, target));
         Ok(())
     }
