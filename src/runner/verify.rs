@@ -184,13 +184,14 @@ impl Runner {
         swept: Vec<String>,
     ) -> Result<()> {
         let log = stage.log(&record);
+        let cut_off = matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
         match stage {
             ProcessStage::Agent => {
                 let end = self.look(&record, outcome, took, swept)?;
                 self.verify(record, end)
             }
             ProcessStage::Setup(mut checks) => {
-                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                if cut_off {
                     return self.close(&record, PendingResult::cut_off(outcome, took));
                 }
                 checks.done.push(self.check(&checks, outcome, took, log));
@@ -207,13 +208,11 @@ impl Runner {
                 }
                 let outcome = Outcome::NotStarted { error: "setup failed".to_owned() };
                 let evidence = Evidence { setup: red, ..Evidence::default() };
-                self.close(
-                    &record,
-                    PendingResult { outcome, took, evidence, ..PendingResult::default() },
-                )
+                let end = PendingResult { evidence, ..PendingResult::cut_off(outcome, took) };
+                self.close(&record, end)
             }
             ProcessStage::Trial(mut checks) => {
-                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                if cut_off {
                     self.drop_trial();
                     return Ok(());
                 }
@@ -224,7 +223,7 @@ impl Runner {
                 self.tried(&checks.done)
             }
             ProcessStage::Baseline(mut checks) => {
-                if matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                if cut_off {
                     return self.close(&record, PendingResult::cut_off(outcome, took));
                 }
                 self.note_check(&record, &mut checks, outcome, took, log)?;
@@ -232,17 +231,15 @@ impl Runner {
                     return self.launch(record, ProcessStage::Baseline(checks));
                 }
                 if checks.done.iter().all(CheckResult::is_green) {
-                    if let Err(error) = self.take_as_given(&mut record) {
-                        return self.close(&record, PendingResult::not_started(&error));
-                    }
-                    return self.launch(record, ProcessStage::Agent);
+                    return match self.take_as_given(&mut record) {
+                        Ok(()) => self.launch(record, ProcessStage::Agent),
+                        Err(error) => self.close(&record, PendingResult::not_started(&error)),
+                    };
                 }
                 let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
                 let evidence = Evidence { verify: checks.done, ..Evidence::default() };
-                self.close(
-                    &record,
-                    PendingResult { outcome, took, evidence, ..PendingResult::default() },
-                )
+                let end = PendingResult { evidence, ..PendingResult::cut_off(outcome, took) };
+                self.close(&record, end)
             }
             ProcessStage::Verify(mut checks, mut end) => {
                 if outcome == Outcome::Cancelled && self.is_stopping() {

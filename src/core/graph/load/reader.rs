@@ -19,9 +19,7 @@ use crate::core::{
         Cyclic, TaskGraph,
         edit::Document,
         glob::Glob,
-        task::{
-            CommitRule, DEFAULT_MINUTES, Priority, Spelling, Status, Task, TaskId, minutes_of_size,
-        },
+        task::{self, CommitRule, Priority, Spelling, Status, Task, TaskId},
         yaml::NodeKind,
     },
 };
@@ -38,10 +36,10 @@ pub(super) fn read(
         spelling: Spelling::default(),
         unknown: HashSet::new(),
     };
-    let graph = reader.graph(file).map(|mut graph| {
-        graph.spelling = std::mem::take(&mut reader.spelling);
-        graph
-    });
+    let mut graph = reader.graph(file);
+    if let Some(graph) = &mut graph {
+        graph.spelling = reader.spelling;
+    }
     (graph, reader.faults)
 }
 
@@ -295,11 +293,11 @@ impl TaskReader<'_> {
             _ => self.odd("estimate", estimate, place("estimate"), "a length of time such as `2h`"),
         }
         let complexity = extra.get("complexity").unwrap_or(&Value::Null);
-        let size = complexity.as_str().and_then(minutes_of_size);
+        let size = complexity.as_str().and_then(task::minutes_of_size);
         if size.is_none() && !complexity.is_null() {
             self.odd("complexity", complexity, place("complexity"), "S, M, L or XL");
         }
-        size.unwrap_or(DEFAULT_MINUTES)
+        size.unwrap_or(task::DEFAULT_MINUTES)
     }
 
     fn length(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<Duration> {
