@@ -83,8 +83,7 @@ impl Runner {
         if record.apart.is_some() {
             return self.prepare(record);
         }
-        let stage = self.first_stage(&record);
-        self.launch(record, stage)
+        self.launch_first(record)
     }
 
     /// Starts the process of a stage.

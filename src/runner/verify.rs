@@ -87,7 +87,7 @@ impl ProcessStage {
 
 impl Runner {
     /// The stage with which an attempt begins.
-    pub(super) fn first_stage(&self, record: &AttemptRecord) -> ProcessStage {
+    fn first_stage(&self, record: &AttemptRecord) -> ProcessStage {
         let graph = self.file.graph();
         let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
             return ProcessStage::Agent;
@@ -200,11 +200,10 @@ impl Runner {
                 }
                 let red = checks.done.into_iter().find(|check| !check.is_green());
                 if red.is_none() {
-                    if let Err(error) = self.take_as_given(&mut record) {
-                        return self.close(&record, PendingResult::not_started(&error));
-                    }
-                    let stage = self.first_stage(&record);
-                    return self.launch(record, stage);
+                    return match self.take_as_given(&mut record) {
+                        Ok(()) => self.launch_first(record),
+                        Err(error) => self.close(&record, PendingResult::not_started(&error)),
+                    };
                 }
                 let outcome = Outcome::NotStarted { error: "setup failed".to_owned() };
                 let evidence = Evidence { setup: red, ..Evidence::default() };
@@ -236,8 +235,8 @@ impl Runner {
                         Err(error) => self.close(&record, PendingResult::not_started(&error)),
                     };
                 }
-                let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
                 let evidence = Evidence { verify: checks.done, ..Evidence::default() };
+                let outcome = Outcome::NotStarted { error: "baseline broken".to_owned() };
                 let end = PendingResult { evidence, ..PendingResult::cut_off(outcome, took) };
                 self.close(&record, end)
             }
@@ -255,6 +254,12 @@ impl Runner {
                 self.close(&record, *end)
             }
         }
+    }
+
+    /// Starts the process with which an attempt begins.
+    pub(super) fn launch_first(&mut self, record: AttemptRecord) -> Result<()> {
+        let stage = self.first_stage(&record);
+        self.launch(record, stage)
     }
 
     /// What the commands left that ran before the agent is not the attempt's.

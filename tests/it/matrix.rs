@@ -73,11 +73,19 @@ const ROWS: &[(&str, &str, How)] = &[
         Tests(&[
             "signals::ctrl_z_stops_the_agent_too",
             "signals::what_stands_still_can_be_ended",
-            "src/agent/process::a_stopped_child_ends_on_term",
+            "src/adapters/process/group::a_stopped_child_ends_on_term",
         ]),
     ),
-    ("A10", "the machine sleeps: told, and no work", Tests(&["src/clock::sleep_and_a_set_clock"])),
-    ("A11", "the clock is set: told as such", Tests(&["src/clock::sleep_and_a_set_clock"])),
+    (
+        "A10",
+        "the machine sleeps: told, and no work",
+        Tests(&["src/adapters/clock::sleep_and_a_set_clock"]),
+    ),
+    (
+        "A11",
+        "the clock is set: told as such",
+        Tests(&["src/adapters/clock::sleep_and_a_set_clock"]),
+    ),
     ("A12", "the disk is full: stop, shorten nothing", Tests(&["faults::a_full_disk_stops"])),
     (
         "A13",
@@ -196,7 +204,7 @@ const ROWS: &[(&str, &str, How)] = &[
         Tests(&[
             "settings::a_misspelt_variable",
             "settings::a_template_that_is_not_there",
-            "src/prompt::hostile_templates_and_prompts",
+            "src/core/prompt::hostile_templates_and_prompts",
         ]),
     ),
     ("C10", "logs, prompts or the state folder vanish: made anew, or stop", Trial(folders_vanish)),
