@@ -87,7 +87,7 @@ impl ProcessStage {
 
 impl Runner {
     /// The stage with which an attempt begins.
-    fn first_stage(&self, record: &AttemptRecord) -> ProcessStage {
+    pub(super) fn first_stage(&self, record: &AttemptRecord) -> ProcessStage {
         let graph = self.file.graph();
         let Some(task) = graph.number(&record.task_id).map(|number| graph.task(number)) else {
             return ProcessStage::Agent;
