@@ -1,32 +1,32 @@
-# What people type. `just` alone lists it.
+# Recipes for common commands. `just` without arguments lists them.
 
-# This project builds its own `ralph`; in yours, put `ralph := "ralph"` here.
+# This project builds its own `ralph`; in your project, write `ralph := "ralph"` here.
 ralph := "cargo run --quiet --"
 
 _default:
     @just --list
 
-# Work off the task graph: `just ralph`, `just ralph --once`, `just ralph -- my-agent`
+# Run the task graph: `just ralph`, `just ralph --once`, `just ralph -- my-agent`
 ralph *ARGS:
     {{ralph}} run {{ARGS}}
 
-# Show the next prompt, without touching anything
+# Show the next prompt; change nothing
 prompt *ARGS:
     @{{ralph}} prompt {{ARGS}}
 
-# Show what is done, in progress, ready and blocked
+# Show the state of every task
 dag-status *ARGS:
     @{{ralph}} dag-status {{ARGS}}
 
-# Give a task back: pending, with all its attempts
+# Set a task to pending, with all its attempts
 task-reset ID:
     {{ralph}} task-reset {{ID}}
 
-# Check the task graph
+# Validate the task graph
 check *ARGS:
     @{{ralph}} check {{ARGS}}
 
-# Watch it work, with a built-in agent
+# Run the demo, with a built-in agent
 demo:
     cargo run --quiet -- demo
 
@@ -34,18 +34,18 @@ demo:
 test *ARGS:
     cargo test {{ARGS}}
 
-# Measure it, each figure beside something that is known; `just bench --full` adds the long rows
+# Run the benchmarks; `just bench --full` adds the long rows
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}
 
-# Kill it N times at random moments, and hold what is left against what must be
+# Kill runs N times at random moments, and check the result
 torture N:
     RALPH_TORTURE_KILLS={{N}} cargo test --test it torture -- --nocapture
 
-# Kill it at every passing of every crash point
+# Kill runs at every passing of every crash point
 crash-points:
     RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture
 
-# Put every known bug in, one at a time, and see its test catch it: `just bugs`, `just bugs close-twice`
+# Apply each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
 bugs *NAMES:
     tests/bugs/run {{NAMES}}
