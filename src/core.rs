@@ -11,6 +11,7 @@ pub mod redact;
 pub mod loop_paths;
 pub mod verdict;
 pub mod event;
+pub mod attempt;
 pub mod spend;
 pub mod notification_kind;
 #[cfg(feature = "webhook")]

@@ -31,6 +31,7 @@ pub const POINTS: &[&str] = &[
     "guard.told",
     "start.spawned",
     "start.identified",
+    "start.told_agent",
     "guard.ended",
     "guard.swept",
     "guard.drafted",

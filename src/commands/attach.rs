@@ -36,14 +36,14 @@ pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
         };
         return Err(Failure::new(Exit::Error, format!("nothing runs here: {how}")).into());
     }
-    let open = history.open();
-    let names: Vec<String> = open.iter().map(|(id, ..)| format!("`{id}`")).collect();
+    let open = &history.active.attempts;
+    let names: Vec<String> = open.iter().map(|open| format!("`{}`", open.task_id)).collect();
     let names = names.join(", ");
     let message = match &about.task {
         None if open.len() > 1 => {
             format!("several attempts go on: at {names}; `ralph attach ID` shows one of them")
         }
-        Some(id) if !open.iter().any(|(running, ..)| *running == id) => match open.len() {
+        Some(id) if !open.iter().any(|open| open.task_id == *id) => match open.len() {
             0 => format!("`{id}` is not worked on: no attempt runs just now"),
             1 => format!("`{id}` is not worked on: {names} does; `ralph attach` shows it"),
             _ => format!("`{id}` is not worked on: {names} do; `ralph attach ID` shows one"),

@@ -37,19 +37,19 @@ const LINES: usize = 12;
 /// A task that was never attempted; as the disk gives them.
 pub fn list(here: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let ledger = workspace.ledger()?;
+    let log = workspace.attempt_log()?;
     let id = match &options.id {
-        Some(id) => Some(find(&ledger, &typed(&workspace, id))?.task_id.clone()),
+        Some(id) => Some(find(&log, &typed(&workspace, id))?.task_id.clone()),
         None => None,
     };
     if options.json {
-        let all: Vec<Value> = ledger.of(id.as_ref()).map(|entry| as_value(entry, false)).collect();
+        let all: Vec<Value> = log.of(id.as_ref()).map(|entry| as_value(entry, false)).collect();
         terminal::print(&terminal::json(&all))?;
         return Ok(Exit::Success);
     }
     let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
     let mut rows = vec![head];
-    rows.extend(ledger.of(id.as_ref()).map(row));
+    rows.extend(log.of(id.as_ref()).map(row));
     let text = if rows.len() == 1 { "no attempt yet\n".to_owned() } else { terminal::table(&rows) };
     terminal::print(&text)?;
     Ok(Exit::Success)
@@ -81,8 +81,8 @@ fn row(entry: &AttemptEntry) -> [String; 6] {
 /// An unknown attempt; as the disk gives them.
 pub fn show(here: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let ledger = workspace.ledger()?;
-    let entry = find(&ledger, &typed(&workspace, &options.name))?;
+    let log = workspace.attempt_log()?;
+    let entry = find(&log, &typed(&workspace, &options.name))?;
     let files = files(&workspace, entry);
     let last = agent_output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
     let last = last.unwrap_or_default();
@@ -236,7 +236,7 @@ pub fn restore(here: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     let repo = &workspace.repo;
     let name = typed(&workspace, &options.name);
     // A ref outlives the journal, which may have been removed.
-    let (id, attempt) = match workspace.ledger()?.find(&name) {
+    let (id, attempt) = match workspace.attempt_log()?.find(&name) {
         Some(entry) => (entry.task_id.clone(), entry.attempt),
         None => attempt_log::split(&name).ok_or_else(|| unknown(&name, None))?,
     };
@@ -327,10 +327,10 @@ fn typed(workspace: &Workspace, name: &str) -> String {
     }
 }
 
-fn find<'a>(ledger: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
-    ledger.find(name).ok_or_else(|| {
-        let names: Vec<String> = ledger.of(None).map(AttemptEntry::name).collect();
-        let ids = ledger.of(None).map(|entry| entry.task_id.as_str());
+fn find<'a>(log: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
+    log.find(name).ok_or_else(|| {
+        let names: Vec<String> = log.of(None).map(AttemptEntry::name).collect();
+        let ids = log.of(None).map(|entry| entry.task_id.as_str());
         unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str))))
     })
 }

@@ -19,7 +19,7 @@ use crate::{
 /// No repository; an invalid graph, by story; as the disk gives them.
 pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
-    let ledger = workspace.ledger()?;
+    let log = workspace.attempt_log()?;
     // Only stories stand in the graph, which need not be readable for the rest.
     let graph = if options.by == By::Story { Some(workspace.graph()?) } else { None };
     let story = |entry: &AttemptEntry| {
@@ -28,7 +28,7 @@ pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
     };
     let mut total = Spend::default();
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
-    for entry in ledger.of(None) {
+    for entry in log.of(None) {
         let Some((at, ended)) = &entry.ended else {
             continue;
         };

@@ -11,10 +11,11 @@ use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::DagStatusArgs,
     core::{
+        attempt::AttemptState,
         duration,
         exit::Exit,
         graph::task::{Status, Task},
-        history::{AttemptStage, TaskHistory},
+        history::ActiveAttempt,
         select::{Policy, SelectionKey, TaskState, View},
     },
     project::{
@@ -90,9 +91,9 @@ impl Parts {
                 TaskState::Cancelled => parts.cancelled += 1,
                 TaskState::Running | TaskState::Claimed => {
                     let task = view.graph.task(number);
-                    let past = chronicle.history().of(&task.id);
-                    let live = running && past.open_since.is_some();
-                    let age = age(task, past, now);
+                    let active = chronicle.history().active.of(&task.id);
+                    let live = running && active.is_some();
+                    let age = age(task, active, now);
                     let limit = task.stale_after.unwrap_or(view.policy.stale_after);
                     let stale = !live && age.is_none_or(|age| age > limit);
                     let at = courses.iter().position(|course| course.going.task_id == task.id);
@@ -196,9 +197,9 @@ impl Parts {
 }
 
 /// How long a task has been in progress, by the journal or by what the file says.
-fn age(task: &Task, past: &TaskHistory, now: DateTime<Utc>) -> Option<Duration> {
+fn age(task: &Task, active: Option<&ActiveAttempt>, now: DateTime<Utc>) -> Option<Duration> {
     let claimed = task.claimed_at.as_deref().and_then(|at| DateTime::parse_from_rfc3339(at).ok());
-    let since = past.open_since.or(claimed.map(|at| at.to_utc()))?;
+    let since = active.map(|active| active.since).or(claimed.map(|at| at.to_utc()))?;
     Some((now - since).to_std().unwrap_or_default())
 }
 
@@ -331,7 +332,8 @@ impl DagStatusPage {
                     format!("for {}", duration::short(age))
                 });
                 let course = claimed.course.as_ref();
-                if claimed.live && course.is_none_or(|course| course.stage == AttemptStage::Running)
+                if claimed.live
+                    && course.is_none_or(|course| course.going.state == AttemptState::Running)
                 {
                     note += ", an agent is at work";
                 } else if let Some(by) = task.claimed_by.as_ref().filter(|_| !claimed.live) {

@@ -79,8 +79,8 @@ impl RecordFilter {
             return Ok(Failure::new(Exit::Error, message).into());
         };
         let attempt = self.attempt.map_or(String::new(), |n| format!("attempt {n} at "));
-        let ledger = workspace.ledger()?;
-        let ids = ledger.of(None).map(|entry| entry.task_id.as_str());
+        let log = workspace.attempt_log()?;
+        let ids = log.of(None).map(|entry| entry.task_id.as_str());
         let hint = match nearest(task.as_str(), ids) {
             Some(near) if near != task.as_str() => format!("did you mean `{near}`?"),
             _ => "`ralph attempts` lists what there was".to_owned(),

@@ -44,7 +44,7 @@ pub fn run(here: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     }
     let chronicle = workspace.chronicle()?;
     let view = view(&file, chronicle.history(), &policy);
-    let pace = Pace::of(&view, &workspace.ledger()?);
+    let pace = Pace::of(&view, &workspace.attempt_log()?);
     let now = Utc::now();
     let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
     let path = view.critical_path(&length, now);
@@ -75,10 +75,10 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(view: &View<'_>, ledger: &AttemptLog) -> Pace {
+    fn of(view: &View<'_>, log: &AttemptLog) -> Pace {
         let mut took = vec![Duration::ZERO; view.graph.tasks().len()];
         let mut complete = vec![false; took.len()];
-        for entry in ledger.of(None) {
+        for entry in log.of(None) {
             if let (Some(number), Some((_, ended))) =
                 (view.graph.number(&entry.task_id), &entry.ended)
             {

@@ -138,7 +138,7 @@ impl RunStatus {
                 line("  child agent", &format!("{name}, run {run}, process {process}, for {age}"));
             }
         }
-        if let Some(queue) = underway::queue(&history.underway) {
+        if let Some(queue) = underway::queue(&history.active) {
             line("Merge queue", &queue);
         }
         line("Failures in a row", &run.failures_in_a_row.to_string());
@@ -165,8 +165,11 @@ impl RunStatus {
         if let Some(at) = run.started_at {
             line("Started", &full(at));
         }
-        let current =
-            history.open().first().map(|(_, _, at)| format!("{}, {}", full(*at), self.age(*at)));
+        let current = history
+            .active
+            .attempts
+            .first()
+            .map(|open| format!("{}, {}", full(open.since), self.age(open.since)));
         line("Current iteration started", current.as_deref().unwrap_or("none runs"));
         for open in history.children.iter().filter(|open| process::is_alive(&open.child.process)) {
             line("  child agent", &format!("{}, for {}", open.child.name(), short(open.since)));
@@ -259,7 +262,7 @@ impl RunStatus {
             "started_at": run.started_at,
             "iteration": run.iterations,
             "attempts": attempts,
-            "merge_queue": underway::queue_value(&history.underway),
+            "merge_queue": underway::queue_value(&history.active),
             "failures_in_a_row": run.failures_in_a_row,
             "failures": run.failures,
             "completed": run.completed,

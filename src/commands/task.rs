@@ -43,7 +43,8 @@ impl TaskEditor {
         let Some(attempt) = live_attempt(&self.workspace, &self.chronicle, id)? else {
             return Ok(());
         };
-        let since = self.chronicle.history().of(id).open_since.map_or(String::new(), clock);
+        let active = self.chronicle.history().active.of(id);
+        let since = active.map_or(String::new(), |active| clock(active.since));
         let message = format!(
             "`{id}` is being worked on since {since} (attempt {attempt}); stop that run first"
         );
@@ -75,9 +76,9 @@ pub(super) fn live_attempt(
     chronicle: &EventStore,
     id: &TaskId,
 ) -> Result<Option<u32>> {
-    let past = chronicle.history().of(id);
-    let open = past.open_since.is_some() && workspace.is_live(chronicle.history())?;
-    Ok(open.then_some(past.attempts))
+    let active = chronicle.history().active.of(id);
+    let live = active.is_some() && workspace.is_live(chronicle.history())?;
+    Ok(active.filter(|_| live).map(|active| active.attempt))
 }
 
 /// Gives tasks back: pending, with all their attempts.

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     core::{
+        attempt::AttemptState,
         graph::task::TaskId,
-        history::{ActiveAttempt, AttemptStage, History, Underway},
+        history::{ActiveAttempt, ActiveAttempts, History},
     },
     project::{attempt::AttemptRecord, workspace::Workspace},
     view::lines,
@@ -16,8 +17,6 @@ use crate::{
 /// An attempt that has no end.
 pub(super) struct AttemptCourse {
     pub(super) going: ActiveAttempt,
-    /// Where it is on its way.
-    pub(super) stage: AttemptStage,
     /// The work tree that it has to itself, if it has one.
     pub(super) tree: Option<PathBuf>,
     /// The branch that it is on.
@@ -38,31 +37,31 @@ impl AttemptCourse {
             let noted = record.and_then(|open| Some(open.apart.as_ref()?.tree.clone()));
             let tree = noted.or_else(|| going.worktree.as_ref().map(PathBuf::from));
             AttemptCourse {
-                stage: stage(workspace, going),
                 place: tree.as_deref().map(|tree| seen(workspace, tree)),
                 branch: record.and_then(|open| open.branch.clone()).or(going.branch.clone()),
                 tree,
                 going: going.clone(),
             }
         };
-        history.underway.attempts.iter().map(of).collect()
+        history.active.attempts.iter().map(of).collect()
     }
 
     /// Whether it is done by itself, so that also the next run may merge it.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.stage, AttemptStage::Queued | AttemptStage::Merging)
+        self.going.state.has_passed()
     }
 
     /// Where it is on its way, and where it works, if that is not the checkout that people work in.
     pub(super) fn text(&self) -> Option<String> {
-        let stage = match self.stage {
-            AttemptStage::Running => "",
-            AttemptStage::Preparing => "its work tree is being prepared",
-            AttemptStage::SettingUp => "setting up",
-            AttemptStage::Baseline => "verifying before it begins",
-            AttemptStage::Verifying => "verifying",
-            AttemptStage::Queued => "waits to be merged",
-            AttemptStage::Merging => "tried by the merge queue",
+        let stage = match self.going.state {
+            AttemptState::Running => "",
+            AttemptState::Preparing => "its work tree is being prepared",
+            AttemptState::WaitingForChildren => "waiting for what its agent left running",
+            AttemptState::SettingUp => "setting up",
+            AttemptState::Baseline => "verifying before it begins",
+            AttemptState::Verifying => "verifying",
+            AttemptState::Queued => "waits to be merged",
+            AttemptState::Landing => "tried by the merge queue",
         };
         match (&self.place, &self.branch) {
             (None, _) if stage.is_empty() => None,
@@ -78,20 +77,12 @@ impl AttemptCourse {
     /// The same for programs.
     pub(super) fn fields(&self) -> [(String, Value); 3] {
         [
-            ("stage", json!(self.stage.word().replace(' ', "_"))),
+            ("stage", json!(self.going.state.word().replace(' ', "_"))),
             ("worktree", json!(self.tree)),
             ("branch", json!(self.branch)),
         ]
         .map(|(key, value)| (key.to_owned(), value))
     }
-}
-
-/// Where an attempt is: by the journal, and where that does not say whether its agent has begun, by
-/// its output.
-fn stage(workspace: &Workspace, going: &ActiveAttempt) -> AttemptStage {
-    let before = matches!(going.stage, AttemptStage::Preparing | AttemptStage::SettingUp);
-    let begun = || workspace.root().join(&going.log).join("stdout").exists();
-    if before && begun() { AttemptStage::Running } else { going.stage }
 }
 
 /// A work tree as it is typed at the top of the repository.
@@ -106,7 +97,7 @@ pub(super) fn seen(workspace: &Workspace, tree: &Path) -> String {
 }
 
 /// What the merge queue does, if anybody waits.
-pub(super) fn queue(underway: &Underway) -> Option<String> {
+pub(super) fn queue(underway: &ActiveAttempts) -> Option<String> {
     let names = |tasks: &[TaskId]| tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
     let waiting = (!underway.queue.is_empty()).then(|| names(&underway.queue))?;
     let does = match (&underway.trial, &underway.held) {
@@ -124,6 +115,6 @@ pub(super) fn queue(underway: &Underway) -> Option<String> {
 }
 
 /// The same for programs.
-pub(super) fn queue_value(underway: &Underway) -> Value {
+pub(super) fn queue_value(underway: &ActiveAttempts) -> Value {
     json!({ "waiting": underway.queue, "trying": underway.trial, "held": underway.held })
 }

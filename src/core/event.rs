@@ -116,7 +116,12 @@ pub enum Event {
         /// Where its output lies, relative to the repository.
         log: String,
     },
-    /// The attempt is done, as far as can be seen in its own work tree; it waits to be merged.
+    /// The agent of the attempt started.
+    AgentStarted {
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The attempt passed in its own worktree and is queued to land.
     Queued {
         /// The attempt.
         attempt: u32,
@@ -364,6 +369,7 @@ impl Event {
         "started",
         "worktree_kept",
         "setting_up",
+        "agent_started",
         "queued",
         "merging",
         "split",

@@ -4,7 +4,7 @@
 //! the past, so they cannot disagree. Pure: the journal is read by `journal`.
 
 pub mod attempt_log;
-mod underway;
+mod active;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -20,7 +20,8 @@ use crate::core::{
     spend::{DAY, Spend},
     verdict::{Commit, Verdict},
 };
-pub use underway::{ActiveAttempt, AttemptStage, Underway};
+pub use active::{ActiveAttempt, ActiveAttempts};
+use attempt_log::AttemptLog;
 
 /// The fold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,8 +30,8 @@ pub struct History {
     tasks: HashMap<TaskId, TaskHistory>,
     /// The newest run.
     pub run: RunHistory,
-    /// What goes on: attempts and the merge queue.
-    pub underway: Underway,
+    /// The attempts that have not ended, and the merge queue.
+    pub active: ActiveAttempts,
     /// How many attempts have ended: by this it is known which of them ran together. Clocks are set.
     ended: u64,
     /// Whether an attempt that was not completed has left commits that nobody has proven since.
@@ -43,6 +44,9 @@ pub struct History {
     pub recent: Vec<(DateTime<Utc>, f64)>,
     /// The child agents that have no end, the oldest first.
     pub children: Vec<OpenChild>,
+    /// Every attempt there was, where the whole journal is read for it.
+    #[serde(skip)]
+    pub log: Option<AttemptLog>,
     /// What `ralph schedule` waits for, or waited for when it was cut off.
     pub schedule: Option<ScheduleState>,
 }
@@ -136,13 +140,6 @@ pub struct TaskHistory {
     /// Whether it is parked however many attempts it has left.
     #[serde(default)]
     pub stuck: bool,
-    /// When the attempt that has no end began.
-    pub open_since: Option<DateTime<Utc>>,
-    /// How many attempts had ended by then.
-    #[serde(default)]
-    began_after: Option<u64>,
-    /// Whether completion was reported by command during the open attempt.
-    pub reported: bool,
     /// What its attempts used since the last reset.
     #[serde(default)]
     pub spend: Spend,
@@ -224,9 +221,6 @@ static NOTHING: TaskHistory = TaskHistory {
         unknown_tokens: 0,
         duration_seconds: 0.0,
     },
-    open_since: None,
-    began_after: None,
-    reported: false,
     last: None,
     commits: Vec::new(),
     answers: Vec::new(),
@@ -269,19 +263,14 @@ impl RunHistory {
 }
 
 impl History {
+    /// A history that also keeps every attempt there was.
+    pub fn with_log() -> History {
+        History { log: Some(AttemptLog::default()), ..History::default() }
+    }
+
     /// The past of a task; a blank one if it has none.
     pub fn of(&self, id: &TaskId) -> &TaskHistory {
         self.tasks.get(id).unwrap_or(&NOTHING)
-    }
-
-    /// The attempts that have no end, the oldest first: task, number, since when.
-    pub fn open(&self) -> Vec<(&TaskId, u32, DateTime<Utc>)> {
-        let open = self.tasks.iter();
-        let mut open: Vec<_> = open
-            .filter_map(|(id, past)| past.open_since.map(|since| (id, past.attempts, since)))
-            .collect();
-        open.sort_unstable_by_key(|(id, _, since)| (*since, *id));
-        open
     }
 
     /// How many attempts with an agent met obstacles in a row before the one that is open at a task.
@@ -289,25 +278,19 @@ impl History {
         let Some(rest) = self.resting.get(agent) else {
             return 0;
         };
-        let together = self.of(id).began_after.is_some_and(|began| began < rest.at);
+        let together = self.active.of(id).is_some_and(|active| active.began_after < rest.at);
         rest.count - u32::from(together)
     }
 
     /// Takes in one more fact.
     pub fn apply(&mut self, record: &Record) {
-        self.underway.apply(record);
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
             Event::Started { attempt, .. } => {
                 (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
-                let ended = self.ended;
-                self.with(id, |past| {
-                    (past.open_since, past.began_after) = (Some(record.timestamp), Some(ended));
-                    (past.attempts, past.reported) = (*attempt, false);
-                });
+                self.with(id, |past| past.attempts = *attempt);
             }
-            Event::Reported { .. } => self.with(id, |past| past.reported = true),
             Event::Answered(answer) => self.with(id, |past| past.answers.push(answer.clone())),
             Event::Completed(ended)
             | Event::RateLimited(ended)
@@ -340,7 +323,9 @@ impl History {
             | Event::Woken(_)
             | Event::WakeSkipped(_)
             | Event::ScheduleEnded { .. } => self.see_to_schedule(record),
-            Event::GraphLoaded { .. }
+            Event::Reported { .. }
+            | Event::AgentStarted { .. }
+            | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
@@ -369,6 +354,10 @@ impl History {
             | Event::ClockSet { .. }
             | Event::HookFailed(_)
             | Event::NotifyFailed(_) => {}
+        }
+        self.active.apply(record, self.ended);
+        if let Some(log) = &mut self.log {
+            log.apply(record);
         }
     }
 
@@ -442,7 +431,8 @@ impl History {
 
     fn close(&mut self, record: &Record, ended: &AttemptResult) {
         let id = record.task_id.as_ref();
-        let began = id.and_then(|id| self.of(id).began_after).unwrap_or(self.ended);
+        let open = id.and_then(|id| self.active.of(id));
+        let began = open.map_or(self.ended, |active| active.began_after);
         self.ended += 1;
         self.run.close(self.ended, began, ended);
         self.meet(record.timestamp, began, ended);
@@ -451,8 +441,6 @@ impl History {
         let complete = ended.verdict == Verdict::Complete;
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
-            (past.open_since, past.began_after) = (None, None);
-            past.reported = false;
             past.attempts = past.attempts.max(ended.attempt);
             past.spend.add(ended);
             if ended.verdict == Verdict::Complete {
@@ -576,14 +564,15 @@ pub(crate) mod tests {
             history.apply(&record("a", 1, event));
         }
         let past = history.of(&TaskId::new("a").unwrap());
-        assert_eq!((past.attempts, past.counted, past.open_since), (3, 2, None));
+        assert_eq!((past.attempts, past.counted), (3, 2));
+        assert!(history.active.attempts.is_empty());
         assert_eq!((history.run.iterations, history.run.failures_in_a_row), (3, 2));
 
         history.apply(&record("a", 2, Event::Reset {}));
         history.apply(&record("a", 3, started(4)));
         let past = history.of(&TaskId::new("a").unwrap());
         assert_eq!((past.attempts, past.counted), (4, 0));
-        assert!(past.open_since.is_some());
+        assert_eq!(history.active.attempts.len(), 1);
 
         history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
         assert_eq!((history.run.completed, history.run.failures_in_a_row), (1, 0));

@@ -222,6 +222,11 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::core::event::Answer;
+
+    fn answered() -> Event {
+        Event::Answered(Answer { question: String::new(), answer: "yes".to_owned() })
+    }
 
     fn open(dir: &Path, run: &str) -> EventStore {
         let state = StateFolder::open(dir.join("ralph"), false);
@@ -235,11 +240,11 @@ mod tests {
         let (mut one, mut two) = (open(dir.path(), "one"), open(dir.path(), "two"));
         let id = TaskId::new("a").unwrap();
         one.emit(None, Some(&id), Event::Reset {}).unwrap();
-        two.emit(None, Some(&id), Event::Reported { attempt: 1 }).unwrap();
+        two.emit(None, Some(&id), answered()).unwrap();
         let seen = one.emit(None, Some(&id), Event::Reset {}).unwrap();
         let runs: Vec<_> = seen.iter().map(|record| record.run_id.as_str()).collect();
         assert_eq!(runs, ["two", "one"]);
-        assert!(one.history().of(&id).reported);
+        assert!(one.history().of(&id).answers.len() == 1);
         assert_eq!(open(dir.path(), "three").history(), one.history());
     }
 
@@ -249,7 +254,7 @@ mod tests {
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
         writer.emit(None, Some(&id), Event::Parked { attempts: 3 }).unwrap();
-        writer.emit(None, Some(&id), Event::Reported { attempt: 1 }).unwrap();
+        writer.emit(None, Some(&id), answered()).unwrap();
         writer.save();
         writer.emit(None, Some(&id), Event::Reset {}).unwrap();
         assert_eq!(open(dir.path(), "r").history(), writer.history());
@@ -258,13 +263,11 @@ mod tests {
         // millisecond up to which the past is known would be taken for known ones.
         std::thread::sleep(std::time::Duration::from_millis(2));
         fs::rename(dir.path().join("ralph.jsonl"), dir.path().join("old")).unwrap();
-        assert!(open(dir.path(), "r").history().of(&id).reported);
-        writer
-            .emit(None, Some(&TaskId::new("b").unwrap()), Event::Reported { attempt: 1 })
-            .unwrap();
+        assert!(open(dir.path(), "r").history().of(&id).answers.len() == 1);
+        writer.emit(None, Some(&TaskId::new("b").unwrap()), answered()).unwrap();
         let reader = open(dir.path(), "r");
-        assert!(reader.history().of(&TaskId::new("b").unwrap()).reported);
-        assert!(reader.history().of(&id).reported);
+        assert!(reader.history().of(&TaskId::new("b").unwrap()).answers.len() == 1);
+        assert!(reader.history().of(&id).answers.len() == 1);
     }
 
     #[test]

@@ -214,17 +214,17 @@ impl Workspace {
     ///
     /// # Errors
     /// As the disk gives them.
-    pub fn ledger(&self) -> Result<AttemptLog> {
+    pub fn attempt_log(&self) -> Result<AttemptLog> {
         let name = self.place.journal();
-        let mut ledger = AttemptLog::default();
+        let mut history = History::with_log();
         self.journal()
             .read(&mut JournalPosition::default(), |record| {
                 if let Some(record) = record {
-                    ledger.apply(&record);
+                    history.apply(&record);
                 }
             })
             .with_context(|| format!("read `{name}`"))?;
-        Ok(ledger)
+        Ok(history.log.unwrap_or_default())
     }
 
     /// Takes the lock; none if another run has it. A guardian that still cleans up behind a dead

@@ -8,10 +8,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     adapters::terminal::{Paint, Style, columns, fit, visible},
     core::{
+        attempt::AttemptState,
         duration,
         event::{Event, record::Record},
         graph::task::TaskId,
-        history::{AttemptStage, Underway},
+        history::ActiveAttempts,
         select::View,
     },
 };
@@ -47,7 +48,7 @@ pub struct Board {
 struct Row {
     id: TaskId,
     since: DateTime<Utc>,
-    stage: AttemptStage,
+    stage: AttemptState,
     /// What is done, and of it the newest word.
     lead: &'static str,
     text: String,
@@ -73,7 +74,7 @@ impl Board {
     /// Takes in one more fact, which the history has taken in already.
     pub fn note(&mut self, record: &Record, view: &View<'_>) {
         self.several = view.policy.jobs > 1;
-        let underway = &view.history.underway;
+        let underway = &view.history.active;
         if let Some(id) = &record.task_id {
             self.note_task(id, record, underway);
         }
@@ -85,9 +86,9 @@ impl Board {
         }
         if let Event::Merging(_) | Event::Split(_) | Event::MergeHeld(_) = &record.event {
             for row in &mut self.rows {
-                let stage = underway.of(&row.id).map(|going| going.stage);
-                let moved = |stage: &AttemptStage| {
-                    matches!(stage, AttemptStage::Queued | AttemptStage::Merging)
+                let stage = underway.of(&row.id).map(|going| going.state);
+                let moved = |stage: &AttemptState| {
+                    matches!(stage, AttemptState::Queued | AttemptState::Landing)
                         && *stage != row.stage
                 };
                 if let Some(stage) = stage.filter(moved) {
@@ -98,7 +99,7 @@ impl Board {
         self.note_queue(record, underway);
     }
 
-    fn note_task(&mut self, id: &TaskId, record: &Record, underway: &Underway) {
+    fn note_task(&mut self, id: &TaskId, record: &Record, underway: &ActiveAttempts) {
         if record.event.ended().is_some() {
             return self.rows.retain(|row| row.id != *id);
         }
@@ -106,16 +107,14 @@ impl Board {
         let Some(going) = underway.of(id) else {
             return;
         };
-        let stage = going.stage;
+        let stage = going.state;
         let (lead, text) = match &record.event {
-            Event::Started { .. } if stage == AttemptStage::Preparing => {
-                ("", "preparing its work tree")
-            }
-            Event::Started { .. } => ("", AT_WORK),
+            Event::Started { worktree: Some(_), .. } => ("", "preparing its worktree"),
+            Event::Started { worktree: None, .. } | Event::AgentStarted { .. } => ("", AT_WORK),
             Event::SettingUp { command, .. } => ("setting up: ", command.as_str()),
-            Event::Verifying { .. } if stage == AttemptStage::Merging => return,
+            Event::Verifying { .. } if stage == AttemptState::Landing => return,
             Event::Verifying { command, .. } => ("verifying: ", command.as_str()),
-            Event::Verified(_) if stage != AttemptStage::Merging => ("", AT_WORK),
+            Event::Verified(_) if stage != AttemptState::Landing => ("", AT_WORK),
             Event::WaitingForChildren(left) => {
                 return self.row(id, record.timestamp, going.since).tell(
                     stage,
@@ -123,7 +122,7 @@ impl Board {
                     lines::waiting(left),
                 );
             }
-            Event::Queued { .. } => ("", merging(AttemptStage::Queued)),
+            Event::Queued { .. } => ("", merging(AttemptState::Queued)),
             _ => return,
         };
         let text = visible(text).into_owned();
@@ -136,7 +135,7 @@ impl Board {
             self.rows.push(Row {
                 id,
                 since,
-                stage: AttemptStage::Running,
+                stage: AttemptState::Running,
                 lead: "",
                 text: String::new(),
             });
@@ -149,7 +148,7 @@ impl Board {
         &mut self.rows[at]
     }
 
-    fn note_queue(&mut self, record: &Record, underway: &Underway) {
+    fn note_queue(&mut self, record: &Record, underway: &ActiveAttempts) {
         let waiting = underway.queue.len();
         if waiting == 0 || !self.several {
             self.queue = None;
@@ -185,11 +184,7 @@ impl Board {
             return;
         };
         match (row.stage, &mut self.queue) {
-            (AttemptStage::Merging, Some((_, trying))) => trying.doing = doing.into_owned(),
-            // The first that is heard of its agent.
-            (AttemptStage::Preparing | AttemptStage::SettingUp, _) if doing == AT_WORK => {
-                row.tell(AttemptStage::Running, "", doing.into_owned());
-            }
+            (AttemptState::Landing, Some((_, trying))) => trying.doing = doing.into_owned(),
             _ if row.text != doing => row.text = doing.into_owned(),
             _ => {}
         }
@@ -219,10 +214,10 @@ impl Board {
             if !self.several {
                 return (None, format!("{frame} {age} {text}"));
             }
-            let waits = matches!(row.stage, AttemptStage::Queued | AttemptStage::Merging);
+            let waits = matches!(row.stage, AttemptState::Queued | AttemptState::Landing);
             let mark = if waits { STILL } else { frame };
             let id = fit(row.id.as_str(), ID);
-            let style = (row.stage != AttemptStage::Running).then_some(Style::Faint);
+            let style = (row.stage != AttemptState::Running).then_some(Style::Faint);
             (style, format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}"))
         }));
         if self.rows.len() > shown {
@@ -243,13 +238,13 @@ impl Board {
 }
 
 impl Row {
-    fn tell(&mut self, stage: AttemptStage, lead: &'static str, text: String) {
+    fn tell(&mut self, stage: AttemptState, lead: &'static str, text: String) {
         (self.stage, self.lead, self.text) = (stage, lead, text);
     }
 }
 
-fn merging(stage: AttemptStage) -> &'static str {
-    if stage == AttemptStage::Merging {
+fn merging(stage: AttemptState) -> &'static str {
+    if stage == AttemptState::Landing {
         "is tried by the merge queue"
     } else {
         "waits to be merged"

@@ -50,7 +50,8 @@ impl Runner {
     /// How the attempt said that it is done, if it did. `status` is what the graph file says of its
     /// task now.
     pub(super) fn report(&self, record: &AttemptRecord, status: Option<Status>) -> Option<Report> {
-        let by_command = self.chronicle.history().of(&record.task_id).reported;
+        let active = self.chronicle.history().active.of(&record.task_id);
+        let by_command = active.is_some_and(|active| active.reported);
         let report = attempt::report(&self.workspace, record, by_command, status);
         let Some(plain) = self.plain().filter(|_| report.is_none()) else {
             return report;

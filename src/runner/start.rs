@@ -121,6 +121,8 @@ impl Runner {
                     .context("record the agent's process")?;
                 crash::point("start.identified");
                 let format = if is_agent { call.output } else { Format::Text };
+                let (id, iteration, attempt) =
+                    (record.task_id.clone(), record.iteration, record.attempt);
                 self.running.push(RunningAttempt {
                     output: Follow::new(spec.stdout, format),
                     doing: None,
@@ -136,6 +138,10 @@ impl Runner {
                     ending: None,
                     children: None,
                 });
+                if is_agent {
+                    self.emit(Some((&id, iteration)), Event::AgentStarted { attempt })?;
+                    crash::point("start.told_agent");
+                }
                 Ok(())
             }
             Err(reason) => {

@@ -86,7 +86,7 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
         match view.state(number, now) {
             TaskState::Complete | TaskState::Cancelled => {}
             TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
-            TaskState::Running if view.history.underway.waits(&view.graph.task(number).id) => {
+            TaskState::Running if view.history.active.is_queued(&view.graph.task(number).id) => {
                 merging += 1;
             }
             TaskState::Running => running += 1,

@@ -145,8 +145,12 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         return Finding::fault(ABOUT, Exit::Waiting, sentence, cure);
     }
     if standing == Standing::Crashed {
-        let open: Vec<String> =
-            history.open().iter().map(|(id, attempt, _)| format!("{id}.{attempt}")).collect();
+        let open: Vec<String> = history
+            .active
+            .attempts
+            .iter()
+            .map(|open| format!("{}.{}", open.task_id, open.attempt))
+            .collect();
         let open = if open.is_empty() { "none".to_owned() } else { few(&open) };
         let found = format!("the newest run crashed; attempts left open: {open}");
         return Finding::warning(ABOUT, found, "nothing: `ralph run` picks them up");

@@ -197,7 +197,7 @@ fn used_by(open: &AttemptRecord, courses: &[AttemptCourse], live: bool) -> Workt
     let is_it = |course: &&AttemptCourse| {
         course.going.task_id == open.task_id && course.going.attempt == open.attempt
     };
-    let stage = courses.iter().find(is_it).map_or("preparing", |course| course.stage.word());
+    let stage = courses.iter().find(is_it).map_or("preparing", |course| course.going.state.word());
     WorktreeState::Used { attempt: open.name(), stage, live }
 }
 

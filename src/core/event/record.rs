@@ -360,6 +360,7 @@ mod tests {
             },
             Event::WorktreeKept { worktree: "/t/1".to_owned(), why: "w".to_owned() },
             Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: "l".to_owned() },
+            Event::AgentStarted { attempt: 1 },
             Event::Queued { attempt: 1, waiting: 2 },
             Event::Merging(batch()),
             Event::Split(batch()),

@@ -39,7 +39,7 @@ impl AttemptEntry {
 }
 
 /// All attempts, in the order in which they began.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptLog {
     entries: Vec<AttemptEntry>,
     /// The open attempt of each task, as a place in `entries`.
@@ -48,7 +48,7 @@ pub struct AttemptLog {
 
 impl AttemptLog {
     /// Takes in one more fact.
-    pub fn apply(&mut self, record: &Record) {
+    pub(super) fn apply(&mut self, record: &Record) {
         let Some(id) = &record.task_id else {
             return;
         };

@@ -14,8 +14,8 @@ pub(super) fn lines(record: &Record, view: &View<'_>) -> Vec<Line> {
     let Some(id) = &record.task_id else {
         return Vec::new();
     };
-    let underway = &view.history.underway;
-    let trial = underway.trial.as_ref().filter(|_| underway.is_trial(id));
+    let underway = &view.history.active;
+    let trial = underway.trial.as_ref().filter(|_| underway.is_landing(id));
     let whose = match trial {
         Some(_) if view.policy.jobs > 1 => "merge queue: ".to_owned(),
         _ => whose(id.as_str(), view),

@@ -1,0 +1,153 @@
+//! Where an attempt stands on its way to the target branch: one enum, changed by one function.
+//!
+//! Events change the state and nothing else does, so the runner, a status command and the next run
+//! after a crash read the same state from the same journal.
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::event::Event;
+
+/// The state of an attempt that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptState {
+    /// Recorded and claimed; its worktree is prepared or its first process is started.
+    Preparing,
+    /// The commands of `setup` run in its worktree.
+    SettingUp,
+    /// The verify commands run before its agent starts.
+    Baseline,
+    /// Its agent runs.
+    Running,
+    /// Its agent reported and exited; processes that it left behind are waited for.
+    WaitingForChildren,
+    /// The verify commands run after its agent ended.
+    Verifying,
+    /// Its work passed and is queued to land.
+    Queued,
+    /// The merge queue verifies its work on top of the target branch, or moves the branch.
+    Landing,
+}
+
+impl AttemptState {
+    /// Every state, in the order in which an attempt passes through them.
+    pub const ALL: [AttemptState; 8] = [
+        AttemptState::Preparing,
+        AttemptState::SettingUp,
+        AttemptState::Baseline,
+        AttemptState::Running,
+        AttemptState::WaitingForChildren,
+        AttemptState::Verifying,
+        AttemptState::Queued,
+        AttemptState::Landing,
+    ];
+
+    /// The state as people read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            AttemptState::Preparing => "preparing",
+            AttemptState::SettingUp => "setting up",
+            AttemptState::Running => "running",
+            AttemptState::WaitingForChildren => "waiting for children",
+            AttemptState::Baseline | AttemptState::Verifying => "verifying",
+            AttemptState::Queued => "queued",
+            AttemptState::Landing => "landing",
+        }
+    }
+
+    /// Whether its work has passed and only landing is left.
+    pub fn has_passed(self) -> bool {
+        match self {
+            AttemptState::Queued | AttemptState::Landing => true,
+            AttemptState::Preparing
+            | AttemptState::SettingUp
+            | AttemptState::Baseline
+            | AttemptState::Running
+            | AttemptState::WaitingForChildren
+            | AttemptState::Verifying => false,
+        }
+    }
+
+    /// Whether it is tried by the merge queue.
+    pub fn is_landing(self) -> bool {
+        self == AttemptState::Landing
+    }
+
+    /// The state after an event that concerns the attempt; none when the event ends it.
+    ///
+    /// An event that ends a trial concerns every attempt, [`Event::Merging`] those in its batch, and
+    /// every other event the attempt at its task.
+    #[must_use]
+    pub fn after(self, event: &Event) -> Option<AttemptState> {
+        let state = match event {
+            Event::Started { .. } => AttemptState::Preparing,
+            Event::SettingUp { .. } if !self.is_landing() => AttemptState::SettingUp,
+            Event::AgentStarted { .. } => AttemptState::Running,
+            Event::WaitingForChildren(_) => AttemptState::WaitingForChildren,
+            Event::ChildrenEnded { .. } | Event::ChildrenOverdue { .. } => AttemptState::Running,
+            // The checks of a trial are journalled for the first task of the batch.
+            Event::Verifying { baseline: true, .. } if !self.is_landing() => AttemptState::Baseline,
+            Event::Verifying { baseline: false, .. } if !self.is_landing() => {
+                AttemptState::Verifying
+            }
+            Event::Queued { .. } => AttemptState::Queued,
+            Event::Merging(_) => AttemptState::Landing,
+            Event::Split(_)
+            | Event::MergeHeld(_)
+            | Event::LoopStarted(_)
+            | Event::Finished { .. } => {
+                if self.is_landing() {
+                    AttemptState::Queued
+                } else {
+                    self
+                }
+            }
+            Event::Completed(_)
+            | Event::Failed(_)
+            | Event::Interrupted(_)
+            | Event::NeedsInput(_)
+            | Event::RateLimited(_)
+            | Event::Denied(_)
+            | Event::Iterated(_) => return None,
+            Event::GraphLoaded { .. }
+            | Event::GraphRejected { .. }
+            | Event::SettingsLoaded { .. }
+            | Event::SettingsRejected { .. }
+            | Event::RecordDamaged { .. }
+            | Event::GraphGuarded { .. }
+            | Event::WorktreeKept { .. }
+            | Event::SettingUp { .. }
+            | Event::Reported { .. }
+            | Event::Asked { .. }
+            | Event::Answered(_)
+            | Event::Noted { .. }
+            | Event::Verifying { .. }
+            | Event::Verified(_)
+            | Event::VerifyFailed(_)
+            | Event::VerifyPostponed { .. }
+            | Event::ChildStarted(_)
+            | Event::ChildEnded(_)
+            | Event::Terminating { .. }
+            | Event::Promised { .. }
+            | Event::Parked { .. }
+            | Event::Recovered { .. }
+            | Event::StatusChanged { .. }
+            | Event::Reset {}
+            | Event::Waiting { .. }
+            | Event::Blocked { .. }
+            | Event::PauseRequested {}
+            | Event::ResumeRequested { .. }
+            | Event::StopRequested(_)
+            | Event::Suspended {}
+            | Event::Continued { .. }
+            | Event::ClockSet { .. }
+            | Event::HookFailed(_)
+            | Event::NotifyFailed(_)
+            | Event::Slept(_)
+            | Event::Woken(_)
+            | Event::WakeSkipped(_)
+            | Event::ScheduleEnded { .. } => self,
+        };
+        Some(state)
+    }
+}

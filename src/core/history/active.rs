@@ -1,0 +1,282 @@
+//! The attempts that have not ended, and the merge queue.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::core::{
+    attempt::AttemptState,
+    event::{Batch, Event, Held, record::Record},
+    graph::task::TaskId,
+};
+
+/// An attempt that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveAttempt {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its number, per task.
+    pub attempt: u32,
+    /// When it started.
+    pub since: DateTime<Utc>,
+    /// Where it stands.
+    pub state: AttemptState,
+    /// Its worktree, if it is isolated.
+    pub worktree: Option<String>,
+    /// The branch that it started on.
+    pub branch: Option<String>,
+    /// Its folder, relative to the repository.
+    pub log: String,
+    /// Whether its completion was reported by command.
+    #[serde(default)]
+    pub reported: bool,
+    /// How many attempts had ended when it started.
+    #[serde(default)]
+    pub(super) began_after: u64,
+}
+
+/// The attempts that have not ended, and the merge queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ActiveAttempts {
+    /// In the order in which they started.
+    pub attempts: Vec<ActiveAttempt>,
+    /// The tasks queued to land, in order; those that are tried included.
+    pub queue: Vec<TaskId>,
+    /// The batch that the merge queue tries.
+    pub trial: Option<Batch>,
+    /// What keeps the target branch from moving.
+    pub held: Option<Held>,
+}
+
+impl ActiveAttempts {
+    /// Returns the open attempt at a task, if there is one.
+    pub fn of(&self, id: &TaskId) -> Option<&ActiveAttempt> {
+        self.attempts.iter().find(|active| active.task_id == *id)
+    }
+
+    /// Whether the task is queued to land or is landing.
+    pub fn is_queued(&self, id: &TaskId) -> bool {
+        self.queue.contains(id)
+    }
+
+    /// Whether events about this task are about the batch that the merge queue tries.
+    pub fn is_landing(&self, id: &TaskId) -> bool {
+        self.of(id).is_some_and(|active| active.state.is_landing())
+    }
+
+    /// Applies an event; `ended` is how many attempts had ended before it.
+    pub(super) fn apply(&mut self, record: &Record, ended: u64) {
+        let (event, id) = (&record.event, record.task_id.as_ref());
+        let was_landing = id.is_some_and(|id| self.is_landing(id));
+        match event {
+            // A new run finds out itself what is queued and what holds the branch.
+            Event::LoopStarted(_) => (self.queue, self.held) = (Vec::new(), None),
+            Event::MergeHeld(held) => self.held = Some(held.clone()),
+            Event::Started { attempt, branch, log, worktree, .. } => {
+                if let Some(id) = id {
+                    self.attempts.retain(|active| active.task_id != *id);
+                    self.attempts.push(ActiveAttempt {
+                        task_id: id.clone(),
+                        attempt: *attempt,
+                        since: record.timestamp,
+                        state: AttemptState::Preparing,
+                        worktree: worktree.clone(),
+                        branch: branch.clone(),
+                        log: log.clone(),
+                        reported: false,
+                        began_after: ended,
+                    });
+                }
+            }
+            Event::Queued { .. } => {
+                self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
+            }
+            Event::Reported { .. } => {
+                for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
+                    active.reported = true;
+                }
+            }
+            // The target branch has moved.
+            Event::Completed(_) if was_landing => self.held = None,
+            _ => {}
+        }
+        match event {
+            Event::Merging(batch) => {
+                self.end_trial(event);
+                self.advance(event, |active| batch.tasks.contains(&active.task_id));
+                self.trial = Some(batch.clone());
+            }
+            Event::Split(_)
+            | Event::MergeHeld(_)
+            | Event::LoopStarted(_)
+            | Event::Finished { .. } => self.end_trial(event),
+            _ => self.advance(event, |active| Some(&active.task_id) == id),
+        }
+    }
+
+    /// Ends the trial: what it tried is queued again.
+    fn end_trial(&mut self, event: &Event) {
+        if self.trial.take().is_some() {
+            let state = |active: &ActiveAttempt| active.state.is_landing();
+            match event {
+                Event::Merging(batch) => {
+                    let split = Event::Split(batch.clone());
+                    self.advance(&split, state);
+                }
+                _ => self.advance(event, state),
+            }
+        }
+    }
+
+    /// Moves attempts on by an event, and forgets those that it ends.
+    fn advance(&mut self, event: &Event, concerns: impl Fn(&ActiveAttempt) -> bool) {
+        let mut ended = Vec::new();
+        self.attempts.retain_mut(|active| {
+            if !concerns(active) {
+                return true;
+            }
+            match active.state.after(event) {
+                Some(state) => active.state = state,
+                None => ended.push(active.task_id.clone()),
+            }
+            !ended.contains(&active.task_id)
+        });
+        self.queue.retain(|queued| !ended.contains(queued));
+        if let Some(trial) = &mut self.trial {
+            trial.tasks.retain(|tried| !ended.contains(tried));
+        }
+        self.trial.take_if(|trial| trial.tasks.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{end, record, started},
+        *,
+    };
+    use crate::core::{
+        outcome::Outcome,
+        verdict::{CheckResult, Verdict},
+    };
+
+    fn apart(attempt: u32) -> Event {
+        match started(attempt) {
+            Event::Started { attempt, base, branch, log, why, format, .. } => {
+                let worktree = Some("/trees/1".to_owned());
+                Event::Started { attempt, base, branch, log, why, format, worktree }
+            }
+            other => other,
+        }
+    }
+
+    fn verifying(baseline: bool) -> Event {
+        let (command, log) = ("true".to_owned(), String::new());
+        Event::Verifying { attempt: 1, command, baseline, log }
+    }
+
+    fn verified() -> Event {
+        Event::Verified(CheckResult {
+            command: "true".to_owned(),
+            outcome: Outcome::Exited { exit_code: 0 },
+            duration_seconds: 1.0,
+            last_line: None,
+            log: String::new(),
+        })
+    }
+
+    fn batch(ids: &[&str]) -> Batch {
+        let tasks = ids.iter().map(|id| TaskId::new(id).unwrap()).collect();
+        Batch { branch: "main".to_owned(), onto: "0".to_owned(), tasks }
+    }
+
+    /// What is told, and the stages of all that goes on after it.
+    fn course(told: Vec<(&str, Event)>) -> (ActiveAttempts, String) {
+        let (mut underway, mut course) = (ActiveAttempts::default(), Vec::new());
+        for (at, (id, event)) in (0..).zip(told) {
+            underway.apply(&record(id, at, event), 0);
+            let all = underway.attempts.iter();
+            let all = all.map(|going| format!("{} {}", going.task_id, going.state.word()));
+            course.push(all.collect::<Vec<_>>().join(", "));
+        }
+        (underway, course.join("\n"))
+    }
+
+    #[test]
+    fn an_attempt_is_followed_to_its_place_in_the_target() {
+        let setting = Event::SettingUp { attempt: 1, command: String::new(), log: String::new() };
+        let (underway, text) = course(vec![
+            ("a", apart(1)),
+            ("a", setting),
+            ("a", verifying(true)),
+            ("a", verified()),
+            ("a", Event::AgentStarted { attempt: 1 }),
+            ("a", verifying(false)),
+            ("b", started(1)),
+            ("b", Event::AgentStarted { attempt: 1 }),
+            ("a", Event::Queued { attempt: 1, waiting: 1 }),
+            ("a", Event::Merging(batch(&["a"]))),
+            ("a", verifying(false)),
+            ("a", verified()),
+            ("a", Event::Completed(end(1, Verdict::Complete))),
+        ]);
+        insta::assert_snapshot!(text, @r"
+        a preparing
+        a setting up
+        a verifying
+        a verifying
+        a running
+        a verifying
+        a verifying, b preparing
+        a verifying, b running
+        a queued, b running
+        a landing, b running
+        a landing, b running
+        a landing, b running
+        b running
+        ");
+        assert_eq!((underway.queue, underway.trial), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_trial_that_fails_gives_its_tasks_back_to_the_queue() {
+        let queued = |waiting| Event::Queued { attempt: 1, waiting };
+        let held = Held {
+            branch: "main".to_owned(),
+            checkout: "/repo".to_owned(),
+            paths: vec!["x".to_owned()],
+            why: None,
+        };
+        let begin = [("a", apart(1)), ("b", apart(1)), ("c", apart(1))];
+        let told = begin.into_iter().chain([
+            ("b", queued(1)),
+            ("a", queued(2)),
+            ("b", Event::Merging(batch(&["b", "a"]))),
+            ("b", Event::Split(batch(&["b", "a"]))),
+            ("b", Event::Merging(batch(&["b"]))),
+            ("", Event::MergeHeld(held.clone())),
+        ]);
+        let (mut underway, text) = course(told.collect());
+        insta::assert_snapshot!(text, @r"
+        a preparing
+        a preparing, b preparing
+        a preparing, b preparing, c preparing
+        a preparing, b queued, c preparing
+        a queued, b queued, c preparing
+        a landing, b landing, c preparing
+        a queued, b queued, c preparing
+        a queued, b landing, c preparing
+        a queued, b queued, c preparing
+        ");
+        let names =
+            |underway: &ActiveAttempts| underway.queue.iter().map(TaskId::to_string).collect();
+        let waiting: Vec<String> = names(&underway);
+        assert_eq!(waiting, ["b", "a"]);
+        assert_eq!(underway.held, Some(held));
+        underway.apply(&record("b", 20, Event::Merging(batch(&["b", "a"]))), 0);
+        underway.apply(&record("b", 21, Event::Completed(end(1, Verdict::Complete))), 0);
+        let waiting: Vec<String> = names(&underway);
+        assert_eq!((waiting, underway.held.clone()), (vec!["a".to_owned()], None));
+        assert!(underway.is_landing(&TaskId::new("a").unwrap()), "it lands at the same time");
+    }
+}
