@@ -21,5 +21,6 @@ pub mod notes;
 pub mod graph;
 pub mod merge_queue;
 pub mod select;
+pub mod run;
 pub mod prompt;
 pub mod setup;

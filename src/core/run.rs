@@ -1,0 +1,308 @@
+//! What a run does next.
+//!
+//! Its parts own the open attempts, the merge queue and the signals. Each takes what happened and
+//! answers with commands, which the runner carries out; what comes of a command is told as another
+//! input. Nothing here touches the world, so a simulation drives the same code.
+//!
+//! Where an attempt stands is held by the history alone, which follows from the events that the
+//! commands journal.
+
+pub mod attempts;
+pub mod command;
+pub mod landing;
+pub mod process_watch;
+#[cfg(test)]
+mod simulation;
+
+use std::{
+    collections::{HashSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use attempts::{Attempts, Next, OpenAttempt};
+use command::{AttemptId, CheckPurpose, Command, Input};
+use landing::{Landing, LandingNext, QueuedWork};
+use process_watch::GracePeriods;
+
+use crate::core::{
+    event::{Event, StopReason, StopRequest},
+    select::{Active, Decision, View},
+    verdict::Verdict,
+};
+
+/// What is known when something happens.
+#[derive(Clone, Copy)]
+pub struct Situation<'a> {
+    /// The graph, the history and the rules.
+    pub view: View<'a>,
+    /// The time.
+    pub now: Instant,
+    /// The grace periods.
+    pub graces: GracePeriods,
+    /// Whether leftovers of verified attempts are committed.
+    pub autocommit: bool,
+    /// Whether an agent that says all is done is believed.
+    pub trusts_promises: bool,
+}
+
+impl Situation<'_> {
+    /// Whether the run ends soon and nothing that takes time is to start.
+    pub fn is_ending(&self) -> bool {
+        let stop = self.view.history.run.stop.as_ref();
+        self.view.policy.stop.is_some() || stop.is_some_and(|stop| stop.now)
+    }
+
+    /// Whether the run was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.view.policy.stop.is_some() || self.view.history.run.stop.is_some()
+    }
+
+    /// Whether what is left of an attempt with this verdict is committed for it.
+    pub fn may_commit(&self, verdict: Verdict) -> bool {
+        let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
+        is_done && self.autocommit && self.view.policy.plain.is_none()
+    }
+}
+
+/// The signals that asked a run to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Requests {
+    signals: u32,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    attempts: Attempts,
+    landing: Landing,
+    requests: Requests,
+}
+
+/// What a run does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunDecision {
+    /// Carry out these commands.
+    Act(Vec<Command>),
+    /// Take a step of the merge queue, whose target branch is this.
+    Land(String),
+    /// As selected: start an attempt, wait or stop.
+    Select(Decision),
+}
+
+impl Run {
+    /// The open attempts.
+    pub fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+
+    /// The merge queue.
+    pub fn landing(&self) -> &Landing {
+        &self.landing
+    }
+
+    /// How many signals asked it to stop.
+    pub fn signals(&self) -> u32 {
+        self.requests.signals
+    }
+
+    /// Returns the open attempts as the selection of the next task sees them; `ending` as
+    /// [`Situation::is_ending`], `number` finds the place of a task in the graph.
+    pub fn active<'a>(
+        &'a self,
+        ending: bool,
+        jobs: usize,
+        number: impl Fn(&AttemptId) -> Option<usize>,
+    ) -> Vec<Active<'a>> {
+        let queued: Vec<&AttemptId> = self.landing.queued().collect();
+        let is_queued = |open: &&OpenAttempt| queued.contains(&&open.id);
+        let at_work = self.attempts.open().iter().filter(|open| !is_queued(open));
+        // When the run is being stopped, what is queued is left to the next one.
+        let waits = !ending || self.landing.is_trying();
+        let waiting = queued.iter().filter(|_| waits).filter_map(|id| self.attempts.get(id));
+        // Each keeps its worktree until it lands, so attempts do not run far ahead of the queue.
+        let waiting = waiting.enumerate().map(|(at, open)| (open, at >= jobs));
+        at_work
+            .map(|open| (open, true))
+            .chain(waiting)
+            .filter_map(|(open, works)| {
+                let number = number(&open.id)?;
+                Some(Active { number, agent: open.agent.as_deref(), works })
+            })
+            .collect()
+    }
+
+    /// Decides what comes next.
+    pub fn decide(
+        &mut self,
+        sit: &Situation<'_>,
+        now: chrono::DateTime<chrono::Utc>,
+    ) -> RunDecision {
+        if sit.view.history.run.stop.as_ref().is_some_and(|stop| stop.now) {
+            let commands = self.attempts.cancel_all(sit);
+            if !commands.is_empty() {
+                return RunDecision::Act(commands);
+            }
+        }
+        if let Some(branch) = self.landing.due(sit) {
+            return RunDecision::Land(branch.to_owned());
+        }
+        if let Some(stop) = self.stuck(sit) {
+            return RunDecision::Select(Decision::Stop(stop));
+        }
+        RunDecision::Select(sit.view.decide(now))
+    }
+
+    /// Whether all that is left to do is to wait for a person whose changes are in the way.
+    fn stuck(&self, sit: &Situation<'_>) -> Option<StopReason> {
+        let held = self.landing.held()?;
+        let queued: Vec<&AttemptId> = self.landing.queued().collect();
+        let idle = self.attempts.open().iter().all(|open| queued.contains(&&open.id));
+        (idle && !sit.view.policy.wait).then(|| StopReason::MergeHeld(held.clone()))
+    }
+
+    /// Takes a step of the merge queue, whose target branch is at `tip`.
+    pub fn land(&mut self, tip: Option<&str>, sit: &Situation<'_>) -> Vec<Command> {
+        let next = self.landing.step(tip, sit);
+        self.go_on_landing(next)
+    }
+
+    /// Takes in what happened.
+    pub fn handle(&mut self, input: Input, sit: &Situation<'_>) -> Vec<Command> {
+        let attempts = &mut self.attempts;
+        match input {
+            Input::Recorded(attempt, started) => attempts.begin(*attempt, *started),
+            Input::Found(found) => attempts.found(*found, sit),
+            Input::WorktreeReady(id) => attempts.worktree_ready(&id, sit),
+            Input::WorktreeKept(id, why) => attempts.worktree_kept(&id, why, sit),
+            Input::NotStarted(id, error) => attempts.not_started(&id, error),
+            Input::ProcessStarted(id, limits) => attempts.process_started(&id, limits),
+            Input::ProcessEnded(id, end) => {
+                let next = attempts.process_ended(&id, *end, sit);
+                self.go_on(next)
+            }
+            Input::ProcessLeft { id, left, reported } => {
+                attempts.process_left(&id, left, reported, sit)
+            }
+            Input::ProcessIdle(id, changed) => attempts.process_idle(&id, changed, sit),
+            Input::FinalResult(id, busy) => {
+                attempts.final_result(&id, busy, sit);
+                Vec::new()
+            }
+            Input::Collected(id, end) => attempts.collected(&id, *end, sit),
+            Input::Judged(id, end) => {
+                let next = attempts.judged(&id, *end);
+                self.go_on(next)
+            }
+            Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
+            Input::Built(built) => {
+                let members = built.as_ref().map_or(0, |built| built.commits.len());
+                let verifies = !self.trial_commands(members).is_empty();
+                let next = self.landing.built(built, verifies, sit);
+                self.go_on_landing(next)
+            }
+            Input::Landed(landed) => {
+                let next = self.landing.landed(landed, sit);
+                self.go_on_landing(next)
+            }
+            Input::Signal(number, name) => self.signalled(number, name, sit),
+            Input::StoodStill(length) => {
+                attempts.postpone(length);
+                Vec::new()
+            }
+            Input::Tick => attempts.enforce(sit),
+        }
+    }
+
+    fn go_on(&mut self, next: Next) -> Vec<Command> {
+        match next {
+            Next::Commands(commands) => commands,
+            Next::Queue(id, target) => {
+                let Some(attempt) = self.attempts.get(&id) else {
+                    return Vec::new();
+                };
+                let iteration = attempt.iteration;
+                let (attempt_number, work) =
+                    (id.attempt, QueuedWork { id: id.clone(), iteration, target });
+                let waiting = self.landing.push(work);
+                let event = Event::Queued { attempt: attempt_number, waiting };
+                self.attempts.get(&id).map(|attempt| attempt.emit(event)).into_iter().collect()
+            }
+            Next::Tried(checks) => self.landing.verified(checks),
+        }
+    }
+
+    fn go_on_landing(&mut self, next: LandingNext) -> Vec<Command> {
+        match next {
+            LandingNext::Commands(commands) => commands,
+            LandingNext::Verify(leader) => {
+                let commands = self.trial_commands(self.landing.tried().count());
+                let attempt = self.attempts.get_mut(&leader);
+                attempt.map_or_else(Vec::new, |it| it.start_checks(CheckPurpose::Trial, commands))
+            }
+            LandingNext::Ended(mut commands, ended) => {
+                for (id, merge, check, built) in ended {
+                    let Some(attempt) = self.attempts.get_mut(&id) else {
+                        continue;
+                    };
+                    let mut end = attempt.end.take().unwrap_or_default();
+                    if let Some(commits) = built.and_then(|built| built.rebuilt) {
+                        end.evidence.commits = commits;
+                    }
+                    end.evidence.merge = Some(merge);
+                    end.evidence.verify.extend(check);
+                    commands.extend(attempt.conclude(end));
+                }
+                commands
+            }
+        }
+    }
+
+    /// What must pass with the first `count` of the queue put together: the verify commands of each
+    /// of them, in a worktree that is set up.
+    fn trial_commands(&self, count: usize) -> Vec<String> {
+        let members: Vec<&OpenAttempt> =
+            self.landing.queued().take(count).filter_map(|id| self.attempts.get(id)).collect();
+        let mut seen = HashSet::new();
+        let verify = members.iter().flat_map(|open| open.verify.iter());
+        let verify: Vec<&String> = verify.filter(|command| seen.insert(*command)).collect();
+        let setup = members.first().filter(|_| !verify.is_empty());
+        let setup = setup.into_iter().flat_map(|open| open.setup.iter());
+        setup.chain(verify).cloned().collect()
+    }
+
+    /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
+    /// itself. The second kills it. The third leaves what will not die to the guardian, and the
+    /// attempt to the next run.
+    fn signalled(
+        &mut self,
+        number: i32,
+        name: &'static str,
+        sit: &Situation<'_>,
+    ) -> Vec<Command> {
+        self.requests.signals += 1;
+        match self.requests.signals {
+            1 => {
+                let now = name != TERM;
+                if !now {
+                    self.attempts.cancel_later(sit);
+                }
+                let stop = StopRequest { signal: Some(name.to_owned()), now };
+                vec![Command::Emit(None, Box::new(Event::StopRequested(stop)))]
+            }
+            2 => self.attempts.kill_all(sit),
+            _ => vec![Command::Abandon(number)],
+        }
+    }
+
+    /// How long until a limit is reached or the merge queue is due.
+    pub fn patience(&self, now: Instant) -> Option<Duration> {
+        let limits = [self.attempts.patience(now), self.landing.patience(now)];
+        limits.into_iter().flatten().min()
+    }
+}
+
+/// The signal after which attempts get time to end by themselves.
+const TERM: &str = "SIGTERM";
+
+/// Inputs and commands in the order in which they are to be dealt with.
+pub type Commands = VecDeque<Command>;

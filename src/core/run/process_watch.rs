@@ -1,0 +1,183 @@
+//! The limits of a process of an attempt: pure, so that time is an argument.
+
+use std::time::{Duration, Instant};
+
+use crate::core::{duration, event::Orphans, verdict::Outcome};
+
+/// The limits of one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// When it started.
+    pub started: Instant,
+    /// Its longest wall time.
+    pub limit: Duration,
+    /// The longest time without a sign of life, if there is such a limit.
+    pub idle: Option<Duration>,
+}
+
+/// The grace periods of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GracePeriods {
+    /// Between asking a process to end and killing it.
+    pub kill: Duration,
+    /// After SIGTERM, for an attempt to end by itself.
+    pub term: Duration,
+    /// After its final result, for an agent to exit.
+    pub exit: Duration,
+    /// For processes that a reporting agent left behind.
+    pub children: Duration,
+    /// What becomes of those that do not end in time.
+    pub on_orphans: Orphans,
+}
+
+/// A limit that was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitReached {
+    /// Its grace period is over; it is to be killed.
+    Grace,
+    /// It is to end with this outcome, for this reason.
+    End(Outcome, String),
+    /// What its agent left behind was waited for long enough.
+    Children,
+}
+
+/// A process of an attempt, its limits and how far it is past them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessWatch {
+    limits: ProcessLimits,
+    /// When it ends because the run was asked to stop.
+    cancel_at: Option<Instant>,
+    /// When it ends because it gave its final result, and whether tasks of its own still run.
+    exit_by: Option<(Instant, bool)>,
+    /// Why it is being ended, and when it is killed.
+    ending: Option<(Outcome, Instant)>,
+    /// Since when processes that it left behind are waited for, and until when; no end once the
+    /// wait is over.
+    children: Option<(Instant, Option<Instant>)>,
+}
+
+impl ProcessWatch {
+    /// Watches a process with these limits.
+    pub fn new(limits: ProcessLimits) -> ProcessWatch {
+        ProcessWatch { limits, cancel_at: None, exit_by: None, ending: None, children: None }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &ProcessLimits {
+        &self.limits
+    }
+
+    /// Whether it is being ended.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Why it was ended, if `ralph` did so.
+    pub fn ending(&self) -> Option<&Outcome> {
+        self.ending.as_ref().map(|(outcome, _)| outcome)
+    }
+
+    /// How long until something has to be done about it.
+    pub fn patience(&self, now: Instant) -> Duration {
+        let until = |at: Instant| at.saturating_duration_since(now);
+        if let Some((_, kill_at)) = self.ending {
+            return until(kill_at);
+        }
+        let running = now.saturating_duration_since(self.limits.started);
+        let limit = self.limits.limit.saturating_sub(running);
+        let exit_by = self.exit_by.map(|(at, _)| at);
+        let children = self.children.and_then(|(_, until)| until);
+        let others = self.cancel_at.into_iter().chain(exit_by).chain(children);
+        others.fold(limit, |limit, at| limit.min(until(at)))
+    }
+
+    /// Puts every limit off: the process stood still for so long.
+    pub fn postpone(&mut self, length: Duration) {
+        self.limits.started += length;
+        let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
+        let ending = self.ending.as_mut().map(|(_, at)| at);
+        let children = self.children.as_mut().and_then(|(_, until)| until.as_mut());
+        for at in self.cancel_at.iter_mut().chain(exit_by).chain(ending).chain(children) {
+            *at += length;
+        }
+    }
+
+    /// Notes that it is being ended with this outcome.
+    pub fn end(&mut self, outcome: Outcome, kill_at: Instant) {
+        self.ending = Some((outcome, kill_at));
+    }
+
+    /// Notes that it is killed because the run was asked to stop twice.
+    pub fn killed(&mut self, now: Instant) {
+        // After a first TERM it is not being ended yet, and must not be taken for a failure.
+        self.ending.get_or_insert((Outcome::Cancelled, now + Duration::from_secs(1)));
+    }
+
+    /// Gives it until then to end by itself.
+    pub fn cancel_at(&mut self, at: Instant) {
+        self.cancel_at = Some(at);
+    }
+
+    /// Notes whether it has given its final result, and whether tasks of its own still run.
+    pub fn final_result(&mut self, busy: Option<bool>, now: Instant, grace: Duration) {
+        /// For as long Claude Code waits for tasks of its own that it left in the background; it
+        /// ends them itself after ten minutes.
+        const BACKGROUND: Duration = Duration::from_secs(5 * 60);
+        self.exit_by = busy.map(|busy| {
+            let grace = if busy { BACKGROUND.max(grace) } else { grace };
+            let same = self.exit_by.filter(|(_, before)| *before == busy);
+            same.unwrap_or((now + grace, busy))
+        });
+    }
+
+    /// Whether processes that it left behind are waited for.
+    pub fn waits_for_children(&self) -> bool {
+        self.children.is_some()
+    }
+
+    /// Waits for processes that it left behind.
+    pub fn wait_for_children(&mut self, now: Instant, length: Duration) {
+        self.children = Some((now, now.checked_add(length)));
+    }
+
+    /// For how long processes that it left behind were waited for, if all of them ended in time.
+    pub fn children_ended(&self, now: Instant) -> Option<Duration> {
+        match self.children {
+            Some((since, Some(_))) if self.ending.is_none() => {
+                Some(now.saturating_duration_since(since))
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// The limit that is reached now, if one is.
+    pub fn reached(&mut self, now: Instant, graces: &GracePeriods) -> Option<LimitReached> {
+        if let Some((_, kill_at)) = &mut self.ending {
+            if now < *kill_at {
+                return None;
+            }
+            *kill_at += Duration::from_secs(1);
+            return Some(LimitReached::Grace);
+        }
+        let ProcessLimits { started, limit, .. } = self.limits;
+        let reached = |at: Instant| now >= at;
+        let (outcome, why) = if now.saturating_duration_since(started) >= limit {
+            let limit_seconds = limit.as_secs();
+            let why = format!("its limit of {} is reached", duration::short(limit));
+            (Outcome::TimedOut { limit_seconds }, why)
+        } else if self.exit_by.is_some_and(|(at, _)| reached(at)) {
+            let limit_seconds = graces.exit.as_secs();
+            let why = "it gave its final result and did not exit".to_owned();
+            (Outcome::Lingered { limit_seconds }, why)
+        } else if self.cancel_at.is_some_and(reached) {
+            let why = format!("its grace of {} is over", duration::short(graces.term));
+            (Outcome::Cancelled, why)
+        } else {
+            let (_, until) = self.children.as_mut()?;
+            until.take_if(|until| now >= *until)?;
+            return Some(LimitReached::Children);
+        };
+        self.end(outcome.clone(), now + graces.kill);
+        Some(LimitReached::End(outcome, why))
+    }
+}

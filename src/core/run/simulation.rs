@@ -1,0 +1,861 @@
+//! A run without processes, git or disk: random schedules through the real decisions.
+//!
+//! The world is a few tables: the graph, the journal, the records on disk, the processes that run
+//! and the commits of the target branch. After every step the rules of the oracle are checked.
+//! `RALPH_SIMULATIONS=1000000 cargo test --release --lib simulation` tries more schedules than the
+//! ordinary suite, `RALPH_SIMULATION_SEED=7` repeats one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    env,
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{
+    Run, RunDecision, Situation,
+    attempts::OpenAttempt,
+    command::{
+        AttemptId, BuiltBatch, BuiltCommit, CheckPurpose, Command, FoundAttempt, Input,
+        LandOutcome, PendingResult, ProcessEnd, StatusWrite, WorktreeReason,
+    },
+    process_watch::{GracePeriods, ProcessLimits},
+};
+use crate::core::{
+    event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
+    graph::{
+        TaskGraph,
+        task::{CommitRule, Status, TaskId},
+        tests::task,
+    },
+    history::History,
+    select::{self, Decision, Policy, SelectionKey, View},
+    verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule},
+};
+
+/// How many schedules the ordinary suite tries.
+const SCHEDULES: u64 = 10_000;
+/// A schedule that takes more steps than this does not end.
+const STEPS: usize = 20_000;
+
+/// A pseudo-random sequence (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.roll() % bound.max(1) as u64) as usize
+    }
+
+    /// Whether something that happens so often of a hundred times happens.
+    fn chance(&mut self, percent: u64) -> bool {
+        self.roll() % 100 < percent
+    }
+}
+
+/// A commit: the attempts whose work is in it.
+type Works = BTreeSet<AttemptId>;
+
+/// What is on disk of an attempt that is open.
+#[derive(Clone)]
+struct DiskRecord {
+    attempt: OpenAttempt,
+    landing: Option<String>,
+    slot: usize,
+    /// The agent's exit, if its guardian lived to write it.
+    exit: Option<Outcome>,
+    head: Option<String>,
+}
+
+/// A process that runs.
+#[derive(Clone)]
+struct SimProcess {
+    purpose: Option<CheckPurpose>,
+    command: String,
+    /// Whether it is asked to end.
+    told: bool,
+}
+
+/// The world around a run.
+struct World {
+    dice: Dice,
+    graph: TaskGraph,
+    history: History,
+    policy: Policy,
+    run: Run,
+    run_number: u32,
+    now: i64,
+    began: Instant,
+    /// Whether something may go wrong.
+    rough: bool,
+    isolated: bool,
+    verify: bool,
+    records: BTreeMap<AttemptId, DiskRecord>,
+    processes: BTreeMap<AttemptId, SimProcess>,
+    preparing: BTreeSet<AttemptId>,
+    building: Option<(String, Vec<AttemptId>)>,
+    built: Option<String>,
+    landing: Option<(String, String)>,
+    /// Every commit by its id, and which of them the branch was at, in order.
+    commits: BTreeMap<String, Works>,
+    positions: Vec<String>,
+    /// The commits that verify commands passed on, whole.
+    proven: BTreeSet<String>,
+    /// For each attempt the works that it started from.
+    bases: BTreeMap<AttemptId, Works>,
+    started: BTreeMap<AttemptId, u32>,
+    ended: BTreeMap<AttemptId, u32>,
+    /// Tasks that a person completed by hand.
+    by_hand: BTreeSet<TaskId>,
+    landings: u64,
+    crashes: u64,
+    /// Whether every input and command is printed.
+    shown: bool,
+}
+
+/// Why a step ends a run.
+enum End {
+    Stopped(StopReason),
+    Crashed,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice(seed);
+        let count = 1 + dice.below(7);
+        let isolated = dice.chance(70);
+        let tasks = (0..count).map(|n| task(&format!("t{n}"))).collect();
+        let mut edges = Vec::new();
+        for to in 1..count {
+            for from in 0..to {
+                if dice.chance(25) {
+                    edges.push((from, to));
+                }
+            }
+        }
+        let graph = TaskGraph::new(tasks, edges).expect("edges go forward");
+        let jobs = if isolated { 1 + dice.below(4) } else { 1 };
+        let policy = Policy {
+            jobs,
+            max_iterations: 40,
+            max_attempts: 1 + u32::try_from(dice.below(3)).unwrap_or(0),
+            start_limit: 0,
+            ..Policy::default()
+        };
+        let verify = dice.chance(75);
+        let tip = "c0".to_owned();
+        World {
+            dice,
+            graph,
+            history: History::default(),
+            policy,
+            run: Run::default(),
+            run_number: 0,
+            now: 0,
+            began: Instant::now(),
+            rough: true,
+            isolated,
+            verify,
+            records: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            preparing: BTreeSet::new(),
+            building: None,
+            built: None,
+            landing: None,
+            commits: BTreeMap::from([(tip.clone(), Works::new())]),
+            positions: vec![tip.clone()],
+            proven: BTreeSet::from([tip]),
+            bases: BTreeMap::new(),
+            started: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            by_hand: BTreeSet::new(),
+            landings: 0,
+            crashes: 0,
+            shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
+        }
+    }
+
+    fn time(&self) -> DateTime<Utc> {
+        DateTime::<Utc>::UNIX_EPOCH + TimeDelta::seconds(self.now)
+    }
+
+    fn instant(&self) -> Instant {
+        self.began + Duration::from_secs(u64::try_from(self.now).unwrap_or(0))
+    }
+
+    fn tip(&self) -> String {
+        self.positions.last().expect("it began somewhere").clone()
+    }
+
+    fn commit(&mut self, works: Works) -> String {
+        let id = format!("c{}", self.commits.len());
+        self.commits.insert(id.clone(), works);
+        id
+    }
+
+    /// Two tasks of which one must have seen the other, or their verify commands fail together.
+    fn clash(a: &TaskId, b: &TaskId, divisor: u64) -> bool {
+        let weight = |id: &TaskId| id.as_str().bytes().map(u64::from).sum::<u64>();
+        a != b && (weight(a) * weight(b)) % divisor == 0
+    }
+
+    /// Whether the verify commands pass on these works.
+    fn is_green(&self, works: &Works) -> bool {
+        let knows = |a: &AttemptId, b: &AttemptId| {
+            self.bases.get(a).is_some_and(|base| base.contains(b))
+        };
+        works.iter().all(|a| {
+            works.iter().all(|b| {
+                !World::clash(&a.task_id, &b.task_id, 7) || knows(a, b) || knows(b, a)
+            })
+        })
+    }
+
+    /// Whether the work of an attempt is in conflict with what is on the branch by now.
+    fn conflicts(&self, id: &AttemptId, onto: &Works) -> bool {
+        let base = &self.bases[id];
+        onto.difference(base).any(|other| World::clash(&other.task_id, &id.task_id, 5))
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
+        let keys = select::keys(&self.graph, false);
+        let mut run = std::mem::take(&mut self.run);
+        let stop = self.history.run.stop.as_ref();
+        let ending = self.policy.stop.is_some() || stop.is_some_and(|stop| stop.now);
+        let before = run.clone();
+        let number = |id: &AttemptId| self.graph.number(&id.task_id);
+        let active = before.active(ending, self.policy.jobs, number);
+        let view = View {
+            graph: &self.graph,
+            keys: &keys,
+            history: &self.history,
+            policy: &self.policy,
+            active: &active,
+        };
+        let sit = Situation {
+            view,
+            now: self.instant(),
+            graces: GracePeriods {
+                kill: Duration::from_secs(5),
+                term: Duration::from_secs(20),
+                exit: Duration::from_secs(30),
+                children: Duration::from_secs(60),
+                on_orphans: Orphans::Kill,
+            },
+            autocommit: true,
+            trusts_promises: false,
+        };
+        let result = act(&mut run, &sit);
+        self.run = run;
+        result
+    }
+
+    fn handle(&mut self, input: Input) -> Result<(), End> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            if self.shown {
+                println!("{:>6} <- {input:?}", self.now);
+            }
+            let commands = self.with(|run, sit| run.handle(input, sit));
+            inputs.extend(self.carry_out(commands)?);
+        }
+        Ok(())
+    }
+
+    /// Carries out commands; what comes of each is dealt with before the next.
+    fn carry_out(&mut self, commands: Vec<Command>) -> Result<Vec<Input>, End> {
+        let mut commands = VecDeque::from(commands);
+        while let Some(command) = commands.pop_front() {
+            if self.rough && self.dice.roll() % 400 == 0 {
+                return Err(End::Crashed);
+            }
+            if self.shown {
+                println!("{:>6} {command:?}", self.now);
+            }
+            let answer = self.apply(command)?;
+            if self.rough && self.dice.roll() % 400 == 0 {
+                return Err(End::Crashed);
+            }
+            if let Some(input) = answer {
+                let more = self.with(|run, sit| run.handle(input, sit));
+                for command in more.into_iter().rev() {
+                    commands.push_front(command);
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn emit(&mut self, about: Option<(TaskId, u32)>, event: Event) {
+        let (task_id, iteration) = about.unzip();
+        if let (Event::Started { attempt, .. }, Some(id)) = (&event, &task_id) {
+            let id = AttemptId { task_id: id.clone(), attempt: *attempt };
+            *self.started.entry(id).or_default() += 1;
+        }
+        if let (Some(ended), Some(id)) = (event.ended(), &task_id) {
+            let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
+            let count = self.ended.entry(id.clone()).or_default();
+            *count += 1;
+            assert_eq!(*count, 1, "{id} ended twice");
+        }
+        let record = Record {
+            timestamp: self.time(),
+            run_id: format!("r{}", self.run_number),
+            seq: 0,
+            iteration,
+            task_id,
+            event,
+        };
+        self.history.apply(&record);
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
+    fn apply(&mut self, command: Command) -> Result<Option<Input>, End> {
+        match command {
+            Command::Emit(about, event) => self.emit(about, *event),
+            Command::WriteStatus(id, _, write, cause) => {
+                let new = match &write {
+                    StatusWrite::Claim { .. } => Status::InProgress,
+                    StatusWrite::Complete => Status::Complete,
+                    StatusWrite::Plain(status) => *status,
+                };
+                if let Some(number) = self.graph.number(&id) {
+                    let old = Some(self.graph.task(number).status);
+                    self.graph.set_status(number, new);
+                    let event =
+                        Event::StatusChanged { old, new: Some(new), cause, reason: None };
+                    self.emit(Some((id, 0)), event);
+                }
+            }
+            Command::Record(key) => return Ok(Some(self.record(key))),
+            Command::PrepareWorktree(id) | Command::ReassignWorktree(id) => {
+                assert!(self.isolated && self.preparing.insert(id));
+            }
+            Command::StartAgent(id) => return Ok(Some(self.start(id, None, "agent"))),
+            Command::StartCheck(id, purpose, _, command) => {
+                return Ok(Some(self.start(id, Some(purpose), &command)));
+            }
+            Command::Terminate(id) => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    process.told = true;
+                }
+            }
+            Command::Kill(id) => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    process.told = true;
+                }
+            }
+            Command::Collect(id, end) => {
+                let result = Box::new(self.collect(&id, *end));
+                return Ok(Some(Input::Collected(id, result)));
+            }
+            Command::Judge(id, end) => return Ok(Some(Input::Judged(id, end))),
+            Command::Keep(id, ..) => {
+                return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
+            }
+            Command::Release { id, .. } => {
+                assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
+                self.records.remove(&id);
+            }
+            Command::Build { onto, members, .. } => {
+                assert!(self.building.is_none() && self.landing.is_none());
+                self.building = Some((onto, members));
+            }
+            Command::RecordLanding(id, commit) => {
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.landing = Some(commit);
+                }
+            }
+            Command::Land { onto, commit, .. } => {
+                let works = self.commits[&commit].clone();
+                assert!(!self.verify || self.proven.contains(&commit), "{commit} was not verified");
+                assert!(!self.verify || self.is_green(&works), "{commit} is red");
+                for id in works.difference(&self.commits[&onto].clone()) {
+                    let record = self.records.get(id);
+                    assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
+                }
+                self.landing = Some((onto, commit));
+            }
+            Command::Abandon(_) => return Err(End::Crashed),
+            Command::SetHolder(_)
+            | Command::KeepGraph
+            | Command::TakeAsGiven(_)
+            | Command::Spare(_)
+            | Command::KeepAwake(_)
+            | Command::AfterAttempt(_)
+            | Command::KeepLog { .. } => {}
+        }
+        Ok(None)
+    }
+
+    /// The record of the next attempt at a task.
+    fn record(&mut self, key: SelectionKey) -> Input {
+        let task = self.graph.task(key.number);
+        let attempt = self.history.of(&task.id).attempts + 1;
+        let id = AttemptId { task_id: task.id.clone(), attempt };
+        let unfinished = |d: usize| self.graph.task(d).status != Status::Complete;
+        assert!(!self.graph.dependencies(key.number).any(unfinished), "{id} starts too early");
+        assert_eq!(task.status, Status::Pending, "{id} is not pending");
+        let used: BTreeSet<usize> = {
+            let open = self.run.attempts().open().iter();
+            open.filter_map(|open| Some(self.records.get(&open.id)?.slot)).collect()
+        };
+        let slot = (0..).find(|slot| !used.contains(slot)).expect("numbers do not end");
+        let at_work = |id: &AttemptId| self.records[id].slot == slot;
+        assert!(!self.processes.keys().any(at_work), "two attempts in slot {slot}");
+        assert!(!self.preparing.iter().any(at_work), "two attempts in slot {slot}");
+        let base = self.tip();
+        self.bases.insert(id.clone(), self.commits[&base].clone());
+        let verify = if self.verify { vec!["check".to_owned()] } else { Vec::new() };
+        let baseline = if self.dice.chance(20) { verify.clone() } else { Vec::new() };
+        let setup = if self.isolated && self.dice.chance(30) {
+            vec!["one".to_owned(), "two".to_owned()]
+        } else {
+            Vec::new()
+        };
+        let open = OpenAttempt {
+            id: id.clone(),
+            iteration: self.history.run.iterations + 1,
+            started_at: self.time(),
+            claimant: "ralph".to_owned(),
+            target: self.isolated.then(|| "main".to_owned()),
+            base: Some(base.clone()),
+            agent: None,
+            log: String::new(),
+            setup,
+            baseline,
+            verify,
+            rule: Rule::Task(CommitRule::Required),
+            process: None,
+            end: None,
+        };
+        let started = Event::Started {
+            attempt,
+            base: Some(base),
+            branch: None,
+            log: String::new(),
+            why: String::new(),
+            format: crate::core::agents::transcript::Format::Text,
+            worktree: self.isolated.then(|| slot.to_string()),
+        };
+        let record =
+            DiskRecord { attempt: open.clone(), landing: None, slot, exit: None, head: None };
+        assert!(self.records.insert(id, record).is_none());
+        Input::Recorded(Box::new(open), Box::new(started))
+    }
+
+    fn start(&mut self, id: AttemptId, purpose: Option<CheckPurpose>, command: &str) -> Input {
+        if self.rough && self.dice.chance(2) {
+            let outcome = Some(Outcome::NotStarted { error: "no such program".to_owned() });
+            return Input::ProcessEnded(id, Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }));
+        }
+        let slot = self.records[&id].slot;
+        for other in self.processes.keys().filter(|_| purpose != Some(CheckPurpose::Trial)) {
+            let trial = self.processes[other].purpose == Some(CheckPurpose::Trial);
+            assert!(trial || self.records[other].slot != slot, "{id} beside {other}");
+        }
+        let command = command.to_owned();
+        let before = self.processes.insert(id.clone(), SimProcess { purpose, command, told: false });
+        assert!(before.is_none(), "{id} has two processes");
+        let limits = ProcessLimits {
+            started: self.instant(),
+            limit: Duration::from_secs(3600),
+            idle: purpose.is_none().then_some(Duration::from_secs(600)),
+        };
+        Input::ProcessStarted(id, limits)
+    }
+
+    /// What the agent of an attempt left.
+    fn collect(&mut self, id: &AttemptId, end: ProcessEnd) -> PendingResult {
+        assert!(!self.processes.contains_key(id), "{id} is examined while it runs");
+        let outcome = end.outcome.clone().unwrap_or_default();
+        let worked = outcome == Outcome::Exited { exit_code: 0 };
+        let mut works = self.bases[id].clone();
+        works.insert(id.clone());
+        let (report, question) = match self.dice.below(if self.rough { 12 } else { 1 }) {
+            1 => (None, None),
+            2 => (None, Some("which?".to_owned())),
+            _ => (worked.then_some(Report::Command), None),
+        };
+        let head = if report.is_some() && !(self.rough && self.dice.chance(5)) {
+            let head = self.records.get(id).and_then(|record| record.head.clone());
+            Some(head.unwrap_or_else(|| self.commit(works)))
+        } else {
+            None
+        };
+        if let Some(record) = self.records.get_mut(id) {
+            record.head.clone_from(&head);
+        }
+        let commits = head.into_iter().map(|id| Commit { id, subject: String::new() }).collect();
+        let diff = Some(DiffStat { files: 1, insertions: 1, deletions: 0 });
+        let evidence = Evidence { report, commits, diff, question, ..Evidence::default() };
+        PendingResult { evidence, outcome, took: end.took, ..PendingResult::default() }
+    }
+
+    /// Something happens: the end of a process, of a preparation, of git's work; time passes.
+    fn happen(&mut self, until: Option<DateTime<Utc>>) -> Result<(), End> {
+        self.now += 1 + i64::try_from(self.dice.below(5)).unwrap_or(0);
+        if self.rough {
+            match self.dice.below(60) {
+                0 => self.person(),
+                1 => return self.signal(),
+                2 => {
+                    let left = self.processes.keys().next().cloned();
+                    if let Some(id) = left.filter(|id| self.processes[id].purpose.is_none()) {
+                        let children = vec!["server".to_owned()];
+                        let left =
+                            ChildrenLeft { attempt: id.attempt, children, limit_seconds: 60.0 };
+                        let reported = self.dice.chance(50);
+                        return self.handle(Input::ProcessLeft { id, left, reported });
+                    }
+                }
+                3 => {
+                    let id = self.processes.keys().next_back().cloned();
+                    if let Some(id) = id {
+                        let changed = self.dice.chance(50);
+                        return self.handle(Input::ProcessIdle(id, changed));
+                    }
+                }
+                4 => {
+                    self.now += 4000;
+                    return self.handle(Input::Tick);
+                }
+                5 => return self.handle(Input::StoodStill(Duration::from_secs(500))),
+                _ => {}
+            }
+        }
+        let mut choices = Vec::new();
+        choices.extend(self.processes.keys().cloned().map(Some));
+        choices.extend(self.preparing.iter().cloned().map(Some));
+        if self.building.is_some() || self.landing.is_some() {
+            choices.push(None);
+        }
+        if choices.is_empty() {
+            if let Some(until) = until {
+                self.now = self.now.max(until.timestamp());
+            }
+            let patience = self.run.patience(self.instant()).unwrap_or_default();
+            self.now += i64::try_from(patience.as_secs()).unwrap_or(0) + 1;
+            return self.handle(Input::Tick);
+        }
+        match choices.swap_remove(self.dice.below(choices.len())) {
+            Some(id) if self.preparing.contains(&id) => self.prepared(id),
+            Some(id) => self.end_process(id),
+            None if self.building.is_some() => self.end_build(),
+            None => self.end_landing(),
+        }
+    }
+
+    fn prepared(&mut self, id: AttemptId) -> Result<(), End> {
+        self.preparing.remove(&id);
+        let input = match self.dice.below(if self.rough { 12 } else { 1 }) {
+            1 => Input::NotStarted(id, "git failed".to_owned()),
+            2 => {
+                let reason = WorktreeReason { worktree: "1".to_owned(), why: "work".to_owned() };
+                Input::WorktreeKept(id, reason)
+            }
+            _ => Input::WorktreeReady(id),
+        };
+        self.handle(input)
+    }
+
+    fn end_process(&mut self, id: AttemptId) -> Result<(), End> {
+        let process = self.processes.remove(&id).expect("it was chosen");
+        let good = match process.purpose {
+            Some(CheckPurpose::Trial) => {
+                let built = self.built.clone().expect("a trial of something");
+                let green = self.is_green(&self.commits[&built].clone());
+                if green && process.command == "check" && !process.told {
+                    self.proven.insert(built);
+                }
+                green
+            }
+            Some(CheckPurpose::Verify) => {
+                let head = self.records[&id].head.clone();
+                let works = head.as_ref().map(|head| self.commits[head].clone());
+                let green = works.is_none_or(|works| self.is_green(&works))
+                    && !(self.rough && self.dice.chance(10));
+                if let (true, Some(head), false) = (green, head, process.told) {
+                    self.proven.insert(head);
+                }
+                green
+            }
+            Some(CheckPurpose::Setup | CheckPurpose::Baseline) | None => {
+                !(self.rough && self.dice.chance(8))
+            }
+        };
+        let outcome = match (process.told, self.rough && self.dice.chance(2)) {
+            (_, true) => None,
+            (true, false) => Some(Outcome::Signaled { signal: 15 }),
+            (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
+        };
+        if outcome.is_none()
+            && process.purpose == Some(CheckPurpose::Verify)
+            && let Some(head) = self.records[&id].head.clone()
+        {
+            // What was seen is lost with the guardian that saw it.
+            self.proven.remove(&head);
+        }
+        let took = Duration::from_secs(1);
+        self.handle(Input::ProcessEnded(id, Box::new(ProcessEnd { outcome, took, ..ProcessEnd::default() })))
+    }
+
+    fn end_build(&mut self) -> Result<(), End> {
+        let (onto, members) = self.building.take().expect("it was chosen");
+        if self.rough && self.dice.chance(3) {
+            return self.handle(Input::Built(Err("git failed".to_owned())));
+        }
+        let mut batch = BuiltBatch::default();
+        let mut tip = onto.clone();
+        for id in &members {
+            let works = self.commits[&tip].clone();
+            if self.conflicts(id, &works) {
+                batch.conflict = Some(vec!["file".to_owned()]);
+                break;
+            }
+            let head = self.records[id].head.clone().expect("queued work has a commit");
+            let as_it_is = members.len() == 1 && self.bases[id] == works;
+            let commit = if as_it_is && self.dice.chance(80) {
+                batch.is_verified = true;
+                head
+            } else {
+                let mut works = works;
+                works.insert(id.clone());
+                self.commit(works)
+            };
+            tip.clone_from(&commit);
+            let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
+            batch.commits.push(BuiltCommit { commit, rebuilt: Some(rebuilt) });
+        }
+        self.built = Some(tip);
+        self.handle(Input::Built(Ok(batch)))
+    }
+
+    fn end_landing(&mut self) -> Result<(), End> {
+        let (onto, commit) = self.landing.take().expect("it was chosen");
+        let landed = match self.dice.below(if self.rough { 20 } else { 1 }) {
+            1 => Ok(LandOutcome::Busy { why: "index.lock".to_owned() }),
+            2 => {
+                let (checkout, paths) = ("/repo".to_owned(), vec!["file".to_owned()]);
+                Ok(LandOutcome::Blocked { checkout, paths, why: String::new() })
+            }
+            3 => Err("git failed".to_owned()),
+            _ if self.tip() != onto => Ok(LandOutcome::Moved),
+            _ => {
+                self.positions.push(commit);
+                self.landings += 1;
+                Ok(LandOutcome::Landed)
+            }
+        };
+        self.handle(Input::Landed(landed))
+    }
+
+    /// A person edits the graph, moves the branch, or stops the run.
+    fn person(&mut self) {
+        let number = self.dice.below(self.graph.tasks().len());
+        let id = self.graph.task(number).id.clone();
+        let status = self.graph.task(number).status;
+        match self.dice.below(5) {
+            0 if status == Status::Pending => self.set_by_hand(number, Status::Complete),
+            1 if status == Status::Pending => self.set_by_hand(number, Status::Blocked),
+            2 => {
+                let works = self.commits[&self.tip()].clone();
+                let commit = self.commit(works);
+                self.proven.insert(commit.clone());
+                self.positions.push(commit);
+            }
+            3 => {
+                let stop = crate::core::event::StopRequest { signal: None, now: false };
+                self.emit(None, Event::StopRequested(stop));
+            }
+            _ if matches!(status, Status::Blocked | Status::NeedsInput) => {
+                self.set_by_hand(number, Status::Pending);
+                self.emit(Some((id, 0)), Event::Reset {});
+            }
+            _ => {}
+        }
+    }
+
+    fn set_by_hand(&mut self, number: usize, status: Status) {
+        let (id, old) = (self.graph.task(number).id.clone(), self.graph.task(number).status);
+        self.graph.set_status(number, status);
+        if status == Status::Complete {
+            self.by_hand.insert(id.clone());
+        }
+        let (old, new, cause) = (Some(old), Some(status), Cause::Command);
+        self.emit(Some((id, 0)), Event::StatusChanged { old, new, cause, reason: None });
+    }
+
+    fn signal(&mut self) -> Result<(), End> {
+        let name = if self.dice.chance(50) { "SIGTERM" } else { "SIGINT" };
+        if self.policy.stop.is_none() {
+            self.policy.stop = Some((15, name));
+        }
+        self.handle(Input::Signal(15, name))
+    }
+
+    /// One run: from its start, with what an earlier one left, to its end.
+    fn run_once(&mut self) -> End {
+        self.run_number += 1;
+        if self.shown {
+            println!("run {}: {:?}, jobs {}", self.run_number, self.positions, self.policy.jobs);
+        }
+        self.run = Run::default();
+        self.policy.stop = None;
+        // With its runner everything dies that it guarded.
+        self.processes.clear();
+        self.preparing.clear();
+        (self.building, self.built) = (None, None);
+        if let Some((onto, commit)) = self.landing.take() {
+            // Git may have finished, or not.
+            if self.tip() == onto && self.dice.chance(50) {
+                self.positions.push(commit);
+                self.landings += 1;
+            }
+        }
+        self.emit(None, Event::LoopStarted(Begun::default()));
+        match self.run_to_the_end() {
+            Ok(reason) => End::Stopped(reason),
+            Err(end) => end,
+        }
+    }
+
+    fn run_to_the_end(&mut self) -> Result<StopReason, End> {
+        let found: Vec<DiskRecord> = self.records.values().cloned().collect();
+        for record in found {
+            self.recover(record)?;
+        }
+        for _ in 0..STEPS {
+            self.check();
+            let now = self.time();
+            let decision = self.with(|run, sit| run.decide(sit, now));
+            match decision {
+                RunDecision::Act(commands) => drop(self.carry_out(commands)?),
+                RunDecision::Land(_) => {
+                    let tip = self.tip();
+                    let commands = self.with(|run, sit| run.land(Some(&tip), sit));
+                    self.carry_out(commands)?;
+                }
+                RunDecision::Select(Decision::Start(key)) => {
+                    self.carry_out(vec![Command::Record(key)])?;
+                    let at_work = self.processes.iter().filter(|(_, process)| {
+                        process.purpose != Some(CheckPurpose::Trial)
+                    });
+                    assert!(at_work.count() <= self.policy.jobs, "more than `jobs` at work");
+                }
+                RunDecision::Select(Decision::Wait(wait)) => self.happen(wait.until)?,
+                RunDecision::Select(Decision::Stop(reason)) => {
+                    self.stopped(&reason);
+                    return Ok(reason);
+                }
+            }
+        }
+        panic!("no end after {STEPS} steps");
+    }
+
+    fn recover(&mut self, record: DiskRecord) -> Result<(), End> {
+        let on_branch = |commit: &String| self.positions.contains(commit) || {
+            let tip = self.commits[&self.tip()].clone();
+            self.commits[commit].is_subset(&tip) && tip.contains(&record.attempt.id)
+        };
+        let landed = record.landing.clone().filter(on_branch);
+        let landed = landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit });
+        let outcome = record.exit.clone().unwrap_or(Outcome::Interrupted);
+        let attempt = OpenAttempt { process: None, end: None, ..record.attempt };
+        let found = FoundAttempt {
+            attempt,
+            from_run: format!("r{}", self.run_number - 1),
+            outcome,
+            took: Duration::from_secs(1),
+            swept: Vec::new(),
+            landed,
+        };
+        self.handle(Input::Found(Box::new(found)))
+    }
+
+    /// The rules that hold at every step.
+    fn check(&self) {
+        for task in self.graph.tasks() {
+            let landed = self.commits[&self.tip()].iter().any(|id| id.task_id == task.id);
+            let done = task.status == Status::Complete && !self.by_hand.contains(&task.id);
+            assert!(!done || landed || !self.isolated, "{} is complete and not landed", task.id);
+        }
+        for open in &self.history.active.attempts {
+            let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };
+            assert!(!self.ended.contains_key(&id), "{id} is active and has ended");
+        }
+    }
+
+    /// The rules that hold when a run ends by itself.
+    fn stopped(&mut self, reason: &StopReason) {
+        assert!(self.processes.is_empty(), "processes are left: {reason}");
+        let all = self.graph.tasks().iter().all(|task| task.status.is_over());
+        if !matches!(reason, StopReason::Signal(..)) {
+            assert_eq!(*reason == StopReason::Complete, all, "{reason}");
+        }
+        self.emit(None, Event::Finished {
+            why: reason.to_string(),
+            exit_code: reason.exit().code(),
+            iterations: 0,
+            completed: 0,
+            remaining: 0,
+            duration_seconds: 0.0,
+        });
+    }
+}
+
+/// Runs one schedule: rough runs first, then calm ones until nothing is left to recover.
+fn schedule(seed: u64) -> (u64, u64) {
+    let mut world = World::new(seed);
+    for _ in 0..6 {
+        match world.run_once() {
+            End::Crashed => world.crashes += 1,
+            End::Stopped(StopReason::Complete) => break,
+            End::Stopped(_) => {}
+        }
+    }
+    world.rough = false;
+    for _ in 0..2 {
+        if let End::Crashed = world.run_once() {
+            panic!("a calm run crashed");
+        }
+    }
+    assert!(world.records.is_empty(), "records are left: {:?}", world.records.keys());
+    for id in world.started.keys() {
+        assert_eq!(world.ended.get(id), Some(&1), "{id} started and has no end");
+    }
+    assert!(world.history.active.attempts.is_empty(), "{:?}", world.history.active);
+    for position in &world.positions {
+        let works = &world.commits[position];
+        assert!(!world.verify || world.is_green(works), "the branch was at {position}, which is red");
+    }
+    (world.landings, world.crashes)
+}
+
+#[test]
+fn no_schedule_breaks_a_rule() {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("RALPH_SIMULATION_SEED") {
+        schedule(seed);
+        return;
+    }
+    let count = number("RALPH_SIMULATIONS").unwrap_or(SCHEDULES);
+    let (mut landings, mut crashes) = (0, 0);
+    for seed in 0..count {
+        let result = std::panic::catch_unwind(|| schedule(seed));
+        let Ok((landed, crashed)) = result else {
+            panic!("RALPH_SIMULATION_SEED={seed} breaks a rule");
+        };
+        (landings, crashes) = (landings + landed, crashes + crashed);
+    }
+    println!("schedules {count}, landings {landings}, crashes {crashes}, violations 0");
+    assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");
+}
