@@ -15,7 +15,7 @@ pub const POINTS: &[&str] = &[
     "run.begun",
     "recover.ended",
     "recover.told",
-    "recover.known",
+    "recover.found",
     "start.prepared",
     "start.recorded",
     "start.claimed",

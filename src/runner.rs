@@ -1,27 +1,29 @@
 //! The loop: the only owner of what changes while a run goes on.
 //!
-//! One thread takes every message (an agent ended, a signal came, time passed) from one channel;
-//! `decide` says what is next; every fact goes through `emit`. Policy is not made here.
+//! One thread takes every message (a process ended, a signal came, time passed) from one channel.
+//! `core::run` decides what follows and answers with commands; this carries them out. Policy is not
+//! made here.
 
-mod isolated;
-mod children;
+mod agents;
+mod apply;
 mod close;
 mod edits;
 mod harm;
-mod hooks;
-mod merge;
-mod plain;
 pub mod hook_run;
+mod hooks;
+mod isolated;
+mod landing;
+mod plain;
+mod process_spec;
+mod processes;
 pub mod reporter;
 mod requests;
 mod start;
-mod verify;
 mod watch;
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     mem,
-    sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
 
@@ -31,14 +33,13 @@ use chrono::{DateTime, Utc};
 use crate::{
     adapters::{
         clock,
-        git::Landing,
-        process::{self, ProcessNews},
+        process::{self, AgentProcess, ProcessNews},
         signal,
         state::Lock,
         tmux,
     },
     core::{
-        agents::agent_command::AgentCommand,
+        agents::{agent_command::AgentCommand, promise::Worth},
         duration,
         event::{Event, PlainLoop, StopReason, record::Record},
         exit::{Exit, Failure},
@@ -46,24 +47,31 @@ use crate::{
             filter::Filter,
             task::{Status, TaskId},
         },
+        run::{
+            OpenWork, Run, RunDecision, Situation,
+            command::{AttemptId, BuiltBatch, Command, Input, LandOutcome},
+            process_watch::GracePeriods,
+        },
         select::{Active, Decision, Policy, View, Wait},
     },
     crash,
     project::{
+        attempt::AttemptRecord,
         event_store::EventStore,
         fatal,
         graph_file::{GraphFile, rfc3339},
         workspace::{LockHolder, Workspace},
         worktree_pool::PreparedWorktree,
     },
-    runner::reporter::{AT_WORK, Reporter},
+    runner::reporter::Reporter,
 };
 
+pub use agents::{agents, check_agent};
+use edits::RunGraph;
+use hooks::RunHooks;
 use isolated::RunWorktrees;
-use merge::{BuiltTrial, LandingQueue};
-pub use start::{agents, check_agent};
-use verify::ProcessStage;
-use watch::RunningAttempt;
+use processes::Processes;
+use requests::Inbox;
 
 /// How long a graph file that cannot be read is given to become whole: an editor may be saving.
 const HALF_SAVED: Duration = Duration::from_secs(3);
@@ -109,49 +117,40 @@ impl RunOptions {
 
 /// What arrives while a run goes on.
 enum RunnerMessage {
-    /// The attempt with this name has news of its agent.
-    News(String, ProcessNews),
-    /// The work tree of the attempt with this name is prepared, or cannot be.
-    Prepared(String, Result<PreparedWorktree>),
-    /// The merge queue has put things together.
-    Built(Result<BuiltTrial>),
-    /// It has moved the target branch, or could not.
-    Landed(Result<Landing>),
+    /// There is news of the process of an attempt.
+    News(AttemptId, ProcessNews),
+    /// The worktree of an attempt is prepared, or cannot be.
+    Prepared(AttemptId, Result<PreparedWorktree>),
+    /// The merge queue has put a batch together.
+    Built(Result<BuiltBatch>),
+    /// The target branch was moved, or could not be.
+    Landed(Result<LandOutcome>),
     /// A signal came.
     Signal(i32),
 }
 
-/// A run.
+/// A run and what it works with.
 pub struct Runner {
     workspace: Workspace,
-    file: GraphFile,
-    chronicle: EventStore,
     options: RunOptions,
     policy: Policy,
+    lock: Lock,
+    store: EventStore,
     reporters: Vec<Box<dyn Reporter>>,
-    inbox: Receiver<RunnerMessage>,
-    outbox: Sender<RunnerMessage>,
-    running: Vec<RunningAttempt>,
-    trees: RunWorktrees,
-    queue: LandingQueue,
-    /// What came while a hook ran.
-    later: VecDeque<RunnerMessage>,
+    /// What decides.
+    run: Run,
+    /// The records of the open attempts, as they are on disk.
+    records: BTreeMap<AttemptId, AttemptRecord>,
+    graph: RunGraph,
+    processes: Processes,
+    worktrees: RunWorktrees,
+    hooks: RunHooks,
+    inbox: Inbox,
+    began: Instant,
+    /// The clocks when they were last read.
+    clocks: clock::ClockReading,
     /// When to decide again, while nothing can start.
     wake: Option<DateTime<Utc>>,
-    began: Instant,
-    lock: Lock,
-    /// The graph before the attempt that runs now.
-    before: Option<harm::GraphBefore>,
-    /// Whether it is told already that the graph file cannot be read.
-    told: bool,
-    /// The clocks when they were last looked at.
-    clocks: clock::ClockReading,
-    /// How many signals asked it to stop.
-    signals: u32,
-    /// The task and the number of the attempt before which the hook has been run.
-    prepared: Option<(TaskId, u32)>,
-    /// Whether something that an attempt left behind was let live.
-    spared: bool,
 }
 
 impl Runner {
@@ -166,7 +165,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
-        start::check_agents(&policy, file.graph(), &workspace)?;
+        agents::check_agents(&policy, file.graph(), &workspace)?;
         if options.tmux {
             tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
         }
@@ -176,9 +175,9 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
-        let trees = RunWorktrees::of(&workspace, &policy)?;
-        let chronicle = workspace.chronicle()?;
-        if chronicle.history().paused {
+        let worktrees = RunWorktrees::of(&workspace, &policy)?;
+        let store = workspace.chronicle()?;
+        if store.history().paused {
             let paused = StopReason::Paused(workspace.place.name().cloned());
             return Err(Failure::new(Exit::Waiting, paused.to_string()).into());
         }
@@ -189,32 +188,27 @@ impl Runner {
             .context("remove what a killed run left unfinished")?;
         crash::point("run.swept");
         workspace.ignore_own_files()?;
-        let (outbox, inbox) = mpsc::channel();
-        let signals = outbox.clone();
+        let inbox = Inbox::new();
+        let signals = inbox.sender();
         signal::listen(move |number| drop(signals.send(RunnerMessage::Signal(number))))
             .context("listen for signals")?;
         Ok(Runner {
-            chronicle,
+            store,
             workspace,
-            file,
+            graph: RunGraph::new(file),
             options,
             policy,
-            reporters,
-            inbox,
-            outbox,
-            running: Vec::new(),
-            trees,
-            queue: LandingQueue::default(),
-            later: VecDeque::new(),
-            wake: None,
-            began: Instant::now(),
             lock,
-            before: None,
-            told: false,
+            reporters,
+            run: Run::default(),
+            records: BTreeMap::new(),
+            processes: Processes::default(),
+            worktrees,
+            hooks: RunHooks::default(),
+            inbox,
+            began: Instant::now(),
             clocks: clock::read(),
-            signals: 0,
-            prepared: None,
-            spared: false,
+            wake: None,
         })
     }
 
@@ -231,9 +225,7 @@ impl Runner {
         let result = self.begin();
         if result.is_err() {
             // Nothing may outlive the run that watches it.
-            for running in &self.running {
-                running.agent.kill();
-            }
+            self.processes.order_all(AgentProcess::kill);
         }
         let (why, exit) = match &result {
             Ok(reason) => (reason.to_string(), reason.exit()),
@@ -242,7 +234,7 @@ impl Runner {
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.emit(None, Event::Blocked { holders: holders.clone() })?;
         }
-        let run = &self.chronicle.history().run;
+        let run = &self.store.history().run;
         let finished = Event::Finished {
             why,
             exit_code: exit.code(),
@@ -258,7 +250,7 @@ impl Runner {
             self.after_run(&finished)?;
             self.drain()
         });
-        self.chronicle.save();
+        self.store.save();
         let reason = result?;
         recorded?;
         Ok(reason)
@@ -275,55 +267,82 @@ impl Runner {
 
     fn turn(&mut self) -> Result<StopReason> {
         loop {
-            self.obey();
             self.refresh()?;
-            self.resettle()?;
+            self.reload_settings()?;
             self.look_for_done()?;
-            self.merge()?;
-            if let Some(reason) = self.stuck_in_merge() {
-                return Ok(reason);
-            }
-            let active = self.active();
-            match self.view(&active).decide(Utc::now()) {
-                Decision::Start(key) if self.is_prepared(key) => self.start(key)?,
-                Decision::Start(key) => {
+            let now = Utc::now();
+            match self.with_run(|run, sit| run.decide(sit, now)) {
+                RunDecision::Act(commands) => self.carry_out(commands)?,
+                RunDecision::Land(branch) => {
+                    let tip = self.tip(&branch)?;
+                    let commands = self.with_run(|run, sit| run.land(tip.as_deref(), sit));
+                    self.carry_out(commands)?;
+                }
+                RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {
+                    self.carry_out(vec![Command::Record(key)])?;
+                }
+                RunDecision::Select(Decision::Start(key)) => {
                     if let Some(reason) = self.before_attempt(key)? {
                         return Ok(reason);
                     }
                 }
-                Decision::Wait(wait) => self.wait(wait)?,
-                Decision::Stop(reason) => return Ok(reason),
+                RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
+                RunDecision::Select(Decision::Stop(reason)) => return Ok(reason),
             }
         }
     }
 
-    fn active(&self) -> Vec<Active<'_>> {
-        let running = self.running.iter().filter(|running| !running.stage.is_trial());
-        let at_work = running.map(|running| &running.record).chain(&self.trees.preparing);
-        // When the run is being stopped, what waits is left to the next one.
-        let waits = !self.is_ending() || self.queue.is_trying();
-        let waiting = self.queue.records().filter(|_| waits).enumerate();
-        // Each has its work tree until it is merged: nobody runs far ahead of the queue.
-        let waiting = waiting.map(|(at, record)| (record, at >= self.policy.jobs));
-        let open = at_work.map(|record| (record, true));
-        open.chain(waiting)
-            .filter_map(|(record, works)| {
-                // By id: an edit of the file may have moved the task.
-                let number = self.file.graph().number(&record.task_id)?;
-                let agent = record.call.as_ref().map(|call| call.name.as_str());
-                Some(Active { number, agent, works })
-            })
-            .collect()
+    /// Whether the run ends soon and nothing that takes time is to start.
+    fn is_ending(&self) -> bool {
+        self.policy.stop.is_some() || self.is_ended_now()
+    }
+
+    fn open_work(&self) -> Vec<OpenWork> {
+        self.run.open_work(self.is_ending(), self.policy.jobs)
+    }
+
+    /// Calls `see` with what the selection of the next task sees.
+    fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
+        let open = self.open_work();
+        see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
     }
 
     fn view<'a>(&'a self, active: &'a [Active<'a>]) -> View<'a> {
         View {
-            graph: self.file.graph(),
-            keys: self.file.keys(),
-            history: self.chronicle.history(),
+            graph: self.graph.file.graph(),
+            keys: self.graph.file.keys(),
+            history: self.store.history(),
             policy: &self.policy,
             active,
         }
+    }
+
+    /// Calls `see` with all that a part of the run is told with an input.
+    fn with_situation<T>(&self, open: &[OpenWork], see: impl FnOnce(&Situation<'_>) -> T) -> T {
+        let config = &self.workspace.config;
+        let active = OpenWork::active(open, self.graph.file.graph());
+        see(&Situation {
+            view: self.view(&active),
+            now: Instant::now(),
+            graces: GracePeriods {
+                kill: config.grace,
+                term: config.term_grace,
+                exit: config.exit_grace,
+                children: config.child_wait_timeout,
+                on_orphans: config.on_orphans,
+            },
+            autocommit: config.autocommit,
+            trusts_promises: config.promise == Worth::Trust,
+        })
+    }
+
+    /// Lets the run decide.
+    fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
+        let open = self.open_work();
+        let mut run = mem::take(&mut self.run);
+        let result = self.with_situation(&open, |sit| decide(&mut run, sit));
+        self.run = run;
+        result
     }
 
     fn remaining(&self) -> usize {
@@ -340,28 +359,28 @@ impl Runner {
     fn put_on_record(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
         let (task_id, iteration) = about.unzip();
         let kind = mem::discriminant(&event);
-        let records = self.chronicle.emit(iteration, task_id, event)?;
+        let records = self.store.emit(iteration, task_id, event)?;
         self.tell(&records);
         // Others may have written before and after it.
-        let run_id = self.chronicle.run_id();
+        let run_id = self.store.run_id();
         let ours = |it: &Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
         records.into_iter().rfind(ours).context("what was put on record is not")
     }
 
     fn tell(&mut self, records: &[Record]) {
-        if let Some(before) = &mut self.before {
+        if let Some(before) = &mut self.graph.before {
             for record in records {
                 before.note(record);
             }
         }
-        let mut reporters = std::mem::take(&mut self.reporters);
-        let active = self.active();
-        let view = self.view(&active);
-        for record in records {
-            for reporter in &mut reporters {
-                reporter.record(record, &view);
+        let mut reporters = mem::take(&mut self.reporters);
+        self.with_view(|view| {
+            for record in records {
+                for reporter in &mut reporters {
+                    reporter.record(record, view);
+                }
             }
-        }
+        });
         self.reporters = reporters;
     }
 
@@ -378,7 +397,7 @@ impl Runner {
         }
         let holder = LockHolder {
             process: process::own_identity(),
-            run_id: self.chronicle.run_id().to_owned(),
+            run_id: self.store.run_id().to_owned(),
             since: rfc3339(Utc::now()),
             task_id: task_id.map(ToString::to_string),
         };
@@ -386,7 +405,7 @@ impl Runner {
     }
 
     fn announce_graph(&mut self) -> Result<()> {
-        let tasks = self.file.graph().tasks();
+        let tasks = self.graph.file.graph().tasks();
         let complete = tasks.iter().filter(|task| task.status == Status::Complete).count();
         let event = Event::GraphLoaded { tasks: tasks.len(), complete };
         self.emit(None, event)
@@ -395,7 +414,8 @@ impl Runner {
     /// Waits for the next message, limit, beat or wake-up, and deals with it.
     fn wait(&mut self, wait: Wait) -> Result<()> {
         let now = Utc::now();
-        if self.active().is_empty()
+        let is_idle = self.with_view(|view| view.active.is_empty());
+        if is_idle
             && let Some(until) = wait.until
             && self.wake.is_none_or(|wake| wake <= now)
         {
@@ -405,42 +425,41 @@ impl Runner {
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
-        let limit = self.running.iter().map(RunningAttempt::patience).min();
-        let pause = [Some(pause), beat, limit, self.queue.patience()]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(pause);
-        match self.listen(pause) {
-            Some(RunnerMessage::News(name, ProcessNews::Closed(closed))) => {
-                self.ended(&name, closed)?;
-            }
-            Some(RunnerMessage::News(name, ProcessNews::Idle)) => self.idle(&name)?,
-            Some(RunnerMessage::News(name, ProcessNews::Left(members))) => {
-                self.left_behind(&name, members)?;
-            }
-            Some(RunnerMessage::Prepared(name, prepared)) => self.prepared(&name, prepared)?,
-            Some(RunnerMessage::Built(built)) => self.built(built)?,
-            Some(RunnerMessage::Landed(landed)) => self.landed(landed)?,
-            Some(RunnerMessage::Signal(number)) => self.signalled(number)?,
-            None => self.enforce()?,
-        }
+        let limit = self.run.patience(Instant::now());
+        let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
+        let message = self.listen(pause);
+        self.receive(message)?;
         self.look_at_clocks()?;
-        let records = self.chronicle.catch_up()?;
+        let records = self.store.catch_up()?;
         self.tell(&records);
-        for running in &mut self.running {
-            let id = running.record.task_id.clone();
-            let silent = matches!(running.stage, ProcessStage::Agent) && running.doing.is_none();
-            let doing = running.follow(self.workspace.config.exit_grace);
-            let Some(doing) = doing.or(silent.then_some(AT_WORK)) else {
-                continue;
-            };
-            for reporter in &mut self.reporters {
-                reporter.doing(&id, doing);
-            }
-        }
+        self.follow()?;
         self.tick();
         Ok(())
+    }
+
+    /// Deals with a message; without one a limit may have been reached.
+    fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
+        let input = match message {
+            Some(RunnerMessage::News(id, ProcessNews::Closed(closed))) => {
+                self.process_closed(&id, closed)?
+            }
+            Some(RunnerMessage::News(id, ProcessNews::Idle)) => self.process_idle(&id)?,
+            Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
+                self.process_left(&id, &members)?
+            }
+            Some(RunnerMessage::Prepared(id, prepared)) => self.worktree_prepared(&id, prepared)?,
+            Some(RunnerMessage::Built(built)) => {
+                crash::point("merge.built");
+                Some(Input::Built(built.map_err(|error| format!("{error:#}"))))
+            }
+            Some(RunnerMessage::Landed(landed)) => {
+                crash::point("merge.landed");
+                Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
+            }
+            Some(RunnerMessage::Signal(number)) => return self.signalled(number),
+            None => Some(Input::Tick),
+        };
+        input.map_or(Ok(()), |input| self.handle(input))
     }
 
     /// The loop turns.

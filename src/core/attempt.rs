@@ -82,9 +82,10 @@ impl AttemptState {
         let state = match event {
             Event::Started { .. } => AttemptState::Preparing,
             Event::SettingUp { .. } if !self.is_landing() => AttemptState::SettingUp,
-            Event::AgentStarted { .. } => AttemptState::Running,
+            Event::AgentStarted { .. }
+            | Event::ChildrenEnded { .. }
+            | Event::ChildrenOverdue { .. } => AttemptState::Running,
             Event::WaitingForChildren(_) => AttemptState::WaitingForChildren,
-            Event::ChildrenEnded { .. } | Event::ChildrenOverdue { .. } => AttemptState::Running,
             // The checks of a trial are journalled for the first task of the batch.
             Event::Verifying { baseline: true, .. } if !self.is_landing() => AttemptState::Baseline,
             Event::Verifying { baseline: false, .. } if !self.is_landing() => {

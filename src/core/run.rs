@@ -15,7 +15,7 @@ pub mod process_watch;
 mod simulation;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     time::{Duration, Instant},
 };
 
@@ -26,6 +26,7 @@ use process_watch::GracePeriods;
 
 use crate::core::{
     event::{Event, StopReason, StopRequest},
+    graph::{TaskGraph, task::TaskId},
     select::{Active, Decision, View},
     verdict::Verdict,
 };
@@ -78,6 +79,25 @@ pub struct Run {
     requests: Requests,
 }
 
+/// An open attempt as the selection of the next task counts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenWork {
+    task_id: TaskId,
+    agent: Option<String>,
+    works: bool,
+}
+
+impl OpenWork {
+    /// Returns these by their place in the graph; tasks that are no longer in it are left out.
+    pub fn active<'a>(open: &'a [OpenWork], graph: &TaskGraph) -> Vec<Active<'a>> {
+        let active = |open: &'a OpenWork| {
+            let number = graph.number(&open.task_id)?;
+            Some(Active { number, agent: open.agent.as_deref(), works: open.works })
+        };
+        open.iter().filter_map(active).collect()
+    }
+}
+
 /// What a run does next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunDecision {
@@ -105,14 +125,9 @@ impl Run {
         self.requests.signals
     }
 
-    /// Returns the open attempts as the selection of the next task sees them; `ending` as
-    /// [`Situation::is_ending`], `number` finds the place of a task in the graph.
-    pub fn active<'a>(
-        &'a self,
-        ending: bool,
-        jobs: usize,
-        number: impl Fn(&AttemptId) -> Option<usize>,
-    ) -> Vec<Active<'a>> {
+    /// Returns the open attempts as the selection of the next task counts them; `ending` as
+    /// [`Situation::is_ending`].
+    pub fn open_work(&self, ending: bool, jobs: usize) -> Vec<OpenWork> {
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
         let is_queued = |open: &&OpenAttempt| queued.contains(&&open.id);
         let at_work = self.attempts.open().iter().filter(|open| !is_queued(open));
@@ -124,9 +139,9 @@ impl Run {
         at_work
             .map(|open| (open, true))
             .chain(waiting)
-            .filter_map(|(open, works)| {
-                let number = number(&open.id)?;
-                Some(Active { number, agent: open.agent.as_deref(), works })
+            .map(|(open, works)| {
+                let (task_id, agent) = (open.id.task_id.clone(), open.agent.clone());
+                OpenWork { task_id, agent, works }
             })
             .collect()
     }
@@ -273,12 +288,7 @@ impl Run {
     /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
     /// itself. The second kills it. The third leaves what will not die to the guardian, and the
     /// attempt to the next run.
-    fn signalled(
-        &mut self,
-        number: i32,
-        name: &'static str,
-        sit: &Situation<'_>,
-    ) -> Vec<Command> {
+    fn signalled(&mut self, number: i32, name: &'static str, sit: &Situation<'_>) -> Vec<Command> {
         self.requests.signals += 1;
         match self.requests.signals {
             1 => {
@@ -303,6 +313,3 @@ impl Run {
 
 /// The signal after which attempts get time to end by themselves.
 const TERM: &str = "SIGTERM";
-
-/// Inputs and commands in the order in which they are to be dealt with.
-pub type Commands = VecDeque<Command>;

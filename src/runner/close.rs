@@ -1,195 +1,135 @@
-//! The end of an attempt, before our eyes or found after a crash: one judgement for both.
+//! The end of an attempt: what it left is examined, judged, kept and released.
 
 use std::{
     mem, thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, merge};
+use super::{Runner, start::attempt_id};
 use crate::{
     adapters::{agent_output, process, terminal},
     core::{
-        agents::{promise::Worth, provider_error::ProviderError, transcript::AgentTranscript},
-        duration,
-        event::{AttemptResult, Cause, Event},
-        graph::task::{CommitRule, Status},
+        agents::provider_error::ProviderError,
+        event::Event,
+        graph::task::CommitRule,
+        run::command::{AttemptId, FoundAttempt, Input, PendingResult, ProcessEnd},
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,
-    project::{
-        attempt::{self, AttemptRecord, LEFTOVERS, leftovers, scrutiny},
-        graph_file::{Write, rfc3339},
-    },
+    project::attempt::{self, AttemptRecord, leftovers, scrutiny},
 };
 
-/// What is known of an attempt whose agent is gone.
-#[derive(Default)]
-pub(super) struct PendingResult {
-    pub(super) outcome: Outcome,
-    pub(super) took: Duration,
-    pub(super) swept: Vec<String>,
-    pub(super) unlocked: Vec<String>,
-    pub(super) evidence: Evidence,
-    pub(super) told: AgentTranscript,
-}
-
-impl PendingResult {
-    /// The end of an attempt that was stopped before its agent began.
-    pub(super) fn cut_off(outcome: Outcome, took: Duration) -> PendingResult {
-        PendingResult { outcome, took, ..PendingResult::default() }
-    }
-
-    /// The end of an attempt that could not begin.
-    pub(super) fn not_started(error: &Error) -> PendingResult {
-        PendingResult {
-            outcome: Outcome::NotStarted { error: format!("{error:#}") },
-            ..PendingResult::default()
-        }
-    }
-}
-
 impl Runner {
-    /// Looks at what an agent has left, in the graph and in git, once all of it is dead.
-    pub(super) fn look(
-        &mut self,
-        record: &AttemptRecord,
-        outcome: Outcome,
-        took: Duration,
-        swept: Vec<String>,
-    ) -> Result<PendingResult> {
-        let id = &record.task_id;
+    /// Examines what an agent has left, in the graph and in git, once all of it is dead.
+    pub(super) fn collect(&mut self, id: &AttemptId, end: ProcessEnd) -> Result<Option<Input>> {
+        let Some(record) = self.records.get(id).cloned() else {
+            return Ok(None);
+        };
+        let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
         crash::point("close.begun");
         let tree = record.tree(&self.workspace);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
-        let records = self.chronicle.catch_up()?;
+        let records = self.store.catch_up()?;
         self.tell(&records);
-        self.close_children(Some(record))?;
-        self.settle_graph(record)?;
+        self.close_children(Some(id))?;
+        self.settle_graph(&record)?;
         // What the agent wrote of its own task holds, also where the rest is undone.
-        let said = self.file.graph().number(id).map(|n| self.file.graph().task(n).status);
-        let said = self.take_over(record)?.or(said);
-        self.guard_graph(record)?;
+        let graph = self.graph.file.graph();
+        let said = graph.number(&id.task_id).map(|number| graph.task(number).status);
+        let said = self.take_over(&record)?.or(said);
+        self.guard_graph(&record)?;
         crash::point("close.settled");
-        let report = self.report(record, said);
+        let report = self.report(&record, said);
         let mut evidence = match tree {
-            Ok(tree) => attempt::evidence(&self.workspace, &tree, record, report)?,
-            Err(_) => attempt::evidence_of_nothing(record, report),
+            Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
+            Err(_) => attempt::evidence_of_nothing(&record, report),
         };
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
-            let earlier = self.chronicle.history().obstacles_before(name, id);
+            let earlier = self.store.history().obstacles_before(name, &id.task_id);
             ProviderError::new(obstacle, earlier, Utc::now())
         });
-        Ok(PendingResult { outcome, took, swept, unlocked, evidence, told })
-    }
-
-    /// Judges an attempt: one that is good by itself and has something to merge goes on to that.
-    pub(super) fn close(&mut self, record: &AttemptRecord, mut end: PendingResult) -> Result<()> {
-        let verdict = self.judge(record, &end.outcome, &mut end.evidence)?;
-        match merge::target_of(record, &end, verdict) {
-            Some(target) => self.enqueue(record, end, target),
-            None => self.conclude(record, end),
-        }
-    }
-
-    /// Lets the git end that a dead run left at work for an attempt, and removes the locks of one that
-    /// was killed.
-    fn settle_git(&self, record: &AttemptRecord) {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let Some(apart) = &record.apart else {
-            return;
-        };
-        let began = Instant::now();
-        while process::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
-            thread::sleep(Duration::from_millis(5));
-        }
-        record.unlock(&self.workspace.repo);
-    }
-
-    /// Puts the judgement on record when nothing of the attempt is left to be done. The order makes it
-    /// safe to be killed anywhere: the graph, the journal, and only then is the record removed.
-    pub(super) fn conclude(&mut self, record: &AttemptRecord, end: PendingResult) -> Result<()> {
-        let id = &record.task_id;
-        let about = (id, record.iteration);
-        let PendingResult { outcome, took, swept, unlocked, mut evidence, told } = end;
-        let task = self.file.graph().number(id).map(|number| self.file.graph().task(number));
-        let status = task.map(|task| task.status);
-        let verdict = Verdict::of(&outcome, &evidence, self.rule(self.task_of(record).as_ref()));
-        let (pinned, unpinned) = self.keep(record, verdict, &evidence)?;
-        let gone = task.is_none();
-        let spent = self.chronicle.history().of(id).counted + u32::from(verdict.counts());
-        let max = self.file.graph().number(id).map_or(u32::MAX, |n| self.view(&[]).max_attempts(n));
-        let parks = verdict == Verdict::SetupFailed || (verdict.counts() && spent >= max);
-        let at = rfc3339(Utc::now());
-        crash::point("close.judged");
-        match verdict {
-            _ if gone => {}
-            Verdict::Complete => self.set(about, Write::Complete { at: &at }, Cause::Completed)?,
-            _ if parks => self.set(about, Write::Plain(Status::InProgress), Cause::Released)?,
-            // A person who blocks or cancels a task while it is worked on has the last word.
-            _ if !matches!(
-                status,
-                Some(Status::InProgress | Status::Complete | Status::Pending)
-            ) => {}
-            Verdict::NeedsInput => {
-                self.set(about, Write::Plain(Status::NeedsInput), Cause::Asked)?;
-            }
-            _ => self.set(about, Write::Plain(Status::Pending), Cause::Released)?,
-        }
-        crash::point("close.written");
-        let why = verdict.explain(&outcome, &evidence);
         let word = told.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
-        let promised = word
-            .as_deref()
-            .or(told.last_line.as_deref())
-            .is_some_and(|result| self.workspace.config.promise().is_made(result));
-        // In a plain loop it is a report.
-        let promised = promised && self.plain().is_none();
+        let promise = self.workspace.config.promise();
+        let promised = word.as_deref().or(told.last_line.as_deref());
+        let promised = promised.is_some_and(|result| promise.is_made(result));
         let last_line =
-            word.or(told.message).and_then(|text| last_said(record, &text)).or(told.last_line);
-        evidence.leftovers.truncate(LEFTOVERS);
-        let believed = verdict == Verdict::Complete || evidence.report.is_none();
-        let ended = AttemptResult {
-            attempt: record.attempt,
-            verdict,
-            why: if gone { format!("{why}; the task is no longer in the graph") } else { why },
+            word.or(told.message).and_then(|text| last_said(&record, &text)).or(told.last_line);
+        let result = PendingResult {
             outcome,
-            duration_seconds: duration::seconds(took),
+            took: end.took,
+            swept: end.swept,
+            unlocked,
             evidence,
-            agent: record.call.as_ref().map(|call| call.name.clone()),
             usage: told.usage,
             tools: told.tools,
             last_line,
-            swept,
-            unlocked,
-            pinned,
-            unpinned,
-            log: record.log.clone(),
+            // In a plain loop it is a report.
+            promised: promised && self.plain().is_none(),
         };
-        let judged = self.put_on_record(Some(about), Event::of_end(ended))?;
-        crash::point("close.told");
-        if promised {
-            let trusted = self.workspace.config.promise == Worth::Trust;
-            let kept = trusted || self.remaining() == 0;
-            self.emit(Some(about), Event::Promised { attempt: record.attempt, kept })?;
-        }
-        if parks {
-            self.emit(Some(about), Event::Parked { attempts: spent })?;
-        }
-        self.let_go(record, verdict, believed)?;
-        crash::point("close.removed");
-        self.hold(None).and_then(|()| self.after_attempt(&judged, &record.log))
+        Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }
 
-    /// Keeps what an attempt left: the ref, and what could not be kept. Of one that is complete and had
-    /// a work tree to itself that is what is not in the target branch as it is: commits that were
-    /// rebased or squashed, and what verify commands left.
-    fn keep(
+    /// Commits work that was reported done, verified and is not committed, and examines the
+    /// outputs of the task.
+    pub(super) fn judge(
+        &mut self,
+        id: &AttemptId,
+        mut end: PendingResult,
+    ) -> Result<Option<Input>> {
+        let Some(record) = self.records.get(id) else {
+            return Ok(None);
+        };
+        let (workspace, evidence) = (&self.workspace, &mut end.evidence);
+        let task = self.task_of(record);
+        let rule = self.rule(task.as_ref());
+        let verdict = Verdict::of(&end.outcome, evidence, rule);
+        if let (Some(task), Ok(tree)) = (task, record.tree(workspace)) {
+            let may_commit = self.with_situation(&[], |sit| sit.may_commit(verdict));
+            if may_commit && !evidence.leftovers.is_empty() {
+                let limit = workspace.config.commit_timeout;
+                let left = mem::take(&mut evidence.leftovers);
+                let autocommit =
+                    leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
+                let mut now = attempt::evidence(workspace, &tree, record, evidence.report)?;
+                // What a verify command has left since is not the attempt's.
+                now.leftovers.retain(|path| left.binary_search(path).is_ok());
+                let verify = mem::take(&mut evidence.verify);
+                *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
+            } else if verdict == Verdict::Complete
+                && rule == Rule::Task(CommitRule::Required)
+                && !evidence.leftovers.is_empty()
+            {
+                evidence.autocommit = Some(Autocommit::Off);
+            }
+            scrutiny::look_closer(workspace, &tree, record, &task, evidence)?;
+        }
+        Ok(Some(Input::Judged(id.clone(), Box::new(end))))
+    }
+
+    /// Keeps what an attempt left: the ref, and what could not be kept. Of one that is complete and
+    /// isolated that is what is not in the target branch as it is: commits that were rebased or
+    /// squashed, and what verify commands left.
+    pub(super) fn keep(
+        &self,
+        id: &AttemptId,
+        verdict: Verdict,
+        evidence: &Evidence,
+    ) -> Result<Option<Input>> {
+        let Some(record) = self.records.get(id) else {
+            return Ok(None);
+        };
+        let (pinned, unpinned) = self.keep_work(record, verdict, evidence)?;
+        crash::point("close.judged");
+        Ok(Some(Input::Kept { id: id.clone(), pinned, unpinned }))
+    }
+
+    fn keep_work(
         &self,
         record: &AttemptRecord,
         verdict: Verdict,
@@ -224,61 +164,41 @@ impl Runner {
         Ok((Some(name), Vec::new()))
     }
 
-    /// Removes what there is of an attempt that is on record as closed, and a report of it that was
+    /// Removes what there is of an attempt that is journalled as ended, and a report of it that was
     /// not believed.
-    fn let_go(&mut self, record: &AttemptRecord, verdict: Verdict, believed: bool) -> Result<()> {
-        self.release(record, verdict)?;
+    pub(super) fn release(
+        &mut self,
+        id: &AttemptId,
+        verdict: Verdict,
+        believed: bool,
+    ) -> Result<()> {
+        let Some(record) = self.records.remove(id) else {
+            return Ok(());
+        };
+        self.release_worktree(&record, verdict)?;
         if !believed {
-            self.take_back_done(record)?;
+            self.take_back_done(&record)?;
         }
-        record.forget(&self.workspace)
+        record.forget(&self.workspace)?;
+        crash::point("close.removed");
+        Ok(())
     }
 
-    /// What the attempt comes to. Work that was reported done, verified and is not committed is
-    /// committed first.
-    fn judge(
-        &self,
-        record: &AttemptRecord,
-        outcome: &Outcome,
-        evidence: &mut Evidence,
-    ) -> Result<Verdict> {
-        let workspace = &self.workspace;
-        let task = self.task_of(record);
-        let rule = self.rule(task.as_ref());
-        let verdict = Verdict::of(outcome, evidence, rule);
-        let Some(task) = task else {
-            return Ok(verdict);
+    /// Waits for the git that a dead run left at work for an attempt, and removes the locks of one
+    /// that was killed.
+    fn settle_git(&self, record: &AttemptRecord) {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let Some(apart) = &record.apart else {
+            return;
         };
-        let Ok(tree) = record.tree(workspace) else {
-            return Ok(verdict);
-        };
-        if self.may_commit(verdict) && !evidence.leftovers.is_empty() {
-            let limit = workspace.config.commit_timeout;
-            let left = mem::take(&mut evidence.leftovers);
-            let autocommit =
-                leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
-            let mut now = attempt::evidence(workspace, &tree, record, evidence.report)?;
-            // What a verify command has left since is not the attempt's.
-            now.leftovers.retain(|path| left.binary_search(path).is_ok());
-            let verify = mem::take(&mut evidence.verify);
-            *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
-        } else if verdict == Verdict::Complete
-            && rule == Rule::Task(CommitRule::Required)
-            && !evidence.leftovers.is_empty()
-        {
-            evidence.autocommit = Some(Autocommit::Off);
+        let began = Instant::now();
+        while process::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
         }
-        scrutiny::look_closer(workspace, &tree, record, &task, evidence)?;
-        Ok(Verdict::of(outcome, evidence, rule))
+        record.unlock(&self.workspace.repo);
     }
 
-    /// Whether what is left of an attempt that is judged so is committed for it.
-    pub(super) fn may_commit(&self, verdict: Verdict) -> bool {
-        let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
-        is_done && self.workspace.config.autocommit && self.plain().is_none()
-    }
-
-    /// Closes every attempt that an earlier run left open, as if it had ended just now.
+    /// Goes on with every attempt that an earlier run left open, as if it had ended just now.
     pub(super) fn recover(&mut self) -> Result<()> {
         let (open, damaged) =
             self.workspace.state.attempts::<AttemptRecord>().context("read open attempts")?;
@@ -296,30 +216,19 @@ impl Runner {
             self.settle_git(record);
         }
         for (record, swept) in ended {
-            let past = self.chronicle.history().of(&record.task_id);
-            let last = past.last.as_ref().filter(|last| last.ended.attempt >= record.attempt);
-            if let Some(last) = last {
-                let AttemptResult { verdict, evidence, .. } = &last.ended;
-                let believed = *verdict == Verdict::Complete || evidence.report.is_none();
-                crash::point("recover.known");
-                let verdict = *verdict;
-                self.let_go(&record, verdict, believed)?;
-                continue;
-            }
-            let recovered =
-                Event::Recovered { attempt: record.attempt, from_run: record.run_id.clone() };
-            self.emit(Some((&record.task_id, record.iteration)), recovered)?;
-            crash::point("recover.told");
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
-            let merge = self.has_landed(&record)?;
-            let mut end = self.look(&record, outcome, took, swept)?;
-            if merge.is_some() {
-                end.evidence.merge = merge;
-                self.conclude(&record, end)?;
-                continue;
-            }
-            self.verify(record, end)?;
+            let found = FoundAttempt {
+                attempt: self.open_attempt(&record),
+                from_run: record.run_id.clone(),
+                outcome,
+                took,
+                swept,
+                landed: self.has_landed(&record)?,
+            };
+            self.records.insert(attempt_id(&record), record);
+            crash::point("recover.found");
+            self.handle(Input::Found(Box::new(found)))?;
         }
         self.close_children(None)
     }

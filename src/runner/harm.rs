@@ -53,10 +53,13 @@ impl GraphBefore {
 impl Runner {
     /// Keeps the graph that the attempt begins with.
     pub(super) fn remember_graph(&mut self) -> Result<()> {
-        self.workspace.state.keep_graph(self.file.text()).context("keep a copy of the graph")?;
-        let tasks = self.file.graph().tasks().iter();
-        self.before = Some(GraphBefore {
-            text: self.file.text().to_owned(),
+        self.workspace
+            .state
+            .keep_graph(self.graph.file.text())
+            .context("keep a copy of the graph")?;
+        let tasks = self.graph.file.graph().tasks().iter();
+        self.graph.before = Some(GraphBefore {
+            text: self.graph.file.text().to_owned(),
             statuses: tasks.map(|task| (task.id.clone(), task.status)).collect(),
             commanded: BTreeSet::new(),
         });
@@ -68,23 +71,23 @@ impl Runner {
     pub(super) fn settle_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         let began = Instant::now();
         loop {
-            match self.file.refresh() {
+            match self.graph.file.refresh() {
                 Ok(None) => return Ok(()),
                 Ok(Some(foreign)) => {
-                    self.told = false;
+                    self.graph.told = false;
                     let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
                     return self.note(foreign, Cause::EditedDuringAttempt);
                 }
                 Err(_) if began.elapsed() > HALF_SAVED => break,
                 Err(rejected) => {
-                    self.doubt(&rejected)?;
+                    self.report_bad_graph(&rejected)?;
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
         }
-        let text = self.file.text().to_owned();
+        let text = self.graph.file.text().to_owned();
         let kept = self.put_back(record, &text)?;
-        self.told = false;
+        self.graph.told = false;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
         self.guarded(record, what, Vec::new(), true, kept)
     }
@@ -92,12 +95,12 @@ impl Runner {
     /// Undoes what the agent's commits did to other tasks.
     pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         // What an attempt in a work tree of its own does to its copy never comes here.
-        let Some(before) = self.before.take().filter(|_| record.apart.is_none()) else {
+        let Some(before) = self.graph.before.take().filter(|_| record.apart.is_none()) else {
             return Ok(());
         };
         self.tell_changes(record, &before)?;
         let foreign = |id: &TaskId| *id != record.task_id && !before.commanded.contains(id);
-        let graph = self.file.graph();
+        let graph = self.graph.file.graph();
         let now = |id: &TaskId| graph.number(id).map(|number| graph.task(number).status);
         let changed: Vec<(TaskId, Status, Option<Status>)> = before
             .statuses
@@ -129,7 +132,7 @@ impl Runner {
         if !dropped.is_empty() {
             let ids = dropped.into_iter().map(|(id, ..)| id).collect();
             // Only where every byte is the agent's: else a person's edit would go with it.
-            if self.file.text().as_bytes() == head {
+            if self.graph.file.text().as_bytes() == head {
                 let kept = self.put_back(record, &before.text)?;
                 return self.guarded(record, Harm::Dropped, ids, true, kept);
             }
@@ -148,13 +151,13 @@ impl Runner {
     /// Names the tasks whose work is described otherwise than before the attempt, its own included:
     /// it is judged by what was said then.
     fn tell_changes(&mut self, record: &AttemptRecord, before: &GraphBefore) -> Result<()> {
-        if before.text == self.file.text() {
+        if before.text == self.graph.file.text() {
             return Ok(());
         }
         let Some(was) = graph_of(before.text.as_bytes()) else {
             return Ok(());
         };
-        let now = self.file.graph();
+        let now = self.graph.file.graph();
         let is_changed = |id: &TaskId| {
             let (Some(old), Some(new)) = (was.number(id), now.number(id)) else {
                 return false;
@@ -197,11 +200,11 @@ impl Runner {
             fs::create_dir_all(folder).context("make the attempt's folder")?;
         }
         let kept =
-            self.file.put_back(&self.workspace.state, text, &aside).map_err(|error| match error
-                .downcast::<Rejected>(
-            ) {
-                Ok(rejected) => workspace::refused(&rejected),
-                Err(error) => error,
+            self.graph.file.put_back(&self.workspace.state, text, &aside).map_err(|error| {
+                match error.downcast::<Rejected>() {
+                    Ok(rejected) => workspace::refused(&rejected),
+                    Err(error) => error,
+                }
             })?;
         Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
     }

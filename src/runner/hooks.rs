@@ -36,6 +36,15 @@ struct HookContext {
     task: Option<(TaskId, u32)>,
 }
 
+/// What the hooks of a run need to know of each other.
+#[derive(Default)]
+pub(super) struct RunHooks {
+    /// The task and the number of the attempt before which the hook has been run.
+    passed: Option<(TaskId, u32)>,
+    /// The end of the attempt that is being released.
+    pub(super) ended: Option<Record>,
+}
+
 impl Runner {
     /// The hook before a run: why that does not begin, if so.
     pub(super) fn before_run(&mut self) -> Result<Option<StopReason>> {
@@ -60,8 +69,8 @@ impl Runner {
     /// The hook before an attempt: whether that may begin, or why the run ends instead. It may have
     /// changed what is to be done next, so that this is decided again after it.
     pub(super) fn before_attempt(&mut self, key: SelectionKey) -> Result<Option<StopReason>> {
-        let id = self.file.graph().task(key.number).id.clone();
-        let history = self.chronicle.history();
+        let id = self.graph.file.graph().task(key.number).id.clone();
+        let history = self.store.history();
         let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.iterations + 1);
         let mut facts = self.facts_of_run();
         facts.insert("task_id".to_owned(), json!(id));
@@ -72,29 +81,37 @@ impl Runner {
         let about = HookContext { folder, facts, lines, task: Some((id.clone(), iteration)) };
         let ran = self.hook(Hook::BeforeAttempt, about)?;
         if ran == HookOutcome::Passed {
-            self.prepared = Some((id, attempt));
+            self.hooks.passed = Some((id, attempt));
         }
         Ok(stop_of(ran))
     }
 
     /// Whether the hook before this attempt has been run, or there is none.
     pub(super) fn is_prepared(&self, key: SelectionKey) -> bool {
-        let id = &self.file.graph().task(key.number).id;
-        let attempt = self.chronicle.history().of(id).attempts + 1;
+        let id = &self.graph.file.graph().task(key.number).id;
+        let attempt = self.store.history().of(id).attempts + 1;
         self.workspace.config.hooks.of(Hook::BeforeAttempt).is_empty()
-            || self.prepared.as_ref().is_some_and(|(task, number)| task == id && *number == attempt)
+            || self
+                .hooks
+                .passed
+                .as_ref()
+                .is_some_and(|(task, number)| task == id && *number == attempt)
     }
 
-    /// The hook after an attempt, of which this is the last line; `folder` is that of the attempt.
-    pub(super) fn after_attempt(&mut self, ended: &Record, folder: &str) -> Result<()> {
+    /// The hook after an attempt, whose end was journalled just now.
+    pub(super) fn after_attempt(&mut self) -> Result<()> {
+        let Some(ended) = self.hooks.ended.take() else {
+            return Ok(());
+        };
         let task = ended.task_id.clone().zip(ended.iteration);
-        let lines = lines::lines(ended, &self.view(&[]), Verbosity::Normal);
-        let about = HookContext { folder: folder.to_owned(), facts: facts(ended), lines, task };
+        let lines = lines::lines(&ended, &self.view(&[]), Verbosity::Normal);
+        let folder = ended.event.ended().map(|ended| ended.log.clone()).unwrap_or_default();
+        let about = HookContext { folder, facts: facts(&ended), lines, task };
         self.hook(Hook::AfterAttempt, about).map(drop)
     }
 
     fn facts_of_run(&self) -> Map<String, Value> {
-        Map::from_iter([("run_id".to_owned(), json!(self.chronicle.run_id()))])
+        Map::from_iter([("run_id".to_owned(), json!(self.store.run_id()))])
     }
 
     /// Runs a hook, while signals, requests and the heartbeat go on. A failure is put on record.
@@ -125,7 +142,7 @@ impl Runner {
     /// Deals with what has come while a hook runs: whether that may go on.
     fn attend(&mut self, agent: &AgentProcess) -> Result<bool> {
         let mut goes_on = true;
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.inbox.receiver.try_recv() {
             match message {
                 RunnerMessage::Signal(signal::SUSPEND) => {
                     agent.freeze();
@@ -135,16 +152,16 @@ impl Runner {
                 RunnerMessage::Signal(number) => {
                     goes_on = false;
                     self.signalled(number)?;
-                    if self.signals > 1 {
+                    if self.run.signals() > 1 {
                         agent.kill();
                     }
                 }
-                message => self.later.push_back(message),
+                message => self.inbox.later.push_back(message),
             }
         }
         self.look_at_clocks()?;
-        if self.chronicle.has_news() {
-            let records = self.chronicle.catch_up()?;
+        if self.store.has_news() {
+            let records = self.store.catch_up()?;
             self.tell(&records);
         }
         Ok(goes_on)
@@ -152,18 +169,19 @@ impl Runner {
 
     /// Whether the run was asked to end at once.
     pub(super) fn is_ended_now(&self) -> bool {
-        self.chronicle.history().run.stop.as_ref().is_some_and(|stop| stop.now)
+        self.store.history().run.stop.as_ref().is_some_and(|stop| stop.now)
     }
 
     /// Waits for those who are to be told and have not been yet: for a while, or until a signal.
     pub(super) fn drain(&mut self) -> Result<()> {
         while self.reporters.iter_mut().any(|reporter| reporter.is_busy()) {
-            if let Ok(RunnerMessage::Signal(_)) = self.inbox.recv_timeout(Duration::from_millis(20))
+            if let Ok(RunnerMessage::Signal(_)) =
+                self.inbox.receiver.recv_timeout(Duration::from_millis(20))
             {
                 break;
             }
         }
-        let records = self.chronicle.catch_up()?;
+        let records = self.store.catch_up()?;
         self.tell(&records);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf, thread};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{Runner, RunnerMessage, close::PendingResult, verify::ProcessStage};
+use super::{Runner, RunnerMessage};
 use crate::{
     core::{
         event::{Cause, Event, Harm},
@@ -17,8 +17,9 @@ use crate::{
             merge::{self, Texts},
             task::{Status, TaskId},
         },
+        run::command::{AttemptId, Input, WorktreeReason},
         select::Policy,
-        verdict::{Outcome, Verdict},
+        verdict::Verdict,
     },
     project::{
         attempt::{self, AttemptRecord, WorktreeAssignment},
@@ -33,10 +34,10 @@ pub(super) struct RunWorktrees {
     pub(super) pool: WorktreePool,
     /// The branch that everything is merged into; none where attempts work in the checkout.
     target: Option<String>,
-    /// The work trees that are left as they are.
+    /// The worktrees that are left as they are.
     kept: Vec<PathBuf>,
-    /// The attempts whose work trees are being prepared.
-    pub(super) preparing: Vec<AttemptRecord>,
+    /// How many are being prepared.
+    preparing: usize,
 }
 
 impl RunWorktrees {
@@ -74,8 +75,19 @@ impl RunWorktrees {
             pool = WorktreePool::of(workspace);
             hide(&pool, workspace)?;
         }
-        let (kept, preparing) = (Vec::new(), Vec::new());
-        Ok(RunWorktrees { pool, target, kept, preparing })
+        Ok(RunWorktrees { pool, target, kept: Vec::new(), preparing: 0 })
+    }
+
+    /// Whether any is being prepared.
+    pub(super) fn is_preparing(&self) -> bool {
+        self.preparing > 0
+    }
+
+    /// Leaves one as it is for the rest of the run.
+    fn keep(&mut self, tree: PathBuf, why: String) -> WorktreeReason {
+        let worktree = tree.display().to_string();
+        self.kept.push(tree);
+        WorktreeReason { worktree, why }
     }
 }
 
@@ -92,102 +104,91 @@ fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
 }
 
 impl Runner {
-    /// Whether attempts have work trees to themselves.
-    pub(super) fn is_apart(&self) -> bool {
-        self.trees.target.is_some()
+    /// Whether attempts are isolated.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.worktrees.target.is_some()
     }
 
-    /// Where the next attempt works, and with which commit it begins; none where that is the
-    /// checkout that people work in.
-    pub(super) fn place_apart(&self) -> Result<Option<(WorktreeAssignment, String)>> {
-        let Some(target) = self.trees.target.clone() else {
+    /// The worktree of the next attempt and the commit it starts from; none where it works in the
+    /// checkout.
+    pub(super) fn assign_worktree(&self) -> Result<Option<(WorktreeAssignment, String)>> {
+        let Some(target) = self.worktrees.target.clone() else {
             return Ok(None);
         };
         let base = self.tip(&target)?;
         let base = base.with_context(|| format!("branch `{target}` is gone; make it again"))?;
-        Ok(Some((WorktreeAssignment { tree: self.free_tree(), target, landing: None }, base)))
+        Ok(Some((WorktreeAssignment { tree: self.free_worktree(), target, landing: None }, base)))
     }
 
-    fn free_tree(&self) -> PathBuf {
-        let queue = &self.queue;
-        let open = self.running.iter().map(|running| &running.record);
-        let open = open.chain(&self.trees.preparing).chain(queue.records());
-        let used = open.filter_map(|record| Some(record.apart.as_ref()?.tree.clone()));
-        let taken: Vec<PathBuf> = used.chain(self.trees.kept.iter().cloned()).collect();
-        self.trees.pool.next(&taken)
+    fn free_worktree(&self) -> PathBuf {
+        let used =
+            self.records.values().filter_map(|record| Some(record.apart.as_ref()?.tree.clone()));
+        let taken: Vec<PathBuf> = used.chain(self.worktrees.kept.iter().cloned()).collect();
+        self.worktrees.pool.next(&taken)
     }
 
-    /// Where a branch is.
-    pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
-        self.workspace.repo.branch(branch)
-    }
-
-    /// Has the work tree of an attempt prepared.
-    pub(super) fn prepare(&mut self, record: AttemptRecord) -> Result<()> {
-        let apart = record.apart.as_ref().context("an attempt without a place")?;
+    /// Has the worktree of an attempt prepared.
+    pub(super) fn prepare_worktree(&mut self, id: &AttemptId) -> Result<()> {
+        let record = self.records.get(id).context("an attempt without a record")?;
+        let apart = record.apart.as_ref().context("an attempt without a worktree")?;
         let order = WorktreeOrder {
-            pool: self.trees.pool.clone(),
+            pool: self.worktrees.pool.clone(),
             tree: apart.tree.clone(),
             branch: attempt::branch_of(&record.task_id),
             name: record.name(),
             base: record.base.clone().context("an attempt without a base")?,
             pins: self.workspace.place.pins(&record.task_id),
         };
-        let (outbox, name) = (self.outbox.clone(), record.name());
-        self.trees.preparing.push(record);
+        let (outbox, id) = (self.inbox.sender(), id.clone());
+        self.worktrees.preparing += 1;
         thread::spawn(move || {
             let prepared = worktree_pool::prepare(&order);
-            drop(outbox.send(RunnerMessage::Prepared(name, prepared)));
+            drop(outbox.send(RunnerMessage::Prepared(id, prepared)));
         });
         Ok(())
     }
 
-    /// Goes on with an attempt whose work tree is prepared.
-    pub(super) fn prepared(
-        &mut self,
-        name: &str,
-        prepared: Result<PreparedWorktree>,
-    ) -> Result<()> {
-        let named = |record: &AttemptRecord| record.name() == name;
-        let Some(at) = self.trees.preparing.iter().position(named) else {
-            return Ok(());
-        };
-        let mut record = self.trees.preparing.remove(at);
-        if self.is_ending() {
-            return self.close(
-                &record,
-                PendingResult { outcome: Outcome::Cancelled, ..PendingResult::default() },
-            );
+    /// Gives an attempt another worktree and has that prepared.
+    pub(super) fn reassign_worktree(&mut self, id: &AttemptId) -> Result<()> {
+        let tree = self.free_worktree();
+        if let Some(record) = self.records.get_mut(id) {
+            record.apart = record.apart.take().map(|apart| WorktreeAssignment { tree, ..apart });
+            record.write(&self.workspace)?;
         }
-        match prepared {
-            Err(error) => self.close(&record, PendingResult::not_started(&error)),
+        self.prepare_worktree(id)
+    }
+
+    /// The worktree of an attempt is prepared, or cannot be.
+    pub(super) fn worktree_prepared(
+        &mut self,
+        id: &AttemptId,
+        prepared: Result<PreparedWorktree>,
+    ) -> Result<Option<Input>> {
+        self.worktrees.preparing = self.worktrees.preparing.saturating_sub(1);
+        let Some(record) = self.records.get_mut(id) else {
+            return Ok(None);
+        };
+        let id = id.clone();
+        let input = match prepared {
+            Err(error) => Input::NotStarted(id, format!("{error:#}")),
             Ok(PreparedWorktree::Kept(why)) => {
                 let tree = record.apart.as_ref().map(|apart| apart.tree.clone());
-                self.keep_tree(tree.unwrap_or_default(), why)?;
-                let tree = self.free_tree();
-                record.apart = record.apart.map(|apart| WorktreeAssignment { tree, ..apart });
-                record.write(&self.workspace)?;
-                self.prepare(record)
+                let reason = self.worktrees.keep(tree.unwrap_or_default(), why);
+                Input::WorktreeKept(id, reason)
             }
             Ok(PreparedWorktree::Ready(branch)) => {
                 record.branch = Some(branch);
-                let tree = match record.tree(&self.workspace) {
-                    Ok(tree) => tree,
-                    Err(error) => return self.close(&record, PendingResult::not_started(&error)),
-                };
-                (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
-                record.write(&self.workspace)?;
-                let stage = self.stage_of_setup(&record);
-                self.launch(record, stage)
+                match record.tree(&self.workspace) {
+                    Err(error) => Input::NotStarted(id, format!("{error:#}")),
+                    Ok(tree) => {
+                        (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
+                        record.write(&self.workspace)?;
+                        Input::WorktreeReady(id)
+                    }
+                }
             }
-        }
-    }
-
-    /// Leaves a work tree as it is.
-    pub(super) fn keep_tree(&mut self, tree: PathBuf, why: String) -> Result<()> {
-        let worktree = tree.display().to_string();
-        self.trees.kept.push(tree);
-        self.emit(None, Event::WorktreeKept { worktree, why })
+        };
+        Ok(Some(input))
     }
 
     /// Takes over what an attempt wrote into its own copy of the graph: new tasks. Of its own task it
@@ -230,7 +231,7 @@ impl Runner {
             let texts = Texts { base: &was, ours, theirs: &now };
             merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))
         };
-        match self.file.put_in(&self.workspace.state, adopt) {
+        match self.graph.file.put_in(&self.workspace.state, adopt) {
             Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
             // They would make no good graph.
             Err(_) => self.guarded(record, Harm::Apart, unknown, true, None)?,
@@ -239,13 +240,17 @@ impl Runner {
         Ok(said.filter(|said| Some(*said) != status(&old, &record.task_id)))
     }
 
-    /// Lets go of the work tree of an attempt that is on record as closed.
-    pub(super) fn release(&mut self, record: &AttemptRecord, verdict: Verdict) -> Result<()> {
+    /// Releases the worktree of an attempt that is journalled as ended.
+    pub(super) fn release_worktree(
+        &mut self,
+        record: &AttemptRecord,
+        verdict: Verdict,
+    ) -> Result<()> {
         let Some(apart) = record.apart.clone() else {
             return Ok(());
         };
         let Ok(tree) = record.tree(&self.workspace) else {
-            // Somebody has removed it, or it was never made: then there is nothing to unlock.
+            // It was removed or never made: then there is nothing to unlock.
             let _ = self.workspace.repo.unlock_worktree(&apart.tree);
             return Ok(());
         };
@@ -253,17 +258,12 @@ impl Runner {
             attempt::leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
         let kept = self.workspace.repo.commit_of(&pin)?;
         let branch = record.branch.as_deref().filter(|_| verdict == Verdict::Complete);
-        match worktree_pool::release(&tree, kept.as_deref(), branch) {
-            Ok(None) => Ok(()),
-            Ok(Some(why)) => self.keep_tree(apart.tree, why),
-            Err(error) => self.keep_tree(apart.tree, format!("{error:#}")),
-        }
-    }
-
-    /// The stage that prepares the work tree of an attempt further, where the settings name
-    /// commands for that; else the first one of all attempts.
-    fn stage_of_setup(&self, record: &AttemptRecord) -> ProcessStage {
-        let commands = self.workspace.config.setup.0.clone();
-        if commands.is_empty() { self.first_stage(record) } else { ProcessStage::setup(commands) }
+        let why = match worktree_pool::release(&tree, kept.as_deref(), branch) {
+            Ok(None) => return Ok(()),
+            Ok(Some(why)) => why,
+            Err(error) => format!("{error:#}"),
+        };
+        let WorktreeReason { worktree, why } = self.worktrees.keep(apart.tree, why);
+        self.emit(None, Event::WorktreeKept { worktree, why })
     }
 }

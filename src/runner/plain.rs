@@ -38,8 +38,8 @@ impl Runner {
 
     /// The prompt of the next attempt at a task.
     pub(super) fn prompt(&self, number: usize) -> Result<String> {
-        let (workspace, graph) = (&self.workspace, self.file.graph());
-        let history = self.chronicle.history();
+        let (workspace, graph) = (&self.workspace, self.graph.file.graph());
+        let history = self.store.history();
         let Some(plain) = self.plain() else {
             let max_attempts = self.view(&[]).max_attempts(number);
             return attempt::render(workspace, graph, history, number, max_attempts);
@@ -50,7 +50,7 @@ impl Runner {
     /// How the attempt said that it is done, if it did. `status` is what the graph file says of its
     /// task now.
     pub(super) fn report(&self, record: &AttemptRecord, status: Option<Status>) -> Option<Report> {
-        let active = self.chronicle.history().active.of(&record.task_id);
+        let active = self.store.history().active.of(&record.task_id);
         let by_command = active.is_some_and(|active| active.reported);
         let report = attempt::report(&self.workspace, record, by_command, status);
         let Some(plain) = self.plain().filter(|_| report.is_none()) else {
@@ -72,7 +72,9 @@ impl Runner {
 
     /// Ends the loop if somebody has put `DONE` into its folder.
     pub(super) fn look_for_done(&mut self) -> Result<()> {
-        let Some(PlainLoop { name, .. }) = self.plain().filter(|_| self.running.is_empty()) else {
+        let Some(PlainLoop { name, .. }) =
+            self.plain().filter(|_| !self.run.attempts().any_process())
+        else {
             return Ok(());
         };
         let name = name.clone();
@@ -82,13 +84,13 @@ impl Runner {
             let why = format!("`{shown}` is a folder; remove it: a file of that name says done");
             return Err(Failure::new(Exit::Error, why).into());
         }
-        let graph = self.file.graph();
+        let graph = self.graph.file.graph();
         let over = graph.number(&name).is_none_or(|n| graph.task(n).status == Status::Complete);
         if over || !done.is_file() {
             return Ok(());
         }
         let at = rfc3339(Utc::now());
-        let iteration = self.chronicle.history().run.iterations;
+        let iteration = self.store.history().run.iterations;
         self.set((&name, iteration), Write::Complete { at: &at }, Cause::DoneFile)
     }
 

@@ -2,8 +2,9 @@
 //! `ralph pause`, `resume` and `stop`. What follows from it is decided where everything is.
 
 use std::{
+    collections::VecDeque,
     path::Path,
-    sync::mpsc::RecvTimeoutError,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
 
@@ -16,14 +17,33 @@ use crate::{
         signal,
     },
     core::{
-        event::{Begun, Event, SCHEMA, StopRequest},
-        exit::{Exit, Failure},
-        verdict::Outcome,
+        event::{Begun, Event, SCHEMA},
+        run::command::Input,
     },
 };
 
 /// How often the journal is looked at for requests: one look at its length.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// What arrives while a run goes on.
+pub(super) struct Inbox {
+    pub(super) receiver: Receiver<RunnerMessage>,
+    sender: Sender<RunnerMessage>,
+    /// What came while a hook ran.
+    pub(super) later: VecDeque<RunnerMessage>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Inbox {
+        let (sender, receiver) = mpsc::channel();
+        Inbox { receiver, sender, later: VecDeque::new() }
+    }
+
+    /// A sender for a thread or a callback.
+    pub(super) fn sender(&self) -> Sender<RunnerMessage> {
+        self.sender.clone()
+    }
+}
 
 impl Runner {
     /// What is put on record of the run, so that `ralph resume` can begin another such.
@@ -53,86 +73,42 @@ impl Runner {
 
     /// The next message; none when `pause` is over or another process has written to the journal.
     pub(super) fn listen(&mut self, pause: Duration) -> Option<RunnerMessage> {
-        if let Some(message) = self.later.pop_front() {
+        if let Some(message) = self.inbox.later.pop_front() {
             return Some(message);
         }
         let began = Instant::now();
         loop {
             let left = pause.saturating_sub(began.elapsed());
-            match self.inbox.recv_timeout(left.min(LOOK)) {
+            match self.inbox.receiver.recv_timeout(left.min(LOOK)) {
                 Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Timeout) if left <= LOOK || self.chronicle.has_news() => {
+                Err(RecvTimeoutError::Timeout) if left <= LOOK || self.store.has_news() => {
                     return None;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("the runner holds a sender"),
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the inbox holds a sender"),
             }
         }
     }
 
-    /// Ends the attempts if somebody asked for that.
-    pub(super) fn obey(&mut self) {
-        if !self.chronicle.history().run.stop.as_ref().is_some_and(|stop| stop.now) {
-            return;
-        }
-        for running in &mut self.running {
-            if running.ending.is_none() {
-                running.end(Outcome::Cancelled, self.workspace.config.grace);
-            }
-        }
-    }
-
-    /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
-    /// itself. The second kills it. The third leaves what will not die to the guardian, and the
-    /// attempt to the next run.
+    /// A signal came: Ctrl-Z lets everything stand still, any other asks the run to stop.
     pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
         if number == signal::SUSPEND {
             return self.suspend();
         }
-        self.signals += 1;
-        match self.signals {
-            1 => self.stop_by(number),
-            2 => {
-                for running in &mut self.running {
-                    // Not yet being ended after a TERM: it must not be taken for a failure.
-                    running.ending.get_or_insert((Outcome::Cancelled, Instant::now() + LOOK));
-                    running.agent.kill();
-                }
-                Ok(())
-            }
-            _ => {
-                let why = "left in a hurry; the next run sees to the attempt";
-                Err(Failure::new(Exit::Signal(number), why).into())
-            }
-        }
-    }
-
-    fn stop_by(&mut self, number: i32) -> Result<()> {
         let name = signal::name(number);
-        self.policy.stop = Some((number, name));
-        let now = number != signal::TERM;
-        if !now {
-            let at = Instant::now() + self.workspace.config.term_grace;
-            for running in &mut self.running {
-                running.cancel_at = Some(at);
-            }
-        }
-        self.emit(None, Event::StopRequested(StopRequest { signal: Some(name.to_owned()), now }))
+        self.policy.stop.get_or_insert((number, name));
+        self.handle(Input::Signal(number, name))
     }
 
-    /// Stands still, with the attempts, until somebody continues this process.
+    /// Stands still, with the attempts, until this process is continued.
     fn suspend(&mut self) -> Result<()> {
         self.emit(None, Event::Suspended {})?;
-        for running in &self.running {
-            running.agent.freeze();
-        }
+        self.freeze(true);
         let began = Instant::now();
         signal::suspend();
         let stood = began.elapsed();
-        for running in &mut self.running {
-            running.postpone(stood);
-            running.agent.thaw();
-        }
+        self.handle(Input::StoodStill(stood))?;
+        self.freeze(false);
         self.clocks = clock::read();
         self.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false })
     }

@@ -1,109 +1,32 @@
-//! What runs: its limits, its signs of life, and how it is ended.
+//! What is heard of the processes of attempts: their ends, their signs of life, what they leave.
 
 use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
+    collections::{HashMap, HashSet},
+    iter,
 };
 
 use anyhow::{Result, ensure};
 
-use super::{Runner, children::ChildrenWait, verify::ProcessStage};
+use super::Runner;
 use crate::{
     adapters::{
-        agent_output::Follow,
-        process::{self, AgentProcess, Closed},
-        terminal,
+        agent_output,
+        process::{self, AgentProcess, Closed, Member},
     },
-    core::{duration, event::Event, verdict::Outcome},
+    core::{
+        event::{ChildEnded, ChildOutcome, ChildrenLeft, Event},
+        history::OpenChild,
+        run::command::{AttemptId, Input, ProcessEnd},
+    },
     project::attempt::{self, AttemptRecord},
 };
-
-/// An attempt that goes on: its agent runs, or one of its verify commands.
-pub(super) struct RunningAttempt {
-    pub(super) record: AttemptRecord,
-    pub(super) stage: ProcessStage,
-    pub(super) agent: AgentProcess,
-    pub(super) started: Instant,
-    pub(super) limit: Duration,
-    pub(super) idle: Option<Duration>,
-    /// When it is ended because the run was asked to stop.
-    pub(super) cancel_at: Option<Instant>,
-    /// What its process prints.
-    pub(super) output: Follow,
-    /// What it was last said to do.
-    pub(super) doing: Option<String>,
-    /// When it is ended because it gave its final result, and whether tasks of its own still ran.
-    pub(super) exit_by: Option<(Instant, bool)>,
-    /// HEAD and what was changed when it was last looked at for signs of life.
-    pub(super) seen: (Option<String>, BTreeMap<String, String>),
-    /// Why we are ending it, and when it will be killed.
-    pub(super) ending: Option<(Outcome, Instant)>,
-    /// What it reported its task done and left running.
-    pub(super) children: Option<ChildrenWait>,
-}
-
-impl RunningAttempt {
-    /// How long until something has to be done about it.
-    pub(super) fn patience(&self) -> Duration {
-        let until = |at: Instant| at.saturating_duration_since(Instant::now());
-        if let Some((_, kill_at)) = self.ending {
-            return until(kill_at);
-        }
-        let limit = self.limit.saturating_sub(self.started.elapsed());
-        let exit_by = self.exit_by.map(|(at, _)| at);
-        let children = self.children.as_ref().and_then(ChildrenWait::due);
-        let others = self.cancel_at.into_iter().chain(exit_by).chain(children);
-        others.fold(limit, |limit, at| limit.min(until(at)))
-    }
-
-    /// Puts every limit off: it stood still for so long.
-    pub(super) fn postpone(&mut self, length: Duration) {
-        self.started += length;
-        if let Some(children) = &mut self.children {
-            children.postpone(length);
-        }
-        let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
-        let ending = self.ending.as_mut().map(|(_, at)| at);
-        for at in self.cancel_at.iter_mut().chain(exit_by).chain(ending) {
-            *at += length;
-        }
-    }
-
-    /// Reads on what it prints: what it does now, if that is news, and whether it should exit.
-    pub(super) fn follow(&mut self, exit_grace: Duration) -> Option<&str> {
-        /// For as long Claude Code waits for tasks of its own that it left in the background; it
-        /// ends them itself after ten minutes.
-        const BACKGROUND: Duration = Duration::from_secs(5 * 60);
-        let told = self.output.look();
-        self.exit_by = told.filter(|told| told.is_over).map(|told| {
-            let busy = told.background > 0;
-            let grace = if busy { BACKGROUND.max(exit_grace) } else { exit_grace };
-            let same = self.exit_by.filter(|(_, before)| *before == busy);
-            same.unwrap_or((Instant::now() + grace, busy))
-        });
-        let mut doing = self.output.doing();
-        if self.record.pane.is_some() {
-            doing = doing.map(|doing| terminal::plain(&doing).into_owned());
-        }
-        if self.doing == doing {
-            return None;
-        }
-        self.doing = doing;
-        self.doing.as_deref()
-    }
-
-    pub(super) fn end(&mut self, outcome: Outcome, grace: Duration) {
-        self.agent.terminate();
-        self.ending = Some((outcome, Instant::now() + grace));
-    }
-}
 
 impl Runner {
     /// Ends what a guardian that was killed could not: the names, and how many would not die.
     pub(super) fn end_unguarded(&self, record: &AttemptRecord) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
-        let others = !self.running.is_empty() || !self.trees.preparing.is_empty();
-        if others || self.queue.is_trying() || self.spared {
+        let others = !self.processes.is_empty() || self.worktrees.is_preparing();
+        if others || self.run.landing().is_trying() || self.processes.has_spared() {
             return (ended, 0);
         }
         // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
@@ -112,95 +35,176 @@ impl Runner {
         (ended, immortal)
     }
 
-    pub(super) fn ended(&mut self, name: &str, closed: Closed) -> Result<()> {
-        let Some(at) = self.running.iter().position(|running| running.record.name() == name) else {
-            return Ok(());
+    /// The process of an attempt is gone.
+    pub(super) fn process_closed(
+        &mut self,
+        id: &AttemptId,
+        mut closed: Closed,
+    ) -> Result<Option<Input>> {
+        let (Some(handle), Some(record)) = (self.processes.remove(id), self.records.get(id)) else {
+            return Ok(None);
         };
-        let running = self.running.remove(at);
-        self.note_end_of_children(&running, &closed)?;
-        let mut closed = closed;
         if closed.outcome.is_none() {
-            (closed.swept, closed.immortal) = self.end_unguarded(&running.record);
+            (closed.swept, closed.immortal) = self.end_unguarded(record);
         }
-        // What we did to it says more than how it died of it.
-        let outcome = running.ending.map(|(ours, _)| ours).or(closed.outcome);
-        let outcome = outcome.unwrap_or(Outcome::Interrupted);
-        let (record, took) = (running.record, running.started.elapsed());
-        // Nothing begins beside what is left of the last one.
+        // Nothing begins while something of the last attempt is left.
         ensure!(
             closed.immortal == 0,
             "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
-            record.attempt,
-            record.task_id,
+            id.attempt,
+            id.task_id,
             closed.immortal,
         );
-        self.passed(record, running.stage, outcome, took, closed.swept)
+        let log = handle.log.unwrap_or_default();
+        let last_line = (!log.is_empty())
+            .then(|| agent_output::last_line(&self.workspace.root().join(&log)))
+            .flatten();
+        let end = ProcessEnd {
+            outcome: closed.outcome,
+            took: handle.started.elapsed(),
+            swept: closed.swept,
+            log,
+            last_line,
+        };
+        Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }
 
-    /// Its guardian sees no sign of life. A file that has changed since the last look is one.
-    pub(super) fn idle(&mut self, name: &str) -> Result<()> {
-        let named = |running: &RunningAttempt| running.record.name() == name;
-        let Some(at) = self.running.iter().position(named) else {
-            return Ok(());
+    /// The guardian sees no sign of life. A file that has changed since the last look is one.
+    pub(super) fn process_idle(&mut self, id: &AttemptId) -> Result<Option<Input>> {
+        let Some(record) = self.records.get(id) else {
+            return Ok(None);
         };
-        let Some(limit) = self.running[at].idle else {
-            return Ok(());
+        let seen = match record.tree(&self.workspace) {
+            Ok(tree) => Some((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)),
+            // Without a worktree there are no signs of life in it.
+            Err(_) => None,
         };
-        let seen = match self.running[at].record.tree(&self.workspace) {
-            Ok(tree) => (tree.head()?.commit, attempt::changed(&self.workspace, &tree)?),
-            // Without a work tree there are no signs of life in it.
-            Err(_) => self.running[at].seen.clone(),
+        let Some(handle) = self.processes.get_mut(id) else {
+            return Ok(None);
         };
-        let running = &mut self.running[at];
-        if running.ending.is_some() {
-            return Ok(());
+        let changed = seen.filter(|seen| handle.seen != *seen);
+        let is_changed = changed.is_some();
+        if let Some(seen) = changed {
+            handle.seen = seen;
         }
-        if running.seen != seen {
-            running.seen = seen;
-            running.agent.awake();
-            return Ok(());
-        }
-        running.end(Outcome::Idle { limit_seconds: limit.as_secs() }, self.workspace.config.grace);
-        let record = running.record.clone();
-        let why = format!("it did nothing for {}", duration::short(limit));
-        let event = Event::Terminating { attempt: record.attempt, why };
-        self.emit(Some((&record.task_id, record.iteration)), event)
+        Ok(Some(Input::ProcessIdle(id.clone(), is_changed)))
     }
 
-    /// Ends what is past its limit, kills what is past its grace.
-    pub(super) fn enforce(&mut self) -> Result<()> {
-        let mut reached = Vec::new();
-        for running in &mut self.running {
-            match &running.ending {
-                Some((_, kill_at)) if Instant::now() >= *kill_at => {
-                    running.agent.kill();
-                    running.ending.as_mut().expect("just matched").1 += Duration::from_secs(1);
+    /// The agent ended by itself and left these running, or other ones than it was told.
+    pub(super) fn process_left(
+        &mut self,
+        id: &AttemptId,
+        members: &[Member],
+    ) -> Result<Option<Input>> {
+        // A report that was made just before must be known.
+        let records = self.store.catch_up()?;
+        self.tell(&records);
+        let Some(record) = self.records.get(id) else {
+            return Ok(None);
+        };
+        let left = ChildrenLeft {
+            attempt: id.attempt,
+            children: named(members, &self.store.history().children),
+            limit_seconds: self.workspace.config.child_wait_timeout.as_secs_f64(),
+        };
+        let reported = self.report(record, None).is_some();
+        Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
+    }
+
+    /// Journals the end of child agents that are gone and whose `ralph spawn` did not live to say
+    /// so: of an attempt that is being closed, or of any.
+    pub(super) fn close_children(&mut self, of: Option<&AttemptId>) -> Result<()> {
+        let ours = |open: &&OpenChild| {
+            of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
+        };
+        let children = self.store.history().children.iter().filter(ours);
+        let gone = children.filter(|open| !process::is_alive(&open.child.process));
+        for OpenChild { task_id, child, .. } in gone.cloned().collect::<Vec<_>>() {
+            let outcome = ChildOutcome::Crashed;
+            let ended = ChildEnded { child, outcome, duration_seconds: None };
+            let records = self.store.emit(None, Some(&task_id), Event::ChildEnded(ended))?;
+            self.tell(&records);
+        }
+        Ok(())
+    }
+
+    /// Reads on what processes print, and tells the reporters what they do.
+    pub(super) fn follow(&mut self) -> Result<()> {
+        for progress in self.processes.follow() {
+            if let Some(doing) = &progress.doing {
+                for reporter in &mut self.reporters {
+                    reporter.doing(&progress.id.task_id, doing);
                 }
-                None if running.started.elapsed() >= running.limit => {
-                    let limit_seconds = running.limit.as_secs();
-                    running.end(Outcome::TimedOut { limit_seconds }, self.workspace.config.grace);
-                    let limit = duration::short(running.limit);
-                    reached
-                        .push((running.record.clone(), format!("its limit of {limit} is reached")));
-                }
-                None if running.exit_by.is_some_and(|(at, _)| Instant::now() >= at) => {
-                    let limit_seconds = self.workspace.config.exit_grace.as_secs();
-                    running.end(Outcome::Lingered { limit_seconds }, self.workspace.config.grace);
-                    let why = "it gave its final result and did not exit".to_owned();
-                    reached.push((running.record.clone(), why));
-                }
-                None if running.cancel_at.is_some_and(|at| Instant::now() >= at) => {
-                    running.end(Outcome::Cancelled, self.workspace.config.grace);
-                    let grace = duration::short(self.workspace.config.term_grace);
-                    reached.push((running.record.clone(), format!("its grace of {grace} is over")));
-                }
-                _ => {}
             }
+            self.handle(Input::FinalResult(progress.id, progress.result))?;
         }
-        for (record, why) in reached {
-            let event = Event::Terminating { attempt: record.attempt, why };
-            self.emit(Some((&record.task_id, record.iteration)), event)?;
-        }
-        self.enforce_wait()
+        Ok(())
+    }
+
+    /// Lets every process stand still, or go on.
+    pub(super) fn freeze(&self, still: bool) {
+        self.processes.order_all(if still { AgentProcess::freeze } else { AgentProcess::thaw });
+    }
+}
+
+/// The names of processes, as people know them: child agents by their command lines instead of all
+/// that is above and below them.
+fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
+    let agents: HashMap<u32, &OpenChild> =
+        children.iter().map(|open| (open.child.process.pid, open)).collect();
+    let parents: HashMap<u32, u32> = members.iter().map(|m| (m.pid, m.parent)).collect();
+    // Looked at one after the other, so that a number may have come round: no further than all.
+    let above = |pid: u32| {
+        let up = iter::successors(parents.get(&pid), |pid| parents.get(pid));
+        up.take(members.len()).copied()
+    };
+    let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
+    let holders: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
+    let name = |member: &Member| match agents.get(&member.pid) {
+        Some(open) => Some(open.child.name()),
+        None if holders.contains(&member.pid) => None,
+        None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
+        None => Some(member.name.clone()),
+    };
+    members.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::core::{
+        event::{ChildAgent, Identity},
+        graph::task::TaskId,
+    };
+
+    #[test]
+    fn child_agents_stand_for_what_is_above_and_below_them() {
+        let child = |pid, word: &str| OpenChild {
+            task_id: TaskId::new("a").unwrap(),
+            since: DateTime::UNIX_EPOCH,
+            child: ChildAgent {
+                child_run_id: String::new(),
+                parent_run_id: String::new(),
+                attempt: 1,
+                argv: vec!["bin/worker".to_owned(), word.to_owned()],
+                process: Identity { boot_id: String::new(), pid, start_time: 0 },
+            },
+        };
+        let member = |pid, parent, name: &str| Member { pid, parent, name: name.to_owned() };
+        let members = [
+            member(10, 1, "sh"),
+            member(11, 10, "ralph"),
+            member(12, 11, "worker"),
+            member(13, 12, "sleep"),
+            member(14, 12, "ralph"),
+            member(15, 14, "worker"),
+            member(20, 1, "make"),
+            member(21, 20, "cc"),
+        ];
+        let children = [child(12, "one"), child(15, "two"), child(99, "gone")];
+        assert_eq!(named(&members, &children), ["worker one", "worker two", "make", "cc"]);
+        assert_eq!(named(&members[..2], &[]), ["sh", "ralph"]);
     }
 }

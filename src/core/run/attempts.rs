@@ -156,6 +156,71 @@ impl OpenAttempt {
         Some(Command::Terminate(self.id.clone()))
     }
 
+    /// Takes in the result of a command: the next one follows, or what they were for is done.
+    fn check_ended(
+        &mut self,
+        mut process: AttemptProcess,
+        purpose: CheckPurpose,
+        outcome: Outcome,
+        end: ProcessEnd,
+    ) -> Next {
+        let took = end.took;
+        let check = CheckResult {
+            command: process.commands[process.done.len()].clone(),
+            outcome,
+            duration_seconds: duration::seconds(took),
+            last_line: end.last_line,
+            log: end.log,
+        };
+        let is_green = check.is_green();
+        process.done.push(check.clone());
+        let mut commands = match purpose {
+            CheckPurpose::Setup => Vec::new(),
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                let event =
+                    if is_green { Event::Verified(check) } else { Event::VerifyFailed(check) };
+                vec![self.emit(event)]
+            }
+        };
+        if let (CheckPurpose::Verify, Some(end)) = (purpose, &mut self.end) {
+            end.took += took;
+        }
+        if is_green && process.done.len() < process.commands.len() {
+            self.process = Some(process);
+            commands.extend(self.start_check());
+            return commands.into();
+        }
+        match purpose {
+            CheckPurpose::Trial => return Next::Tried(Some(process.done)),
+            CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
+                commands.push(Command::TakeAsGiven(self.id.clone()));
+                commands.extend(match purpose {
+                    CheckPurpose::Setup => self.start_first(),
+                    CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                        self.start_agent()
+                    }
+                });
+            }
+            CheckPurpose::Setup => {
+                let setup = process.done.pop();
+                let evidence = Evidence { setup, ..Evidence::default() };
+                let end = PendingResult::not_started("setup failed".to_owned());
+                commands.extend(self.close(PendingResult { took, evidence, ..end }));
+            }
+            CheckPurpose::Baseline => {
+                let evidence = Evidence { verify: process.done, ..Evidence::default() };
+                let end = PendingResult::not_started("baseline broken".to_owned());
+                commands.extend(self.close(PendingResult { took, evidence, ..end }));
+            }
+            CheckPurpose::Verify => {
+                let mut end = self.end.take().unwrap_or_default();
+                end.evidence.verify = process.done;
+                commands.extend(self.close(end));
+            }
+        }
+        commands.into()
+    }
+
     /// Has it judged.
     fn close(&mut self, end: PendingResult) -> Vec<Command> {
         vec![Command::Judge(self.id.clone(), Box::new(end))]
@@ -208,8 +273,7 @@ impl Attempts {
     /// Claims the task of a recorded attempt and starts its first step.
     pub(super) fn begin(&mut self, mut attempt: OpenAttempt, started: Event) -> Vec<Command> {
         let task_id = attempt.id.task_id.clone();
-        let claim =
-            StatusWrite::Claim { at: attempt.started_at, by: attempt.claimant.clone() };
+        let claim = StatusWrite::Claim { at: attempt.started_at, by: attempt.claimant.clone() };
         let mut commands = vec![
             Command::SetHolder(Some(task_id.clone())),
             Command::WriteStatus(task_id, attempt.iteration, claim, Cause::Claimed),
@@ -290,7 +354,11 @@ impl Attempts {
     }
 
     /// Notes that the process of an attempt runs.
-    pub(super) fn process_started(&mut self, id: &AttemptId, limits: ProcessLimits) -> Vec<Command> {
+    pub(super) fn process_started(
+        &mut self,
+        id: &AttemptId,
+        limits: ProcessLimits,
+    ) -> Vec<Command> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -344,61 +412,7 @@ impl Attempts {
             }
             return attempt.close(PendingResult::cut_off(outcome, end.took)).into();
         }
-        let took = end.took;
-        let check = CheckResult {
-            command: process.commands[process.done.len()].clone(),
-            outcome,
-            duration_seconds: duration::seconds(took),
-            last_line: end.last_line,
-            log: end.log,
-        };
-        let is_green = check.is_green();
-        process.done.push(check.clone());
-        let mut commands = match purpose {
-            CheckPurpose::Setup => Vec::new(),
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                let event =
-                    if is_green { Event::Verified(check) } else { Event::VerifyFailed(check) };
-                vec![attempt.emit(event)]
-            }
-        };
-        if let (CheckPurpose::Verify, Some(end)) = (purpose, &mut attempt.end) {
-            end.took += took;
-        }
-        if is_green && process.done.len() < process.commands.len() {
-            attempt.process = Some(process);
-            commands.extend(attempt.start_check());
-            return commands.into();
-        }
-        match purpose {
-            CheckPurpose::Trial => return Next::Tried(Some(process.done)),
-            CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
-                commands.push(Command::TakeAsGiven(id.clone()));
-                commands.extend(match purpose {
-                    CheckPurpose::Setup => attempt.start_first(),
-                    CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                        attempt.start_agent()
-                    }
-                });
-            }
-            CheckPurpose::Setup => {
-                let setup = process.done.pop();
-                let evidence = Evidence { setup, ..Evidence::default() };
-                let end = PendingResult::not_started("setup failed".to_owned());
-                commands.extend(attempt.close(PendingResult { took, evidence, ..end }));
-            }
-            CheckPurpose::Baseline => {
-                let evidence = Evidence { verify: process.done, ..Evidence::default() };
-                let end = PendingResult::not_started("baseline broken".to_owned());
-                commands.extend(attempt.close(PendingResult { took, evidence, ..end }));
-            }
-            CheckPurpose::Verify => {
-                let mut end = attempt.end.take().unwrap_or_default();
-                end.evidence.verify = process.done;
-                commands.extend(attempt.close(end));
-            }
-        }
-        commands.into()
+        attempt.check_ended(process, purpose, outcome, end)
     }
 
     /// Waits for what a reporting agent left behind, or ends it.
@@ -484,9 +498,9 @@ impl Attempts {
                 LimitReached::Children => {
                     let left = attempt.process.as_ref().and_then(|it| it.left.clone());
                     let on_orphans = sit.graces.on_orphans;
-                    commands.extend(left.map(|left| {
-                        attempt.emit(Event::ChildrenOverdue { left, on_orphans })
-                    }));
+                    commands.extend(
+                        left.map(|left| attempt.emit(Event::ChildrenOverdue { left, on_orphans })),
+                    );
                     commands.push(match on_orphans {
                         Orphans::Kill => Command::Kill(id),
                         Orphans::Leave => Command::Spare(id),

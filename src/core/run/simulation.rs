@@ -14,7 +14,7 @@ use std::{
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    Run, RunDecision, Situation,
+    OpenWork, Run, RunDecision, Situation,
     attempts::OpenAttempt,
     command::{
         AttemptId, BuiltBatch, BuiltCommit, CheckPurpose, Command, FoundAttempt, Input,
@@ -85,6 +85,7 @@ struct SimProcess {
 }
 
 /// The world around a run.
+#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 struct World {
     dice: Dice,
     graph: TaskGraph,
@@ -209,13 +210,12 @@ impl World {
 
     /// Whether the verify commands pass on these works.
     fn is_green(&self, works: &Works) -> bool {
-        let knows = |a: &AttemptId, b: &AttemptId| {
-            self.bases.get(a).is_some_and(|base| base.contains(b))
-        };
+        let knows =
+            |a: &AttemptId, b: &AttemptId| self.bases.get(a).is_some_and(|base| base.contains(b));
         works.iter().all(|a| {
-            works.iter().all(|b| {
-                !World::clash(&a.task_id, &b.task_id, 7) || knows(a, b) || knows(b, a)
-            })
+            works
+                .iter()
+                .all(|b| !World::clash(&a.task_id, &b.task_id, 7) || knows(a, b) || knows(b, a))
         })
     }
 
@@ -230,9 +230,8 @@ impl World {
         let mut run = std::mem::take(&mut self.run);
         let stop = self.history.run.stop.as_ref();
         let ending = self.policy.stop.is_some() || stop.is_some_and(|stop| stop.now);
-        let before = run.clone();
-        let number = |id: &AttemptId| self.graph.number(&id.task_id);
-        let active = before.active(ending, self.policy.jobs, number);
+        let open = run.open_work(ending, self.policy.jobs);
+        let active = OpenWork::active(&open, &self.graph);
         let view = View {
             graph: &self.graph,
             keys: &keys,
@@ -274,14 +273,14 @@ impl World {
     fn carry_out(&mut self, commands: Vec<Command>) -> Result<Vec<Input>, End> {
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
-            if self.rough && self.dice.roll() % 400 == 0 {
+            if self.rough && self.dice.roll().is_multiple_of(400) {
                 return Err(End::Crashed);
             }
             if self.shown {
                 println!("{:>6} {command:?}", self.now);
             }
             let answer = self.apply(command)?;
-            if self.rough && self.dice.roll() % 400 == 0 {
+            if self.rough && self.dice.roll().is_multiple_of(400) {
                 return Err(End::Crashed);
             }
             if let Some(input) = answer {
@@ -317,7 +316,6 @@ impl World {
         self.history.apply(&record);
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     fn apply(&mut self, command: Command) -> Result<Option<Input>, End> {
         match command {
             Command::Emit(about, event) => self.emit(about, *event),
@@ -330,8 +328,7 @@ impl World {
                 if let Some(number) = self.graph.number(&id) {
                     let old = Some(self.graph.task(number).status);
                     self.graph.set_status(number, new);
-                    let event =
-                        Event::StatusChanged { old, new: Some(new), cause, reason: None };
+                    let event = Event::StatusChanged { old, new: Some(new), cause, reason: None };
                     self.emit(Some((id, 0)), event);
                 }
             }
@@ -343,18 +340,13 @@ impl World {
             Command::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
-            Command::Terminate(id) => {
-                if let Some(process) = self.processes.get_mut(&id) {
-                    process.told = true;
-                }
-            }
-            Command::Kill(id) => {
+            Command::Terminate(id) | Command::Kill(id) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.told = true;
                 }
             }
             Command::Collect(id, end) => {
-                let result = Box::new(self.collect(&id, *end));
+                let result = Box::new(self.collect(&id, &end));
                 return Ok(Some(Input::Collected(id, result)));
             }
             Command::Judge(id, end) => return Ok(Some(Input::Judged(id, end))),
@@ -408,7 +400,8 @@ impl World {
             let open = self.run.attempts().open().iter();
             open.filter_map(|open| Some(self.records.get(&open.id)?.slot)).collect()
         };
-        let slot = (0..).find(|slot| !used.contains(slot)).expect("numbers do not end");
+        let slot =
+            (0..=used.len()).find(|slot| !used.contains(slot)).expect("one more than are used");
         let at_work = |id: &AttemptId| self.records[id].slot == slot;
         assert!(!self.processes.keys().any(at_work), "two attempts in slot {slot}");
         assert!(!self.preparing.iter().any(at_work), "two attempts in slot {slot}");
@@ -455,7 +448,10 @@ impl World {
     fn start(&mut self, id: AttemptId, purpose: Option<CheckPurpose>, command: &str) -> Input {
         if self.rough && self.dice.chance(2) {
             let outcome = Some(Outcome::NotStarted { error: "no such program".to_owned() });
-            return Input::ProcessEnded(id, Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }));
+            return Input::ProcessEnded(
+                id,
+                Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }),
+            );
         }
         let slot = self.records[&id].slot;
         for other in self.processes.keys().filter(|_| purpose != Some(CheckPurpose::Trial)) {
@@ -463,7 +459,8 @@ impl World {
             assert!(trial || self.records[other].slot != slot, "{id} beside {other}");
         }
         let command = command.to_owned();
-        let before = self.processes.insert(id.clone(), SimProcess { purpose, command, told: false });
+        let before =
+            self.processes.insert(id.clone(), SimProcess { purpose, command, told: false });
         assert!(before.is_none(), "{id} has two processes");
         let limits = ProcessLimits {
             started: self.instant(),
@@ -474,7 +471,7 @@ impl World {
     }
 
     /// What the agent of an attempt left.
-    fn collect(&mut self, id: &AttemptId, end: ProcessEnd) -> PendingResult {
+    fn collect(&mut self, id: &AttemptId, end: &ProcessEnd) -> PendingResult {
         assert!(!self.processes.contains_key(id), "{id} is examined while it runs");
         let outcome = end.outcome.clone().unwrap_or_default();
         let worked = outcome == Outcome::Exited { exit_code: 0 };
@@ -605,7 +602,10 @@ impl World {
             self.proven.remove(&head);
         }
         let took = Duration::from_secs(1);
-        self.handle(Input::ProcessEnded(id, Box::new(ProcessEnd { outcome, took, ..ProcessEnd::default() })))
+        self.handle(Input::ProcessEnded(
+            id,
+            Box::new(ProcessEnd { outcome, took, ..ProcessEnd::default() }),
+        ))
     }
 
     fn end_build(&mut self) -> Result<(), End> {
@@ -746,9 +746,10 @@ impl World {
                 }
                 RunDecision::Select(Decision::Start(key)) => {
                     self.carry_out(vec![Command::Record(key)])?;
-                    let at_work = self.processes.iter().filter(|(_, process)| {
-                        process.purpose != Some(CheckPurpose::Trial)
-                    });
+                    let at_work = self
+                        .processes
+                        .iter()
+                        .filter(|(_, process)| process.purpose != Some(CheckPurpose::Trial));
                     assert!(at_work.count() <= self.policy.jobs, "more than `jobs` at work");
                 }
                 RunDecision::Select(Decision::Wait(wait)) => self.happen(wait.until)?,
@@ -762,9 +763,11 @@ impl World {
     }
 
     fn recover(&mut self, record: DiskRecord) -> Result<(), End> {
-        let on_branch = |commit: &String| self.positions.contains(commit) || {
-            let tip = self.commits[&self.tip()].clone();
-            self.commits[commit].is_subset(&tip) && tip.contains(&record.attempt.id)
+        let on_branch = |commit: &String| {
+            self.positions.contains(commit) || {
+                let tip = self.commits[&self.tip()].clone();
+                self.commits[commit].is_subset(&tip) && tip.contains(&record.attempt.id)
+            }
         };
         let landed = record.landing.clone().filter(on_branch);
         let landed = landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit });
@@ -801,14 +804,17 @@ impl World {
         if !matches!(reason, StopReason::Signal(..)) {
             assert_eq!(*reason == StopReason::Complete, all, "{reason}");
         }
-        self.emit(None, Event::Finished {
-            why: reason.to_string(),
-            exit_code: reason.exit().code(),
-            iterations: 0,
-            completed: 0,
-            remaining: 0,
-            duration_seconds: 0.0,
-        });
+        self.emit(
+            None,
+            Event::Finished {
+                why: reason.to_string(),
+                exit_code: reason.exit().code(),
+                iterations: 0,
+                completed: 0,
+                remaining: 0,
+                duration_seconds: 0.0,
+            },
+        );
     }
 }
 
@@ -835,7 +841,10 @@ fn schedule(seed: u64) -> (u64, u64) {
     assert!(world.history.active.attempts.is_empty(), "{:?}", world.history.active);
     for position in &world.positions {
         let works = &world.commits[position];
-        assert!(!world.verify || world.is_green(works), "the branch was at {position}, which is red");
+        assert!(
+            !world.verify || world.is_green(works),
+            "the branch was at {position}, which is red"
+        );
     }
     (world.landings, world.crashes)
 }
@@ -851,10 +860,10 @@ fn no_schedule_breaks_a_rule() {
     let (mut landings, mut crashes) = (0, 0);
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| schedule(seed));
-        let Ok((landed, crashed)) = result else {
+        let Ok(counts) = result else {
             panic!("RALPH_SIMULATION_SEED={seed} breaks a rule");
         };
-        (landings, crashes) = (landings + landed, crashes + crashed);
+        (landings, crashes) = (landings + counts.0, crashes + counts.1);
     }
     println!("schedules {count}, landings {landings}, crashes {crashes}, violations 0");
     assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");

@@ -1,0 +1,68 @@
+//! Whether the agents of a run can be started, found out before any task is claimed.
+
+use std::env;
+
+use anyhow::Result;
+
+use crate::{
+    adapters::process,
+    core::{
+        agents::{agent_command::AgentCommand, agent_preset},
+        exit::{Exit, Failure},
+        graph::{TaskGraph, task::Task},
+        select::Policy,
+    },
+    project::workspace::Workspace,
+};
+
+/// Finds out before any task is claimed whether the agents can be started.
+pub(super) fn check_agents(
+    policy: &Policy,
+    graph: &TaskGraph,
+    workspace: &Workspace,
+) -> Result<()> {
+    let agents = agents(policy, graph.tasks());
+    agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
+}
+
+/// The agents that the open ones of these tasks need, each with how to name another.
+pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a AgentCommand, String)> {
+    let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
+    let (own, others): (Vec<&Task>, Vec<&Task>) =
+        tasks.iter().filter(open).partition(|task| !policy.agents_given && !task.agents.is_empty());
+    let mut found = Vec::new();
+    if own.is_empty() || !others.is_empty() {
+        let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+        found.extend(policy.agents.iter().map(|call| (call, hint.to_owned())));
+    }
+    for task in own {
+        let hint = format!("change `agent` of `{}`, or name one for all after `--`", task.id);
+        found.extend(task.agents.iter().map(|call| (call, hint.clone())));
+    }
+    found
+}
+
+/// Finds out whether an agent can be started; `hint` is what else can be done.
+///
+/// # Errors
+/// When it cannot.
+pub fn check_agent(call: &AgentCommand, workspace: &Workspace, hint: &str) -> Result<()> {
+    let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
+    let Some(program) = call.argv.first() else {
+        return refuse(format!("no agent command; {hint}"));
+    };
+    if let Err(reason) = process::resolve(program, workspace.root()) {
+        return refuse(format!("the agent cannot be started: {reason}; {hint}"));
+    }
+    let asks = call.argv.iter().any(|word| word == "--dangerously-skip-permissions");
+    let variables = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.as_root);
+    let is_set = |name: &str| env::var_os(name).is_some() || call.env.contains_key(name);
+    match variables.iter().find(|(name, _)| !is_set(name)) {
+        Some((name, value)) if asks && process::is_root() => refuse(format!(
+            "`{}` refuses `--dangerously-skip-permissions` as root; run as another user, or set \
+             `{name}={value}` if this machine is a sandbox",
+            call.name
+        )),
+        _ => Ok(()),
+    }
+}

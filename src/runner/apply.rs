@@ -1,0 +1,133 @@
+//! Carries out what the parts of a run ask for. Nothing is decided here.
+
+use std::{collections::VecDeque, fs};
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::{Runner, start::ProcessKind};
+use crate::{
+    adapters::process::AgentProcess,
+    core::{
+        event::{Cause, Event},
+        exit::{Exit, Failure},
+        graph::task::TaskId,
+        run::command::{Command, Input, StatusWrite},
+    },
+    crash,
+    project::graph_file::{Write, rfc3339},
+};
+
+impl Runner {
+    /// Tells the run what happened, and carries out what follows from it.
+    pub(super) fn handle(&mut self, input: Input) -> Result<()> {
+        let commands = self.with_run(|run, sit| run.handle(input, sit));
+        self.carry_out(commands)
+    }
+
+    /// Carries out commands in order; what follows from one comes before the next.
+    pub(super) fn carry_out(&mut self, commands: Vec<Command>) -> Result<()> {
+        let mut commands = VecDeque::from(commands);
+        while let Some(command) = commands.pop_front() {
+            let Some(input) = self.apply(command)? else {
+                continue;
+            };
+            let more = self.with_run(|run, sit| run.handle(input, sit));
+            for command in more.into_iter().rev() {
+                commands.push_front(command);
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out one command; what comes of it at once is returned.
+    fn apply(&mut self, command: Command) -> Result<Option<Input>> {
+        match command {
+            Command::Emit(about, event) => self.journal(about.as_ref(), *event)?,
+            Command::WriteStatus(id, iteration, write, cause) => {
+                self.write_status((&id, iteration), &write, cause)?;
+            }
+            Command::Record(key) => return self.record(key).map(Some),
+            Command::SetHolder(id) => self.hold(id.as_ref())?,
+            Command::KeepGraph => {
+                self.remember_graph()?;
+                crash::point("start.kept");
+            }
+            Command::PrepareWorktree(id) => self.prepare_worktree(&id)?,
+            Command::ReassignWorktree(id) => self.reassign_worktree(&id)?,
+            Command::TakeAsGiven(id) => return Ok(self.take_as_given(&id)),
+            Command::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
+            Command::StartCheck(id, purpose, number, command) => {
+                return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
+            }
+            Command::Terminate(id) => self.processes.order(&id, AgentProcess::terminate),
+            Command::Kill(id) => self.processes.order(&id, AgentProcess::kill),
+            Command::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),
+            Command::Spare(id) => self.processes.spare(&id),
+            Command::Collect(id, end) => return self.collect(&id, *end),
+            Command::Judge(id, end) => return self.judge(&id, *end),
+            Command::Keep(id, verdict, evidence) => return self.keep(&id, verdict, &evidence),
+            Command::Release { id, verdict, believed } => self.release(&id, verdict, believed)?,
+            Command::AfterAttempt(_) => self.after_attempt()?,
+            Command::Build { onto, members, .. } => return self.build(onto, &members),
+            Command::RecordLanding(id, commit) => self.record_landing(&id, commit)?,
+            Command::Land { branch, onto, commit } => self.land(branch, onto, commit),
+            Command::KeepLog { from, to } => {
+                let root = self.workspace.root();
+                // Without the file there is nothing to keep.
+                let _ = fs::rename(root.join(from), root.join(to));
+            }
+            Command::Abandon(number) => {
+                let why = "left in a hurry; the next run sees to the attempt";
+                return Err(Failure::new(Exit::Signal(number), why).into());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Journals an event.
+    fn journal(&mut self, about: Option<&(TaskId, u32)>, event: Event) -> Result<()> {
+        if let Event::Verified(_) | Event::VerifyFailed(_) = event {
+            crash::point("verify.ended");
+        }
+        let about = about.map(|(id, iteration)| (id, *iteration));
+        let record = self.put_on_record(about, event)?;
+        match &record.event {
+            Event::Recovered { .. } => crash::point("recover.told"),
+            Event::Started { .. } => crash::point("start.told"),
+            Event::AgentStarted { .. } => crash::point("start.told_agent"),
+            Event::Verifying { .. } => crash::point("verify.told"),
+            Event::Queued { .. } => crash::point("merge.queued"),
+            Event::Merging(_) => crash::point("merge.told"),
+            event if event.ended().is_some() => {
+                self.hooks.ended = Some(record);
+                crash::point("close.told");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write_status(
+        &mut self,
+        about: (&TaskId, u32),
+        write: &StatusWrite,
+        cause: Cause,
+    ) -> Result<()> {
+        match write {
+            StatusWrite::Claim { at, by } => {
+                self.set(about, Write::Claim { at: &rfc3339(*at), by }, cause)?;
+                crash::point("start.claimed");
+            }
+            StatusWrite::Complete => {
+                let at = rfc3339(Utc::now());
+                self.set(about, Write::Complete { at: &at }, cause)?;
+            }
+            StatusWrite::Plain(status) => self.set(about, Write::Plain(*status), cause)?,
+        }
+        if !matches!(write, StatusWrite::Claim { .. }) {
+            crash::point("close.written");
+        }
+        Ok(())
+    }
+}

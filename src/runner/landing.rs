@@ -1,0 +1,171 @@
+//! What the merge queue asks of git: putting work together on the target branch, and moving that.
+
+use std::{fs, path::PathBuf, thread};
+
+use anyhow::{Context, Result};
+
+use super::{Runner, RunnerMessage};
+use crate::{
+    adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo},
+    core::{
+        run::command::{AttemptId, BuiltBatch, BuiltCommit, Input, LandOutcome},
+        verdict::Merge,
+    },
+    crash,
+    project::{
+        attempt::{AttemptRecord, CONFLICT, leftovers},
+        worktree_pool::WorktreePool,
+    },
+};
+
+/// What is put together, and where.
+struct TrialOrder {
+    pool: WorktreePool,
+    onto: String,
+    work: Vec<WorkToLand>,
+    how: IntegrationMethod,
+    own: Vec<String>,
+    attributes: PathBuf,
+    /// Where the diff of a conflict of the first goes.
+    conflict: PathBuf,
+}
+
+/// The work of one attempt.
+struct WorkToLand {
+    base: String,
+    head: String,
+    message: String,
+}
+
+fn build(order: &TrialOrder) -> Result<BuiltBatch> {
+    let (tree, _) = order.pool.open(&order.pool.merge(), &order.onto)?;
+    let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
+    let mut built = BuiltBatch::default();
+    let mut tip = order.onto.clone();
+    for WorkToLand { base, head, message } in &order.work {
+        let work = BranchWork { head, base, message };
+        let commit = match tree.integrate(&tip, &work, order.how, &own, Some(&order.attributes))? {
+            Integrated::Done(commit) => commit,
+            Integrated::Nothing => tip.clone(),
+            Integrated::Conflict { paths, diff } => {
+                if built.commits.is_empty() {
+                    let path = &order.conflict;
+                    fs::write(path, diff).with_context(|| format!("write `{}`", path.display()))?;
+                }
+                built.conflict = Some(paths);
+                break;
+            }
+        };
+        // Those that are in the branch then are its commits.
+        let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
+        tip.clone_from(&commit);
+        built.commits.push(BuiltCommit { commit, rebuilt });
+    }
+    Ok(built)
+}
+
+impl Runner {
+    /// Where a branch is.
+    pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
+        self.workspace.repo.branch(branch)
+    }
+
+    /// Puts the work of attempts together on a commit of the target branch.
+    pub(super) fn build(&mut self, onto: String, members: &[AttemptId]) -> Result<Option<Input>> {
+        let how = self.workspace.config.merge;
+        let own: Vec<String> = Some(self.workspace.graph_name())
+            .filter(|name| !name.starts_with('/'))
+            .into_iter()
+            .collect();
+        let mut work = Vec::new();
+        for id in members {
+            let record = self.records.get(id).context("queued work without a record")?;
+            let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
+            let evidence = &end.context("queued work without an end")?.evidence;
+            let head = evidence.commits.last().context("an attempt without commits")?.id.clone();
+            let base = record.base.clone().context("an attempt without a base")?;
+            // The verify commands saw the leftovers, too.
+            if members.len() == 1 && base == onto && evidence.leftovers.is_empty() {
+                let own: Vec<&str> = own.iter().map(String::as_str).collect();
+                let piece = BranchWork { head: &head, base: &base, message: "" };
+                if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
+                    // It is on top already, and its verify commands have passed just there.
+                    let rebuilt = (commit != head)
+                        .then(|| self.workspace.repo.between(&onto, &commit))
+                        .transpose()?;
+                    let commits = vec![BuiltCommit { commit, rebuilt }];
+                    let built = BuiltBatch { commits, conflict: None, is_verified: true };
+                    return Ok(Some(Input::Built(Ok(built))));
+                }
+            }
+            let title = self.task_of(record).map(|task| task.title).unwrap_or_default();
+            let message = leftovers::message(record, &title);
+            work.push(WorkToLand { base, head, message });
+        }
+        let first = members.first().and_then(|id| self.records.get(id));
+        let conflict = first.context("a trial of nothing")?.file(&self.workspace, CONFLICT);
+        let pool = self.worktrees.pool.clone();
+        let attributes = self.attributes()?;
+        let order = TrialOrder { pool, onto, work, how, own, attributes, conflict };
+        let outbox = self.inbox.sender();
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
+        Ok(None)
+    }
+
+    /// The file that says how git merges what agents write together.
+    fn attributes(&self) -> Result<PathBuf> {
+        let config = &self.workspace.config;
+        let union = config.merge_union.0.iter().map(String::as_str);
+        let union = union.chain([self.workspace.learnings()]);
+        let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
+        let lines = lines.concat();
+        let path = self.workspace.state.dir().join("attributes");
+        if fs::read_to_string(&path).ok().as_ref() != Some(&lines) {
+            fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Writes into the record of an attempt as which commit it is about to land.
+    pub(super) fn record_landing(&mut self, id: &AttemptId, commit: String) -> Result<()> {
+        let Some(record) = self.records.get_mut(id) else {
+            return Ok(());
+        };
+        if let Some(apart) = &mut record.apart {
+            apart.landing = Some(commit);
+        }
+        record.write(&self.workspace)?;
+        crash::point("merge.intended");
+        Ok(())
+    }
+
+    /// Moves a branch.
+    pub(super) fn land(&self, branch: String, onto: String, commit: String) {
+        let (root, outbox) = (self.workspace.root().to_owned(), self.inbox.sender());
+        thread::spawn(move || {
+            let landed = Repo::discover(&root).and_then(|repo| repo.land(&branch, &onto, &commit));
+            let landed = landed.map(|landing| match landing {
+                git::Landing::Landed => LandOutcome::Landed,
+                git::Landing::Moved => LandOutcome::Moved,
+                git::Landing::Busy { why } => LandOutcome::Busy { why },
+                git::Landing::InTheWay { checkout, paths, why } => {
+                    LandOutcome::Blocked { checkout: checkout.display().to_string(), paths, why }
+                }
+            });
+            drop(outbox.send(RunnerMessage::Landed(landed)));
+        });
+    }
+
+    /// Whether the work of an attempt that was found after a crash is in the target branch.
+    pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
+        let Some(apart) = &record.apart else {
+            return Ok(None);
+        };
+        let (Some(commit), Some(tip)) = (apart.landing.clone(), self.tip(&apart.target)?) else {
+            return Ok(None);
+        };
+        let is_in = self.workspace.repo.is_ancestor(&commit, &tip)?;
+        let branch = apart.target.clone();
+        Ok(is_in.then_some(Merge::Landed { branch, commit }))
+    }
+}

@@ -1,0 +1,117 @@
+//! What is started for an attempt: the command, its environment and its files.
+
+use std::{env, path::Path, time::Duration};
+
+use crate::{
+    adapters::{
+        process::{self, NESTED, PANE, ProcessSpec},
+        service_manager,
+    },
+    core::agents::agent_command::AgentCommand,
+    project::{attempt::AttemptRecord, workspace::Workspace},
+};
+
+/// The agent of an attempt.
+pub(super) fn agent(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    call: &AgentCommand,
+) -> ProcessSpec {
+    let root = workspace.root();
+    let task_dir = root.join(workspace.task_dir(&record.task_id)).display().to_string();
+    let mut env = vec![
+        ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
+        ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),
+        ("RALPH_RUN_ID".to_owned(), record.run_id.clone()),
+        ("RALPH_ATTEMPT_ID".to_owned(), record.mark()),
+        ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
+        ("TASK_FOLDER".to_owned(), task_dir),
+    ];
+    // The agent's own `ralph` must mean the same file, and the same loop.
+    if let Some(graph) = workspace.other_graph() {
+        env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
+    }
+    if let Some(apart) = &record.apart {
+        env.push(("RALPH_WORKTREE".to_owned(), apart.tree.display().to_string()));
+    }
+    if let Some(name) = workspace.place.name() {
+        env.push(("RALPH_LOOP".to_owned(), name.to_string()));
+    }
+    if let Some(config) = workspace.layers.named() {
+        env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
+    }
+    env.extend(without_gc());
+    env.extend(call.env.clone());
+    ProcessSpec {
+        argv: call.argv.clone(),
+        dir: record.apart.as_ref().map_or(root, |apart| &apart.tree).to_owned(),
+        env,
+        // The last ones are of an attempt that this run may itself be part of.
+        env_remove: NESTED
+            .into_iter()
+            .chain(service_manager::VARIABLES)
+            .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_WORKTREE"])
+            .map(str::to_owned)
+            .collect(),
+        stdin: record.file(workspace, "prompt.md"),
+        stdout: record.file(workspace, "stdout"),
+        stderr: record.file(workspace, "stderr"),
+    }
+}
+
+/// A command of an attempt, run by a shell in `dir` with its output in `log`, in place of its agent.
+pub(super) fn check(agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -> ProcessSpec {
+    ProcessSpec {
+        argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
+        stdin: "/dev/null".into(),
+        stdout: log.to_owned(),
+        stderr: log.to_owned(),
+        dir: dir.to_owned(),
+        ..agent
+    }
+}
+
+/// What gives the agent of `spec` a terminal and ends as it does.
+pub(super) fn in_pane(
+    spec: ProcessSpec,
+    folder: &Path,
+    record: &AttemptRecord,
+    sign: &Path,
+    idle: Option<Duration>,
+) -> ProcessSpec {
+    /// Between two looks at the screen; where the limit is short, no more often than that.
+    const LOOK: Duration = Duration::from_secs(2);
+    const OFTEN: Duration = Duration::from_millis(100);
+    let shown = |path: &Path| path.display().to_string();
+    let mut argv = vec![
+        shown(&process::own_program()),
+        "__pane".to_owned(),
+        shown(folder),
+        format!("--title={} attempt {}", record.task_id, record.attempt),
+        format!("--prompt={}", shown(&spec.stdin)),
+        format!("--record={}", shown(sign)),
+    ];
+    let look = idle.map(|idle| (idle / 4).clamp(OFTEN, LOOK));
+    argv.extend(look.map(|look| format!("--look={}ms", look.as_millis())));
+    argv.push("--".to_owned());
+    argv.extend(spec.argv);
+    let mut env = spec.env;
+    env.push((PANE.to_owned(), record.mark()));
+    let mut env_remove = spec.env_remove;
+    // Of the terminal that this run may itself be in.
+    env_remove.extend(["TMUX", "TMUX_PANE"].map(str::to_owned));
+    ProcessSpec { argv, env, env_remove, ..spec }
+}
+
+/// Git's background maintenance calls `setsid` and outlives the attempt that caused it.
+fn without_gc() -> Vec<(String, String)> {
+    let count: usize =
+        env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let off = [("gc.auto", "0"), ("maintenance.auto", "false")];
+    let mut env = vec![("GIT_CONFIG_COUNT".to_owned(), (count + off.len()).to_string())];
+    for (at, (key, value)) in (count..).zip(off) {
+        env.push((format!("GIT_CONFIG_KEY_{at}"), key.to_owned()));
+        env.push((format!("GIT_CONFIG_VALUE_{at}"), value.to_owned()));
+    }
+    env
+}
