@@ -1,4 +1,4 @@
-//! What `ralph` knows and decides: no disk, clock, process, git or printing.
+//! The pure core: facts, decisions and texts, without disk, clock, process, git or printing.
 
 pub mod exit;
 pub mod duration;
