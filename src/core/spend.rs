@@ -164,25 +164,13 @@ mod tests {
         let blank = Budget::default();
         assert_eq!(reached(blank), None);
         for (budget, want) in [
-            (
-                Budget { cost: Some(2.0), ..blank },
-                Some("$2.00 per run ($2.00 spent)"),
-            ),
+            (Budget { cost: Some(2.0), ..blank }, Some("$2.00 per run ($2.00 spent)")),
             (Budget { cost: Some(2.01), ..blank }, None),
-            (
-                Budget { tokens: Some(16), ..blank },
-                Some("16 tokens per run (16 used)"),
-            ),
+            (Budget { tokens: Some(16), ..blank }, Some("16 tokens per run (16 used)")),
             (Budget { tokens: Some(17), ..blank }, None),
-            (
-                Budget { duration: Some(Duration::from_secs(7200)), ..blank },
-                Some("2h per run"),
-            ),
+            (Budget { duration: Some(Duration::from_secs(7200)), ..blank }, Some("2h per run")),
             (Budget { cost_per_day: Some(1.5), ..blank }, None),
-            (
-                Budget { cost_per_day: Some(1.0), ..blank },
-                Some("$1.00 in 24 hours ($1.00 spent)"),
-            ),
+            (Budget { cost_per_day: Some(1.0), ..blank }, Some("$1.00 in 24 hours ($1.00 spent)")),
         ] {
             assert_eq!(reached(budget).as_deref(), want, "{budget:?}");
         }

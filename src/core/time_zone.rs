@@ -18,7 +18,9 @@ pub fn named(name: &str) -> Result<Zone, String> {
         let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
         match nearest(name, names) {
             Some(near) => format!("unknown time zone `{name}`; did you mean `{near}`?"),
-            None => format!("unknown time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`"),
+            None => {
+                format!("unknown time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
+            }
         }
     })
 }

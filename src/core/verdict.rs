@@ -402,10 +402,9 @@ impl Verdict {
                 .as_ref()
                 .map_or_else(String::new, |check| format!("setup command {check}")),
             Verdict::MergeFailed => match &evidence.merge {
-                Some(Merge::Conflict { branch, paths, .. }) => format!(
-                    "reported done, but it conflicts with `{branch}`: {}",
-                    paths.join(", ")
-                ),
+                Some(Merge::Conflict { branch, paths, .. }) => {
+                    format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
+                }
                 Some(Merge::Refused { branch, why }) => {
                     format!("reported done, but it cannot land on `{branch}`: {why}")
                 }
@@ -672,7 +671,12 @@ mod tests {
         let limit = ProviderErrorKind::UsageLimit { resets_at: later };
         judge([
             (bad.clone(), refused(false, limit, later), req, Verdict::RateLimited),
-            (bad.clone(), refused(false, ProviderErrorKind::Network, later), req, Verdict::RateLimited),
+            (
+                bad.clone(),
+                refused(false, ProviderErrorKind::Network, later),
+                req,
+                Verdict::RateLimited,
+            ),
             (
                 bad.clone(),
                 refused(false, ProviderErrorKind::Authentication, None),

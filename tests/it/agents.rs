@@ -238,7 +238,9 @@ fn a_promise_counts_only_if_the_graph_agrees() {
         .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
         .graph(two)
         .command(["sh", "-c", script, &commit]);
-    trial.run(["run"]).stderr_has("complete according to the agent (`promise: trust`) (exit code 0)");
+    trial
+        .run(["run"])
+        .stderr_has("complete according to the agent (`promise: trust`) (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a"]);
 
     let trial =

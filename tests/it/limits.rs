@@ -50,7 +50,10 @@ fn once_is_one_attempt_with_its_result() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit");
     trial.run(["run", "--once"]).stderr_has("stopped after one attempt (`--once`) (exit code 0)");
     let trial = trial.agent("fail");
-    trial.run(["run", "--once"]).code(1).stderr_has("stopped after one attempt (`--once`) (exit code 1)");
+    trial
+        .run(["run", "--once"])
+        .code(1)
+        .stderr_has("stopped after one attempt (`--once`) (exit code 1)");
     assert_eq!(trial.lines("started").len(), 2);
     trial.run(["run", "--once", "--max-iterations", "3"]).code(64).stderr_has("cannot be used");
 }

@@ -393,7 +393,9 @@ fn a_paused_loop_goes_on_as_it_was() {
     );
     trial.run(["pause", "--name", "docs"]).stderr("warning: already paused\n");
     trial.leave("open");
-    run.end(&trial).code(4).stderr_has("paused; `ralph resume --name docs` continues (exit code 4)");
+    run.end(&trial)
+        .code(4)
+        .stderr_has("paused; `ralph resume --name docs` continues (exit code 4)");
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
         .code(4)

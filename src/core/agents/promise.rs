@@ -36,7 +36,9 @@ impl Pattern {
     /// # Errors
     /// A message for people.
     pub fn new(text: &str) -> Result<Pattern, String> {
-        Regex::new(text).map(Pattern).map_err(|error| format!("`{text}` is not a valid pattern: {error}"))
+        Regex::new(text)
+            .map(Pattern)
+            .map_err(|error| format!("`{text}` is not a valid pattern: {error}"))
     }
 }
 

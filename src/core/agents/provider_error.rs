@@ -129,7 +129,9 @@ impl fmt::Display for ProviderErrorKind {
             ProviderErrorKind::Overloaded => "the provider is overloaded",
             ProviderErrorKind::ServerError => "the provider returned a server error",
             ProviderErrorKind::Network => "the provider cannot be reached",
-            ProviderErrorKind::Authentication => "authentication failed: no login, or a rejected key",
+            ProviderErrorKind::Authentication => {
+                "authentication failed: no login, or a rejected key"
+            }
             ProviderErrorKind::Credit => "the account has no credit",
             ProviderErrorKind::Model => "the model is not available to this account",
             ProviderErrorKind::Setup => "the agent rejected its command line",
@@ -190,7 +192,7 @@ pub struct AttemptOutput<'a> {
     /// The format of the output.
     pub format: Format,
     /// The transcript of its output.
-    pub told: &'a AgentTranscript,
+    pub transcript: &'a AgentTranscript,
     /// How the process ended.
     pub outcome: &'a Outcome,
     /// The last few kilobytes of its standard error.
@@ -213,17 +215,17 @@ pub fn classify<Z: TimeZone>(
         | Outcome::Interrupted
         | Outcome::NotStarted { .. } => return None,
     };
-    if let Some(end) = &output.told.end {
+    if let Some(end) = &output.transcript.end {
         return end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();
     }
     if exit_code == Some(0) {
         return None;
     }
-    if !output.told.has_spoken && output.stderr.lines().any(signs::is_setup) {
+    if !output.transcript.has_spoken && output.stderr.lines().any(signs::is_setup) {
         return Some(ProviderErrorKind::Setup);
     }
     let last = output.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-    [output.told.last_line.as_deref(), last]
+    [output.transcript.last_line.as_deref(), last]
         .into_iter()
         .flatten()
         .filter(|line| signs::is_error(line))

@@ -104,11 +104,12 @@ impl fmt::Display for StopReason {
             },
             StopReason::Failures(1) => f.write_str("stopped after 1 failure"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
-            StopReason::StartLimit(count) => write!(
-                f,
-                "{count} attempts in a row failed within 5s; check that the agent starts"
-            ),
-            StopReason::Promised => f.write_str("complete according to the agent (`promise: trust`)"),
+            StopReason::StartLimit(count) => {
+                write!(f, "{count} attempts in a row failed within 5s; check that the agent starts")
+            }
+            StopReason::Promised => {
+                f.write_str("complete according to the agent (`promise: trust`)")
+            }
             StopReason::Denied(why, _) | StopReason::HookFailed(why) => f.write_str(why),
             StopReason::BaselineBroken(why) => write!(
                 f,

@@ -1,26 +1,26 @@
-//! What an agent tells, piece by piece, for people who listen along.
+//! The output of an agent in pieces, for a live view.
 
-/// A piece of it. Raw text: whoever shows it makes it harmless.
+/// One piece of the output. Raw text: escape it before printing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It says something.
+    /// A message.
     Says(String),
-    /// It goes on with what it said last.
+    /// The continuation of the last message.
     GoesOn(String),
-    /// It uses a tool, or waits; in one short line.
+    /// A tool use or a wait, in one short line.
     Uses(String),
-    /// It fails, and says why.
+    /// A failure with its reason.
     Fails(String),
-    /// A line that is no event.
+    /// A line that is not an event.
     Prints(String),
 }
 
-/// What was heard and not taken yet.
+/// The collected pieces that were not taken yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ear {
     heard: Vec<Heard>,
-    /// Its words since it did something else: some agents give them in growing parts, and some
-    /// again as their result.
+    /// The last message if nothing else followed: some agents repeat a growing message, and some
+    /// repeat it as their result.
     words: String,
 }
 
@@ -30,7 +30,7 @@ impl Ear {
         self.heard.push(heard);
     }
 
-    /// Takes in what it says, whole.
+    /// Collects a whole message.
     pub fn hear_words(&mut self, text: &str) {
         match text.strip_prefix(&*self.words) {
             Some("") => return,
@@ -40,7 +40,7 @@ impl Ear {
         text.clone_into(&mut self.words);
     }
 
-    /// Takes in why it fails, unless it has just said that.
+    /// Collects a failure, unless the last message said the same.
     pub fn hear_failure(&mut self, why: &str) {
         if self.words.is_empty() || self.words != why {
             self.hear(Heard::Fails(why.to_owned()));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_grow_or_come_again_are_heard_once() {
+    fn growing_and_repeated_messages_are_collected_once() {
         let mut ear = Ear::default();
         for text in ["a", "a b", "a b", "c", "a"] {
             ear.hear_words(text);
