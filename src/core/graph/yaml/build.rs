@@ -1,7 +1,7 @@
-//! Makes a [`Tree`] of the parser's events, with the limits and duplicate keys checked on the way.
+//! Builds a [`Tree`] from the parser's events, and checks limits and duplicate keys on the way.
 //!
-//! It must not keep parser types: nodes hold byte positions only. Odd because of the parser: a
-//! block collection has no end, an empty value no place, and a block scalar no header in its span.
+//! Nodes hold byte positions only, no parser types. The parser gives no end for a block collection,
+//! no location for an empty value, and no header in the span of a block scalar.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ use super::{
     NodeKind, TAGGED, Tree, column, line_end, line_start,
 };
 
-/// Mappings up to this many keys are compared pairwise, which beats hashing them.
+/// The size up to which the keys of a mapping are compared pairwise, which is faster than hashing.
 const FEW_KEYS: usize = 16;
 
-/// A collection whose end has not been seen.
+/// A collection whose end was not reached yet.
 struct OpenNode {
     node: u32,
     children: usize,
@@ -30,7 +30,7 @@ struct OpenNode {
 
 struct Anchor {
     node: u32,
-    /// Bytes it stands for with all aliases in it resolved; unknown while it is open.
+    /// The size with all aliases expanded; unknown until the node ends.
     expanded: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Builder<'t> {
     tree: Tree,
     open: Vec<OpenNode>,
     anchors: Vec<Anchor>,
-    /// End of the last token that was content.
+    /// The end of the last token with content.
     cursor: usize,
     expanded: usize,
     expanded_by_aliases: usize,
@@ -119,7 +119,7 @@ impl<'t> Builder<'t> {
         })
     }
 
-    /// Whether the next node is directly in a collection of that kind.
+    /// Whether the next node is a direct child of a collection of this kind.
     fn is_in(&self, kind: NodeKind) -> bool {
         let parent = self.open.last();
         parent.is_some_and(|open| self.tree.nodes[open.node as usize].kind == kind)
@@ -184,8 +184,8 @@ impl<'t> Builder<'t> {
         self.anchor(anchor, node, expanded);
     }
 
-    /// The parser's span of a block scalar starts at the first content line and ends after blank
-    /// lines; the range wanted runs from the header to the end of the last line with content.
+    /// The range of a block scalar: from the header to the end of the last line with content. The
+    /// parser's span starts at the first line of content and ends after blank lines.
     fn block_range(&self, start: usize, end: usize) -> Range<usize> {
         let bytes = self.text.as_bytes();
         let mut at = self.cursor;
@@ -216,7 +216,7 @@ impl<'t> Builder<'t> {
         header..end
     }
 
-    /// Where an empty value stands: behind its colon or dash.
+    /// The location of an empty value: after its colon or dash.
     fn empty_at(&self, start: usize, flags: u8) -> usize {
         let bytes = self.text.as_bytes();
         if flags != 0 {
@@ -267,8 +267,8 @@ impl<'t> Builder<'t> {
             if self.text[line..].starts_with(BOM) {
                 line += BOM.len();
             }
-            // A block collection's line holds only indentation, dashes and the like before it.
-            // The exception is a list's first dash, of which the parser gives the far side.
+            // Before a block collection, its line has only indentation, dashes and similar. The
+            // exception is the first dash of a list, of which the parser gives the end.
             if matches!(kind, NodeKind::Sequence { .. })
                 && self.is_in(NodeKind::Mapping { flow: false })
             {
@@ -333,18 +333,18 @@ impl<'t> Builder<'t> {
         };
         let (target, name) = (*node, &self.text[range.clone()]);
         let Some(expanded) = *expanded else {
-            let message = format!("`{name}` stands inside of the value it names");
+            let message = format!("`{name}` is inside its own anchor");
             return Err(fault(self.text, range, message, "write the value out"));
         };
         self.expanded = self.expanded.saturating_add(expanded);
         self.expanded_by_aliases = self.expanded_by_aliases.saturating_add(expanded);
         if self.tree.aliases.len() == MAX_ALIASES {
-            let message = format!("`{name}` is one alias more than the {MAX_ALIASES} allowed");
+            let message = format!("`{name}` exceeds the limit of {MAX_ALIASES} aliases");
             return Err(fault(self.text, range, message, "write the values out"));
         }
         if self.expanded_by_aliases > MAX_EXPANDED_BYTES {
             let size = MAX_EXPANDED_BYTES >> 20;
-            let message = format!("with `{name}` the aliases stand for more than {size} MiB");
+            let message = format!("with `{name}`, the aliases expand to more than {size} MiB");
             return Err(fault(self.text, range, message, "use fewer aliases of large values"));
         }
         self.cursor = self.cursor.max(range.end);
@@ -404,7 +404,7 @@ fn end_of(span: &Span) -> usize {
     span.end.byte_offset().expect("a parser over a str knows byte offsets")
 }
 
-/// End of the run of non-blank bytes at `at`.
+/// The end of the run of non-blank bytes at `at`.
 fn word_end(bytes: &[u8], at: usize) -> usize {
     let rest = bytes[at..].iter();
     at + rest.take_while(|byte| !byte.is_ascii_whitespace()).count()
