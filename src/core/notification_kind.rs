@@ -91,7 +91,50 @@ pub fn moment_of(record: &Record) -> Option<NotificationKind> {
         Event::Recovered { .. } => Some(NotificationKind::Recovered),
         Event::HookFailed(_) => Some(NotificationKind::HookFailed),
         Event::Finished { .. } => Some(NotificationKind::Finished),
-        _ => None,
+        Event::GraphLoaded { .. }
+        | Event::GraphRejected { .. }
+        | Event::SettingsLoaded { .. }
+        | Event::SettingsRejected { .. }
+        | Event::RecordDamaged { .. }
+        | Event::GraphGuarded { .. }
+        | Event::Started { .. }
+        | Event::WorktreeKept { .. }
+        | Event::SettingUp { .. }
+        | Event::Queued { .. }
+        | Event::Merging(_)
+        | Event::Split(_)
+        | Event::MergeHeld(_)
+        | Event::Reported { .. }
+        | Event::Asked { .. }
+        | Event::Answered(_)
+        | Event::Noted { .. }
+        | Event::Verifying { .. }
+        | Event::Verified(_)
+        | Event::VerifyFailed(_)
+        | Event::VerifyPostponed { .. }
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
+        | Event::WaitingForChildren(_)
+        | Event::ChildrenEnded { .. }
+        | Event::ChildrenOverdue { .. }
+        | Event::Terminating { .. }
+        | Event::Interrupted(_)
+        | Event::Iterated(_)
+        | Event::Promised { .. }
+        | Event::StatusChanged { .. }
+        | Event::Reset { .. }
+        | Event::Waiting { .. }
+        | Event::PauseRequested { .. }
+        | Event::ResumeRequested { .. }
+        | Event::StopRequested(_)
+        | Event::Suspended { .. }
+        | Event::Continued { .. }
+        | Event::ClockSet { .. }
+        | Event::NotifyFailed(_)
+        | Event::Slept(_)
+        | Event::Woken(_)
+        | Event::WakeSkipped(_)
+        | Event::ScheduleEnded { .. } => None,
     }
 }
 

@@ -292,6 +292,7 @@ fn list_of(value: &Rendered) -> Vec<String> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum of minijinja is not exhaustive")]
 fn unrenderable(name: &str, error: &minijinja::Error, context: &Value) -> Unrenderable {
     let source = error.template_source().unwrap_or_default().to_owned();
     let at = error.range().filter(|range| source.get(range.clone()).is_some()).unwrap_or(0..0);

@@ -365,18 +365,25 @@ impl Verdict {
 
     /// Whether the attempt counts towards the limit of the task.
     pub fn counts(self) -> bool {
-        matches!(
-            self,
+        match self {
             Verdict::Incomplete
-                | Verdict::Unverified
-                | Verdict::VerifyFailed
-                | Verdict::Uncommitted
-                | Verdict::OffBranch
-                | Verdict::Failed
-                | Verdict::TimedOut
-                | Verdict::SetupFailed
-                | Verdict::MergeFailed
-        )
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed => true,
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::Again => false,
+        }
     }
 
     /// Explains the verdict, for people and for the next prompt.

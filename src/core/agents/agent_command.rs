@@ -79,9 +79,9 @@ impl AgentCommand {
             Value::Array(items) if items.is_empty() => Err(WANTED.to_owned()),
             Value::Array(items) if items.iter().all(is_agent) => items
                 .iter()
-                .map(|item| match item {
-                    Value::String(word) => AgentCommand::word(word),
-                    mapping => AgentCommand::mapping(mapping),
+                .map(|item| match item.as_str() {
+                    Some(word) => AgentCommand::word(word),
+                    None => AgentCommand::mapping(item),
                 })
                 .collect(),
             Value::Array(items) => {
@@ -94,7 +94,7 @@ impl AgentCommand {
                     _ => Err(WANTED.to_owned()),
                 }
             }
-            _ => Err(WANTED.to_owned()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Err(WANTED.to_owned()),
         }
     }
 

@@ -89,8 +89,8 @@ impl Promise {
         let by_pattern = || self.pattern.as_ref().is_some_and(|it| it.0.is_match(result));
         match self.worth {
             Worth::Off => None,
-            _ if by_text => Some(Report::Promise),
-            _ => by_pattern().then_some(Report::Pattern),
+            Worth::Check | Worth::Trust if by_text => Some(Report::Promise),
+            Worth::Check | Worth::Trust => by_pattern().then_some(Report::Pattern),
         }
     }
 }

@@ -99,7 +99,16 @@ impl ProviderErrorKind {
             {
                 back_off
             }
-            other => other.fatal().map_or(Advice::Count, Advice::Stop),
+            ProviderErrorKind::Overloaded
+            | ProviderErrorKind::ServerError
+            | ProviderErrorKind::Authentication
+            | ProviderErrorKind::Credit
+            | ProviderErrorKind::Model
+            | ProviderErrorKind::Setup
+            | ProviderErrorKind::Refused
+            | ProviderErrorKind::TooLong
+            | ProviderErrorKind::TurnLimit
+            | ProviderErrorKind::Budget => self.fatal().map_or(Advice::Count, Advice::Stop),
         }
     }
 
@@ -269,14 +278,12 @@ fn of_end<Z: TimeZone>(
         .or_else(|| codes().find_map(signs::of_code))
         .or(by_text)
         .or_else(by_exit)?;
-    match found {
-        ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit
-            if end.resets_at.is_some() =>
-        {
-            Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at })
-        }
-        found => Some(with_reset(found, &end.text, now)),
+    let is_limit =
+        matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit);
+    if is_limit && end.resets_at.is_some() {
+        return Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at });
     }
+    Some(with_reset(found, &end.text, now))
 }
 
 /// Adds the reset time that the text names, if the error is a usage limit.
@@ -285,12 +292,10 @@ fn with_reset<Z: TimeZone>(
     text: &str,
     now: &DateTime<Z>,
 ) -> ProviderErrorKind {
-    match found {
-        ProviderErrorKind::UsageLimit { .. } => {
-            ProviderErrorKind::UsageLimit { resets_at: reset(text, now) }
-        }
-        other => other,
+    if let ProviderErrorKind::UsageLimit { .. } = found {
+        return ProviderErrorKind::UsageLimit { resets_at: reset(text, now) };
     }
+    found
 }
 
 #[cfg(test)]

@@ -374,7 +374,13 @@ impl TranscriptReader {
                 reader.line(&mut self.transcript, &self.lines.rest());
                 reader.finish(&mut self.transcript);
             }
-            reader => reader.line(&mut self.transcript, &self.lines.rest()),
+            FormatReader::Claude(_)
+            | FormatReader::Codex(_)
+            | FormatReader::Gemini(_)
+            | FormatReader::Opencode(_)
+            | FormatReader::Copilot(_) => {
+                self.reader.line(&mut self.transcript, &self.lines.rest());
+            }
         }
         self.transcript
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::Event;
 use crate::core::{
     agents::{
         provider_error::ProviderError,
@@ -198,5 +199,97 @@ impl AttemptResult {
     pub fn question(&self) -> Option<&str> {
         let question = self.evidence.question.as_deref().filter(|text| !text.is_empty());
         question.or(self.last_line.as_deref()).filter(|_| self.verdict == Verdict::NeedsInput)
+    }
+}
+
+impl Event {
+    /// Creates the event for the end of an attempt, according to its verdict.
+    pub fn of_end(ended: AttemptResult) -> Event {
+        match ended.verdict {
+            Verdict::Complete => Event::Completed(ended),
+            Verdict::NeedsInput => Event::NeedsInput(ended),
+            Verdict::RateLimited => Event::RateLimited(ended),
+            Verdict::Denied => Event::Denied(ended),
+            Verdict::Again => Event::Iterated(ended),
+            Verdict::Incomplete
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::BaselineBroken => {
+                if ended.verdict.counts() {
+                    Event::Failed(ended)
+                } else {
+                    Event::Interrupted(ended)
+                }
+            }
+        }
+    }
+
+    /// The result of an attempt, if the event is the end of one.
+    pub fn ended(&self) -> Option<&AttemptResult> {
+        match self {
+            Event::Completed(ended)
+            | Event::Failed(ended)
+            | Event::Interrupted(ended)
+            | Event::NeedsInput(ended)
+            | Event::RateLimited(ended)
+            | Event::Denied(ended)
+            | Event::Iterated(ended) => Some(ended),
+            Event::LoopStarted(_)
+            | Event::GraphLoaded { .. }
+            | Event::GraphRejected { .. }
+            | Event::SettingsLoaded { .. }
+            | Event::SettingsRejected { .. }
+            | Event::RecordDamaged { .. }
+            | Event::GraphGuarded { .. }
+            | Event::Started { .. }
+            | Event::WorktreeKept { .. }
+            | Event::SettingUp { .. }
+            | Event::Queued { .. }
+            | Event::Merging(_)
+            | Event::Split(_)
+            | Event::MergeHeld(_)
+            | Event::Reported { .. }
+            | Event::Asked { .. }
+            | Event::Answered(_)
+            | Event::Noted { .. }
+            | Event::Verifying { .. }
+            | Event::Verified(_)
+            | Event::VerifyFailed(_)
+            | Event::VerifyPostponed { .. }
+            | Event::ChildStarted(_)
+            | Event::ChildEnded(_)
+            | Event::WaitingForChildren(_)
+            | Event::ChildrenEnded { .. }
+            | Event::ChildrenOverdue { .. }
+            | Event::Terminating { .. }
+            | Event::Promised { .. }
+            | Event::Parked { .. }
+            | Event::Recovered { .. }
+            | Event::StatusChanged { .. }
+            | Event::Reset { .. }
+            | Event::Waiting { .. }
+            | Event::Blocked { .. }
+            | Event::PauseRequested { .. }
+            | Event::ResumeRequested { .. }
+            | Event::StopRequested(_)
+            | Event::Suspended { .. }
+            | Event::Continued { .. }
+            | Event::ClockSet { .. }
+            | Event::HookFailed(_)
+            | Event::NotifyFailed(_)
+            | Event::Slept(_)
+            | Event::Woken(_)
+            | Event::WakeSkipped(_)
+            | Event::ScheduleEnded { .. }
+            | Event::Finished { .. } => None,
+        }
     }
 }

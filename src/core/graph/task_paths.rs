@@ -22,7 +22,7 @@ pub fn of_output(output: &Value) -> Vec<String> {
     let found: Vec<&str> = match output {
         Value::String(text) => text.split(',').map(str::trim).collect(),
         Value::Array(paths) => paths.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
     let is_path = |text: &&str| !text.is_empty() && !text.contains([' ', '\n', '*', '?', '{', '[']);
     found.into_iter().filter(is_path).map(plain).collect()

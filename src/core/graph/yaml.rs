@@ -210,16 +210,17 @@ impl Tree {
         match kind {
             NodeKind::Plain => text.get(start..end),
             NodeKind::SingleQuoted | NodeKind::DoubleQuoted => text.get(start + 1..end - 1),
-            _ => None,
+            NodeKind::Literal
+            | NodeKind::Folded
+            | NodeKind::Sequence { .. }
+            | NodeKind::Mapping { .. }
+            | NodeKind::Alias => None,
         }
     }
 
     /// The text of a key; an alias is resolved.
     fn key<'a>(&'a self, text: &'a str, key: NodeId) -> Option<&'a str> {
-        let key = match self.kind(key) {
-            NodeKind::Alias => self.target(key)?,
-            _ => key,
-        };
+        let key = if self.kind(key) == NodeKind::Alias { self.target(key)? } else { key };
         self.slice(text, key)
     }
 
@@ -292,7 +293,11 @@ impl Tree {
                     && match a.kind {
                         NodeKind::Sequence { .. } | NodeKind::Mapping { .. } => true,
                         NodeKind::Alias => text[tree.range(here)] == other_text[other.range(there)],
-                        _ => {
+                        NodeKind::Plain
+                        | NodeKind::SingleQuoted
+                        | NodeKind::DoubleQuoted
+                        | NodeKind::Literal
+                        | NodeKind::Folded => {
                             a.end - a.start == b.end - b.start
                                 && tree.slice(text, here) == other.slice(other_text, there)
                         }
@@ -428,7 +433,11 @@ mod tests {
                     out.push('}');
                 }
                 NodeKind::Alias => out.push_str(&text[range.clone()]),
-                _ => {
+                NodeKind::Plain
+                | NodeKind::SingleQuoted
+                | NodeKind::DoubleQuoted
+                | NodeKind::Literal
+                | NodeKind::Folded => {
                     out.push_str(&text[range.clone()]);
                     let value = tree.scalar(text, node).unwrap();
                     if value != text[range.clone()] {

@@ -65,7 +65,7 @@ impl ClaudeReader {
         for part in message["content"].as_array().into_iter().flatten() {
             match part["type"].as_str().unwrap_or_default() {
                 "text" if is_own => {
-                    transcript.record_message(part["text"].as_str().unwrap_or_default())
+                    transcript.record_message(part["text"].as_str().unwrap_or_default());
                 }
                 "tool_use" => {
                     transcript.record_tool(

@@ -57,10 +57,10 @@ fn result(transcript: &mut AgentTranscript, event: &Value) {
         });
     }
     let is_error = event["status"] == "error";
-    let text = match &event["error"]["message"] {
-        Value::String(text) => cut(text, MESSAGE),
-        _ if is_error => String::new(),
-        _ => transcript.message.clone().unwrap_or_default(),
+    let text = match event["error"]["message"].as_str() {
+        Some(text) => cut(text, MESSAGE),
+        None if is_error => String::new(),
+        None => transcript.message.clone().unwrap_or_default(),
     };
     transcript.finish_with(FinalResult {
         text,

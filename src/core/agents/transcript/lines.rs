@@ -88,10 +88,10 @@ fn joined(text: &str) -> Vec<Value> {
 }
 
 fn flat(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(values) => values.into_iter().filter(Value::is_object).collect(),
-        value => vec![value],
+    if let Value::Array(values) = value {
+        return values.into_iter().filter(Value::is_object).collect();
     }
+    vec![value]
 }
 
 #[cfg(test)]

@@ -219,11 +219,10 @@ impl DraftDocument {
 
     fn insert_in_flow(&self, after: usize, key: &str, value: &str) -> Result<Splice, Unsupported> {
         let entries = self.entries();
-        let style =
-            entries.get(after).map_or(NodeKind::Plain, |entry| match self.tree.kind(entry.0) {
-                NodeKind::DoubleQuoted => NodeKind::DoubleQuoted,
-                _ => NodeKind::Plain,
-            });
+        let quotes_keys = entries
+            .get(after)
+            .is_some_and(|entry| self.tree.kind(entry.0) == NodeKind::DoubleQuoted);
+        let style = if quotes_keys { NodeKind::DoubleQuoted } else { NodeKind::Plain };
         let entry = format!("{}: {}", quote::like(style, key), quote::like(style, value));
         let Some((old_key, old_value)) = entries.get(after) else {
             let at = self.tree.range(self.mapping).start + 1;

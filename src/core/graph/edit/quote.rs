@@ -18,8 +18,18 @@ pub(super) fn like(kind: NodeKind, value: &str) -> String {
             format!("'{}'", value.replace('\'', "''"))
         }
         NodeKind::SingleQuoted | NodeKind::DoubleQuoted => double(value),
-        _ if is_plain(value) => value.to_owned(),
-        _ => double(value),
+        NodeKind::Plain
+        | NodeKind::Literal
+        | NodeKind::Folded
+        | NodeKind::Sequence { .. }
+        | NodeKind::Mapping { .. }
+        | NodeKind::Alias => {
+            if is_plain(value) {
+                value.to_owned()
+            } else {
+                double(value)
+            }
+        }
     }
 }
 

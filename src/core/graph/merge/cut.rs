@@ -92,7 +92,12 @@ impl CutSource<'_> {
             NodeKind::Mapping { .. } | NodeKind::Sequence { .. } => {
                 self.cut_block(part, node, children, shape == ValueShape::File)
             }
-            _ => None,
+            NodeKind::Plain
+            | NodeKind::SingleQuoted
+            | NodeKind::DoubleQuoted
+            | NodeKind::Literal
+            | NodeKind::Folded
+            | NodeKind::Alias => None,
         }
     }
 

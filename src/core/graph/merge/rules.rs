@@ -144,10 +144,8 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
     };
     let ids = |file: &Value| -> HashSet<String> {
         let lists = ["tasks", "nodes"].into_iter().filter_map(|key| file.get(key));
-        let items = lists.filter_map(|list| match list {
-            Value::List(items) => Some(items),
-            _ => None,
-        });
+        let items =
+            lists.filter_map(|list| if let Value::List(items) = list { Some(items) } else { None });
         items.flatten().filter_map(|item| item.name(ValueShape::Tasks)).collect()
     };
     let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
@@ -155,9 +153,8 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
         let id = item.get(key).and_then(Value::text);
         id.is_some_and(|id| !known.contains(id))
     };
-    let mut added = match base {
-        Value::Map(entries) => entries.clone(),
-        _ => return None,
+    let Value::Map(mut added) = base.clone() else {
+        return None;
     };
     let mut is_any = false;
     for (name, value) in entries {

@@ -43,7 +43,11 @@ impl Value {
                 }
                 Some(Value::Map(entries))
             }
-            kind => {
+            kind @ (NodeKind::Plain
+            | NodeKind::SingleQuoted
+            | NodeKind::DoubleQuoted
+            | NodeKind::Literal
+            | NodeKind::Folded) => {
                 let text = tree.scalar(text, node)?.into_owned();
                 Some(Value::Single { is_text: kind != NodeKind::Plain || is_plain(&text), text })
             }
@@ -59,7 +63,7 @@ impl Value {
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Value::Single { text, .. } => Some(text),
-            _ => None,
+            Value::List(_) | Value::Map(_) => None,
         }
     }
 
@@ -69,7 +73,7 @@ impl Value {
             Value::Map(entries) => {
                 entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
             }
-            _ => None,
+            Value::Single { .. } | Value::List(_) => None,
         }
     }
 
@@ -79,7 +83,7 @@ impl Value {
             Value::Single { is_text, text } => {
                 !is_text && ["", "~", "null", "Null", "NULL"].contains(&text.as_str())
             }
-            _ => false,
+            Value::List(_) | Value::Map(_) => false,
         }
     }
 
@@ -95,7 +99,7 @@ impl Value {
                 let unique: HashSet<&String> = named.iter().map(|(name, _)| name).collect();
                 (unique.len() == named.len()).then_some(named)
             }
-            _ => None,
+            Value::Single { .. } | Value::Map(_) => None,
         }
     }
 

@@ -75,6 +75,7 @@ pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 pub(super) fn of_scan(text: &str, error: &ScanError) -> Fault {
     let at = error.marker().byte_offset().unwrap_or(0).min(text.len());
     match error.kind() {
@@ -100,6 +101,7 @@ fn tab_near(text: &str, at: usize) -> usize {
     near.enumerate().find(|(_, byte)| **byte == b'\t').map_or(at, |(on, _)| line + on)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 fn words(kind: &ErrorKind) -> (String, &'static str) {
     let (message, help) = match kind {
         ErrorKind::UnclosedFlowCollection { open } => {
@@ -158,6 +160,7 @@ fn words(kind: &ErrorKind) -> (String, &'static str) {
     (message.to_owned(), help)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 fn words_for_text(kind: &ErrorKind) -> (String, &'static str) {
     let (message, help) = match kind {
         ErrorKind::UnknownQuotedScalarEscape
