@@ -247,5 +247,5 @@ fn a_promise_counts_only_if_the_graph_agrees() {
         Workspace::new().graph(two).command(["sh", "-c", "\"$0\"; echo ALL  GREEN", &commit]);
     trial.run(["run", "-q", "--done-pattern", "^ALL +GREEN$"]).whatever();
     assert_eq!(trial.lines("promised").len(), 2);
-    trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is no pattern");
+    trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is not a valid pattern");
 }

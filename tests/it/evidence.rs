@@ -121,8 +121,8 @@ fn a_refused_commit_leaves_everything_as_it_was_and_says_why() {
     trial.hook("pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
     let ended = ended(&trial);
     assert_eq!(ended["verdict"], "uncommitted");
-    let why = "reported done, but left 2 changed files uncommitted, which could not be: checking \
-               / line 3 is too long";
+    let why = "reported done, but left 2 changed files uncommitted (commit failed: checking \
+               / line 3 is too long)";
     assert_eq!(ended["why"], why);
     assert_eq!(status(&trial), "A  staged.txt\n?? one\n?? sub/\n");
     assert_eq!(ended["pinned"], "refs/ralph/a/1");

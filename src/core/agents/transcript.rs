@@ -12,9 +12,9 @@ mod claude;
 mod codex;
 mod copilot;
 mod gemini;
-mod hear;
 mod lines;
 mod opencode;
+mod pieces;
 mod text;
 
 use std::{collections::BTreeMap, fmt};
@@ -23,9 +23,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use hear::Ear;
-pub use hear::Heard;
 use lines::LineSplitter;
+pub use pieces::Heard;
+use pieces::PieceCollector;
 
 /// The limit on the size of a message or a result, in bytes.
 const MESSAGE: usize = 64 << 10;
@@ -162,7 +162,7 @@ pub struct AgentTranscript {
     /// The number of lines that were too long to read.
     pub skipped: u64,
     /// The collector of pieces for a live view, if there is one.
-    ear: Option<Box<Ear>>,
+    pieces: Option<Box<PieceCollector>>,
 }
 
 impl AgentTranscript {
@@ -170,8 +170,8 @@ impl AgentTranscript {
     fn record_tool(&mut self, tool: &str, target: Option<&str>) {
         let mut tool = cut(tool, PHRASE);
         let doing = phrase(&format!("{tool} {}", target.unwrap_or_default()));
-        if let Some(ear) = &mut self.ear {
-            ear.hear(Heard::Uses(doing.clone()));
+        if let Some(pieces) = &mut self.pieces {
+            pieces.push(Heard::Uses(doing.clone()));
         }
         self.doing = Some(doing);
         if self.tools.len() >= TOOLS && !self.tools.contains_key(&tool) {
@@ -184,8 +184,8 @@ impl AgentTranscript {
         if text.trim().is_empty() {
             return;
         }
-        if let Some(ear) = &mut self.ear {
-            ear.hear_words(text);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.push_message(text);
         }
         self.doing = text.lines().map(phrase).find(|line| !line.is_empty());
         self.message = Some(cut(text, MESSAGE));
@@ -198,8 +198,8 @@ impl AgentTranscript {
     /// Shows that the agent waits for its provider.
     fn record_wait(&mut self, why: &str) {
         self.set_activity(&format!("waiting for the provider ({why})"));
-        if let (Some(ear), Some(doing)) = (&mut self.ear, &self.doing) {
-            ear.hear(Heard::Uses(doing.clone()));
+        if let (Some(pieces), Some(doing)) = (&mut self.pieces, &self.doing) {
+            pieces.push(Heard::Uses(doing.clone()));
         }
     }
 
@@ -214,8 +214,8 @@ impl AgentTranscript {
     }
 
     fn finish_with(&mut self, end: FinalResult) {
-        if let (Some(ear), true) = (&mut self.ear, end.is_error) {
-            ear.hear_failure(&end.text);
+        if let (Some(pieces), true) = (&mut self.pieces, end.is_error) {
+            pieces.push_failure(&end.text);
         }
         self.doing = None;
         self.is_over = true;
@@ -340,14 +340,14 @@ impl TranscriptReader {
 
     /// Also collects the pieces of the output for a live view.
     #[must_use]
-    pub fn aloud(mut self) -> TranscriptReader {
-        self.transcript.ear = Some(Box::default());
+    pub fn with_pieces(mut self) -> TranscriptReader {
+        self.transcript.pieces = Some(Box::default());
         self
     }
 
     /// Takes the pieces collected since the last call; always empty for plain text.
-    pub fn heard(&mut self) -> Vec<Heard> {
-        self.transcript.ear.as_mut().map_or_else(Vec::new, |ear| ear.take())
+    pub fn take_pieces(&mut self) -> Vec<Heard> {
+        self.transcript.pieces.as_mut().map_or_else(Vec::new, |pieces| pieces.take())
     }
 
     /// Parses the next bytes, split at any position.
@@ -399,8 +399,8 @@ impl FormatReader {
         let events = lines::events(line);
         if events.is_empty() {
             let line = String::from_utf8_lossy(line);
-            if let Some(ear) = &mut transcript.ear {
-                ear.hear(Heard::Prints(cut(line.trim_end(), MESSAGE)));
+            if let Some(pieces) = &mut transcript.pieces {
+                pieces.push(Heard::Prints(cut(line.trim_end(), MESSAGE)));
             }
             transcript.last_line = Some(text::short(&line));
         }

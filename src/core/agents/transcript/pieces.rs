@@ -17,38 +17,40 @@ pub enum Heard {
 
 /// The collected pieces that were not taken yet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Ear {
-    heard: Vec<Heard>,
+pub(super) struct PieceCollector {
+    pieces: Vec<Heard>,
     /// The last message if nothing else followed: some agents repeat a growing message, and some
     /// repeat it as their result.
-    words: String,
+    message: String,
 }
 
-impl Ear {
-    pub fn hear(&mut self, heard: Heard) {
-        self.words.clear();
-        self.heard.push(heard);
+impl PieceCollector {
+    pub fn push(&mut self, piece: Heard) {
+        self.message.clear();
+        self.pieces.push(piece);
     }
 
     /// Collects a whole message.
-    pub fn hear_words(&mut self, text: &str) {
-        match text.strip_prefix(&*self.words) {
+    pub fn push_message(&mut self, text: &str) {
+        match text.strip_prefix(&*self.message) {
             Some("") => return,
-            Some(more) if !self.words.is_empty() => self.heard.push(Heard::GoesOn(more.to_owned())),
-            _ => self.heard.push(Heard::Says(text.to_owned())),
+            Some(more) if !self.message.is_empty() => {
+                self.pieces.push(Heard::GoesOn(more.to_owned()))
+            }
+            _ => self.pieces.push(Heard::Says(text.to_owned())),
         }
-        text.clone_into(&mut self.words);
+        text.clone_into(&mut self.message);
     }
 
     /// Collects a failure, unless the last message said the same.
-    pub fn hear_failure(&mut self, why: &str) {
-        if self.words.is_empty() || self.words != why {
-            self.hear(Heard::Fails(why.to_owned()));
+    pub fn push_failure(&mut self, why: &str) {
+        if self.message.is_empty() || self.message != why {
+            self.push(Heard::Fails(why.to_owned()));
         }
     }
 
     pub fn take(&mut self) -> Vec<Heard> {
-        std::mem::take(&mut self.heard)
+        std::mem::take(&mut self.pieces)
     }
 }
 
@@ -58,19 +60,19 @@ mod tests {
 
     #[test]
     fn growing_and_repeated_messages_are_collected_once() {
-        let mut ear = Ear::default();
+        let mut pieces = PieceCollector::default();
         for text in ["a", "a b", "a b", "c", "a"] {
-            ear.hear_words(text);
+            pieces.push_message(text);
         }
-        ear.hear(Heard::Uses("Bash ls".to_owned()));
-        ear.hear_words("a");
+        pieces.push(Heard::Uses("Bash ls".to_owned()));
+        pieces.push_message("a");
         let says = |text: &str| Heard::Says(text.to_owned());
         let more = Heard::GoesOn(" b".to_owned());
         let used = Heard::Uses("Bash ls".to_owned());
-        ear.hear_failure("a");
-        ear.hear_failure("b");
+        pieces.push_failure("a");
+        pieces.push_failure("b");
         let fails = Heard::Fails("b".to_owned());
-        assert_eq!(ear.take(), [says("a"), more, says("c"), says("a"), used, says("a"), fails]);
-        assert_eq!(ear.take(), []);
+        assert_eq!(pieces.take(), [says("a"), more, says("c"), says("a"), used, says("a"), fails]);
+        assert_eq!(pieces.take(), []);
     }
 }
