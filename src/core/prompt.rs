@@ -230,7 +230,8 @@ fn fenced(text: &str) -> String {
 pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String {
     let mut text = String::new();
     if !answers.is_empty() {
-        text += "\n## Answers from a person\n\nEarlier agents asked these questions. The answers still apply.\n";
+        text += "\n## What a person answered\n\nEarlier agents asked these questions; the answers \
+                 still apply.\n";
     }
     for Answer { question, answer } in answers {
         let question = if question.is_empty() { "(no question was given)" } else { question };

@@ -25,7 +25,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     until("it waits", || run.said().contains("waiting until"));
     trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
     trial.run(["resume", "--now"]).stdout("what waits for a provider is tried again now\n");
-    run.end(&trial).stderr_has("a rate-limited after [took]: the usage limit of the account");
+    run.end(&trial).stderr_has("a rate-limited after [took]: the account reached its usage limit");
     let limited = &trial.lines("rate_limited")[0];
     assert_eq!(
         (&limited["verdict"], &limited["agent"]),
@@ -173,10 +173,13 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     let streams = "claude-success:0 claude-success:0 claude-success:0";
     let trial = speaking(streams).graph("tasks: [{id: a, story: s}, {id: b}, {id: c}, {id: d}]\n");
     let cost = |trial: &Workspace| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
-    trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
+    trial
+        .run(["run", "--max-cost", "0.0001"])
+        .code(2)
+        .stderr_has("limit reached: $0.0001 per run (");
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("limit reached: 1 tokens per run (");
-    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("for a run reached");
+    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("per run (exit code 2)");
     let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
     let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");
     trial.run(["run"]).code(2).stderr_has("limit reached: $0.0100 in 24 hours (");
@@ -201,7 +204,7 @@ fn a_resumed_run_has_the_budget_that_it_had() {
         .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
     trial.run(["run", "--max-cost", "0.0001", "-q"]).whatever().code(2);
     trial.run(["pause"]).whatever();
-    trial.run(["resume"]).code(2).stderr_has("of $0.0001 for a run (");
+    trial.run(["resume"]).code(2).stderr_has("limit reached: $0.0001 per run (");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 

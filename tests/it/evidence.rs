@@ -140,7 +140,7 @@ fn a_hook_that_hangs_is_ended() {
     wait_for(&trial.sign("hook"));
     assert_eq!(ended["verdict"], "uncommitted");
     let why = ended["why"].as_str().unwrap();
-    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`)"), "{why}");
+    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`))"), "{why}");
     assert_eq!(status(&trial), "?? one\n", "no lock is left and the file is as it was");
 }
 

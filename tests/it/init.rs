@@ -322,7 +322,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     for part in [
         "create   .ralph/config.yaml\n    # yaml-language-server",
         "\n      - make test\n",
-        "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Work off",
+        "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Run the",
         "\ncreate   AGENTS.md\n",
         "\nnothing was written: this is what `ralph init --yes` would do\n",
     ] {
@@ -399,18 +399,18 @@ fn templates_go_to_standard_output() {
         trial.run(["template", name]).stdout_has(part);
     }
     insta::assert_snapshot!(trial.run(["template", "prompt"]).out(), @r#"
-    Read README.md, AGENTS.md or CLAUDE.md, and specs/README.md, those that are there. Then open
-    IMPLEMENTATION_PLAN.md and pick the most important thing in it that is not done.
+    Read README.md, AGENTS.md or CLAUDE.md, and specs/README.md, if they exist. Then open
+    IMPLEMENTATION_PLAN.md and pick the most important item that is not done.
 
-    Do that one thing, and all of it:
+    Complete that one item:
 
-    - read the code before you believe that something is missing or finished
-    - where a test is missing, write it, in the style of those that are there
+    - read the code before you conclude that something is missing or finished
+    - add missing tests, in the style of the existing ones
     - run the tests and make them pass
-    - tick the thing off in IMPLEMENTATION_PLAN.md, and write down there what you found and left
-    - commit, and push where there is somewhere to push to
+    - check the item off in IMPLEMENTATION_PLAN.md, and note there what you found and left open
+    - commit, and push if there is a remote
 
-    Only when nothing in the plan is left and all tests pass, end your last message with
+    Only when no item in the plan is left and all tests pass, end your last message with
     <promise>COMPLETE</promise>
     "#);
     insta::assert_snapshot!(trial.run(["template", "grpah"]).whole(), @r#"
@@ -471,7 +471,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
             "verify:",
             "  - make test",
             "  - cargo test",
-            "max_iterations: 3  # attempts in a run"
+            "max_iterations: 3  # attempts per run"
         ]
     );
     assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());

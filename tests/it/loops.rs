@@ -143,13 +143,13 @@ fn verify_commands_decide_about_every_report() {
 
     ## Not done yet
 
-    The agent before you said that all is done. This command was run then, and did not succeed (exited with code 1):
+    The agent before you reported completion. This command then failed (exited with code 1):
 
     ```text
     echo checking; test -e proof
     ```
 
-    The end of what it printed; all of it is in `logs/loops/loop/attempts/1/verify-1.log`:
+    The end of its output; the full output is in `logs/loops/loop/attempts/1/verify-1.log`:
 
     ```text
     checking
@@ -312,7 +312,7 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
 
     ## What a person answered
 
-    Agents before you asked this, and the answers hold.
+    Earlier agents asked these questions; the answers still apply.
 
     Asked:
 

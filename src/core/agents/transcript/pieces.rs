@@ -35,7 +35,7 @@ impl PieceCollector {
         match text.strip_prefix(&*self.message) {
             Some("") => return,
             Some(more) if !self.message.is_empty() => {
-                self.pieces.push(Heard::GoesOn(more.to_owned()))
+                self.pieces.push(Heard::GoesOn(more.to_owned()));
             }
             _ => self.pieces.push(Heard::Says(text.to_owned())),
         }
