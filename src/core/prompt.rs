@@ -243,7 +243,8 @@ pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String
         let _ = write!(
             text,
             "\n## Not done yet\n\nThe agent before you reported completion. This command then \
-             failed ({outcome}):\n\n{}\n\nThe end of its output; the full output is in `{log}`:\n\n{}\n",
+             failed ({outcome}):\n\n{}\n\nThe end of its output; the full output is in \
+             `{log}`:\n\n{}\n",
             fenced(command),
             fenced(output)
         );

@@ -69,8 +69,8 @@ fn read(expression: &str) -> Result<Vec<Cron>, String> {
     let cron = Cron::from_str(expression).map_err(|error| {
         let why = error.to_string().to_lowercase().replace("cronpattern", "it");
         format!(
-            "`{expression}` is not a cron expression ({}); write minute, hour, day, month and day of \
-             the week, such as `0 */4 * * *`",
+            "`{expression}` is not a cron expression ({}); write minute, hour, day, month and day \
+             of the week, such as `0 */4 * * *`",
             why.trim_end_matches('.')
         )
     })?;

@@ -96,8 +96,8 @@ impl fmt::Display for StopReason {
                 }
                 None => write!(
                     f,
-                    "waiting for a person: uncommitted changes in the checkout block landing on `{}`: \
-                     {}; commit or stash them, then run again",
+                    "waiting for a person: uncommitted changes in the checkout block landing \
+                     on `{}`: {}; commit or stash them, then run again",
                     held.branch,
                     held.paths.join(", ")
                 ),
@@ -113,7 +113,8 @@ impl fmt::Display for StopReason {
             StopReason::Denied(why, _) | StopReason::HookFailed(why) => f.write_str(why),
             StopReason::BaselineBroken(why) => write!(
                 f,
-                "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that fixes it"
+                "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that \
+                 fixes it"
             ),
             StopReason::Once { .. } => f.write_str("stopped after one attempt (`--once`)"),
             StopReason::Paused(None) => f.write_str("paused; `ralph resume` continues"),

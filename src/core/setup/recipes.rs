@@ -12,7 +12,8 @@ pub fn is_justfile(name: &str) -> bool {
 
 /// A new justfile with only these recipes.
 pub(super) fn new() -> String {
-    let head = "# Recipes for common commands. `just` without arguments lists them.\n\n_default:\n    @just --list\n\n";
+    let head = "# Recipes for common commands. `just` without arguments lists them.\n\n\
+                _default:\n    @just --list\n\n";
     format!("{head}{}", Template::Just.text())
 }
 
