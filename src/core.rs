@@ -1,4 +1,7 @@
-//! What `ralph` knows and decides: no disk, clock, process, git or printing.
+//! The pure core: facts, decisions and texts, without disk, clock, process, git or printing.
+
+// A new variant of an event, state or verdict must not be forgotten silently.
+#![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod exit;
 pub mod duration;
@@ -16,10 +19,15 @@ pub mod spend;
 pub mod notification_kind;
 #[cfg(feature = "webhook")]
 pub mod hmac;
+#[allow(clippy::wildcard_enum_match_arm, reason = "its fold lists only the events it applies")]
 pub mod history;
 pub mod notes;
 pub mod graph;
 pub mod merge_queue;
+#[cfg_attr(
+    test,
+    allow(clippy::wildcard_enum_match_arm, reason = "its tests match single decisions")
+)]
 pub mod select;
 pub mod run;
 pub mod prompt;

@@ -81,13 +81,13 @@ impl Follow {
     pub fn look(&mut self) -> Option<&AgentTranscript> {
         let transcript = self.transcript.as_mut()?;
         self.tail.read(|bytes| transcript.push(bytes));
-        Some(transcript.told())
+        Some(transcript.transcript())
     }
 
     /// What is being done, in one line, as far as that was read. Raw text.
     pub fn doing(&self) -> Option<String> {
         match &self.transcript {
-            Some(transcript) => transcript.told().doing.clone(),
+            Some(transcript) => transcript.transcript().doing.clone(),
             None => last_line(&self.tail.path),
         }
     }

@@ -350,9 +350,10 @@ impl Shown {
                 OutputReader::Raw(OutputSide::Err, shown(terminal::stderr_is_terminal())),
             ),
             (Voice::Readable, Format::Text | Format::Aider) => (words(), words()),
-            (Voice::Readable, format) => {
-                (OutputReader::Typed(Box::new(TranscriptReader::new(format).aloud())), words())
-            }
+            (Voice::Readable, format) => (
+                OutputReader::Typed(Box::new(TranscriptReader::new(format).with_pieces())),
+                words(),
+            ),
         };
         let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
         let (stdout, stderr) = (OutputTail::new(stdout), OutputTail::new(stderr));
@@ -388,7 +389,7 @@ impl OutputReader {
         match self {
             OutputReader::Typed(transcript) => {
                 transcript.push(bytes);
-                transcript.heard().into_iter().try_for_each(|heard| out.hear(&heard))
+                transcript.take_pieces().into_iter().try_for_each(|heard| out.hear(&heard))
             }
             OutputReader::Words(held) => {
                 held.extend_from_slice(bytes);

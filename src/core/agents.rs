@@ -1,4 +1,4 @@
-//! The coding agents: how they are called, what they print, what keeps them from working.
+//! Coding agents: their command lines, their output, their provider errors.
 
 pub mod agent_command;
 pub mod agent_preset;

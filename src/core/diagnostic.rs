@@ -1,43 +1,42 @@
-//! What is wrong with a file, and where: data that a terminal, a JSON reader and a test all share.
+//! Diagnostics: errors in a file with their locations, shared by the terminal, JSON and tests.
 //!
-//! Knows neither how it is drawn (`excerpt` does that) nor how the file was read.
-//! The only user of `strsim`.
+//! Rendering is the job of `excerpt`. This is the only user of `strsim`.
 
 use std::ops::Range;
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// It can, but probably not as meant.
+    /// The file can be used, but probably not as intended.
     Warning,
 }
 
-/// One fault of one file.
+/// One error or warning about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// A lower-case fragment with the thing in backticks.
+    /// The message: a lower-case fragment with names in backticks.
     pub message: String,
-    /// The offending bytes.
+    /// The bytes it is about.
     pub at: Range<usize>,
-    /// What stands under the caret.
+    /// The text under the caret.
     pub label: String,
-    /// Another place that explains it.
+    /// Another location, with an explanation.
     pub related: Option<(Range<usize>, String)>,
-    /// What to do next.
+    /// A hint on what to do next.
     pub help: Option<String>,
-    /// What to write instead of the bytes at `at`.
+    /// The replacement for the bytes at `at`.
     pub replacement: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error at `at`.
+    /// Creates an error at `at`.
     pub fn error(message: impl Into<String>, at: Range<usize>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -50,33 +49,33 @@ impl Diagnostic {
         }
     }
 
-    /// A warning at `at`.
+    /// Creates a warning at `at`.
     pub fn warning(message: impl Into<String>, at: Range<usize>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message, at) }
     }
 
-    /// Says what stands under the caret.
+    /// Sets the text under the caret.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
-    /// Points at a second place.
+    /// Adds a second location.
     #[must_use]
     pub fn related(mut self, at: Range<usize>, label: impl Into<String>) -> Diagnostic {
         self.related = Some((at, label.into()));
         self
     }
 
-    /// Says what to do next.
+    /// Sets the hint.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// Offers `word` in place of the offending bytes, where there is one.
+    /// Suggests `word` as the replacement, if there is one.
     #[must_use]
     pub fn did_you_mean(mut self, word: Option<&str>) -> Diagnostic {
         if let Some(word) = word {
@@ -96,9 +95,9 @@ pub fn position(text: &str, offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// The nearest of `words` to a misspelt one, if any is near enough to be meant.
+/// Returns the word most similar to a misspelled one, if any is similar enough.
 ///
-/// A third of the letters may differ; case and separators are forgiven first.
+/// Up to a third of the letters may differ. A difference in case and separators counts as none.
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let fold = |word: &str| -> String {
         word.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::transcript::Format,
     graph::task::{Status, TaskId},
-    verdict::{CheckResult, Verdict},
+    verdict::CheckResult,
 };
 pub use begun::Begun;
 pub use cause::{Cause, Harm};
@@ -330,33 +330,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// The end of an attempt, as what its verdict makes of it.
-    pub fn of_end(ended: AttemptResult) -> Event {
-        match ended.verdict {
-            Verdict::Complete => Event::Completed(ended),
-            Verdict::NeedsInput => Event::NeedsInput(ended),
-            Verdict::RateLimited => Event::RateLimited(ended),
-            Verdict::Denied => Event::Denied(ended),
-            Verdict::Again => Event::Iterated(ended),
-            verdict if verdict.counts() => Event::Failed(ended),
-            _ => Event::Interrupted(ended),
-        }
-    }
-
-    /// The end of an attempt, if it is one.
-    pub fn ended(&self) -> Option<&AttemptResult> {
-        match self {
-            Event::Completed(ended)
-            | Event::Failed(ended)
-            | Event::Interrupted(ended)
-            | Event::NeedsInput(ended)
-            | Event::RateLimited(ended)
-            | Event::Denied(ended)
-            | Event::Iterated(ended) => Some(ended),
-            _ => None,
-        }
-    }
-
     /// Every `action`, in the order of the variants. Tests hold it against the enum and the docs.
     pub const ACTIONS: &[&str] = &[
         "loop_started",

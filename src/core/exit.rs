@@ -1,11 +1,11 @@
-//! Why the program ends, as a number for scripts: the one place where exit codes are made.
+//! Exit codes: the only place that defines them.
 
 use std::fmt;
 
-/// The exit codes, all of them. Signals follow the shell's habit of 128 plus the number.
+/// An exit code. A signal exits with 128 plus its number, as in a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The graph is complete, or the command did what it was asked.
+    /// The graph is complete, or the command succeeded.
     Success,
     /// An error with no code of its own, or five failures in a row.
     Error,
@@ -15,26 +15,26 @@ pub enum Exit {
     Blocked,
     /// Waiting for a person: paused, stopped by `ralph stop`, or an answer is missing.
     Waiting,
-    /// Another `ralph` runs in this repository.
+    /// Another `ralph` is running in this repository.
     Running,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage,
     /// The graph, the configuration or a template is invalid.
     Invalid,
-    /// The agent's command is missing or refuses to start.
+    /// The agent's command is missing or does not start.
     Agent,
     /// The disk is full, read-only or failing.
     Disk,
-    /// The provider lets nobody in: no key, a refused key, no credit.
+    /// Authentication failed: no key, a rejected key, or no credit.
     Denied,
     /// Stopped by this signal.
     Signal(i32),
-    /// What `ralph spawn` ran or `ralph replay` plays ended with this code.
+    /// The program of `ralph spawn` or `ralph replay` exited with this code.
     Child(u8),
 }
 
 impl Exit {
-    /// The number. 64, 65, 69, 74 and 77 are those of BSD's `sysexits.h`.
+    /// The numeric code. 64, 65, 69, 74 and 77 are those of BSD's `sysexits.h`.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
@@ -54,23 +54,23 @@ impl Exit {
     }
 }
 
-/// An error that has its own exit code. Read once, in `main`.
+/// An error with its own exit code, which `main` reads.
 #[derive(Debug)]
 pub struct Failure {
     /// The code.
     pub exit: Exit,
-    /// Whether the message says by itself that it is an error, as drawn diagnostics do.
+    /// Whether the message is a rendered diagnostic, which includes the word "error".
     pub is_drawn: bool,
     message: String,
 }
 
 impl Failure {
-    /// A failure with its text.
+    /// Creates a failure with its message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, is_drawn: false, message: message.into() }
     }
 
-    /// A failure whose text is a drawn diagnostic.
+    /// Creates a failure from a rendered diagnostic.
     pub fn drawn(exit: Exit, message: String) -> Failure {
         Failure { exit, is_drawn: true, message }
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The exit code an error asks for.
+/// The exit code for an error.
 pub fn of_error(error: &anyhow::Error) -> Exit {
     if let Some(failure) = error.chain().find_map(|cause| cause.downcast_ref::<Failure>()) {
         return failure.exit;
@@ -100,7 +100,7 @@ pub fn of_error(error: &anyhow::Error) -> Exit {
     }
 }
 
-/// An error in words. A full disk is named as one, with the step that it stopped.
+/// Formats an error. A full disk is named as such, with the step that failed.
 pub fn words(error: &anyhow::Error) -> String {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
@@ -112,8 +112,8 @@ pub fn words(error: &anyhow::Error) -> String {
         .take_while(|cause| !cause.is::<std::io::Error>())
         .map(ToString::to_string)
         .collect();
-    let step = if step.is_empty() { "go on".to_owned() } else { step.join(": ") };
-    format!("disk full: cannot {step}; make room, then run again")
+    let step = if step.is_empty() { "continue".to_owned() } else { step.join(": ") };
+    format!("disk full: cannot {step}; free some space and run again")
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
         let full = full.context("write `x`").context("close the attempt");
         assert_eq!(
             words(&full),
-            "disk full: cannot close the attempt: write `x`; make room, then run again"
+            "disk full: cannot close the attempt: write `x`; free some space and run again"
         );
         assert_eq!(words(&anyhow::anyhow!("x").context("y")), "y: x");
         assert_eq!(Exit::Signal(15).code(), 143);

@@ -1,4 +1,4 @@
-//! The task graph, valid by construction: known ends, no cycle.
+//! The task graph, valid by construction: all dependencies exist, and there is no cycle.
 //!
 //! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::core::graph::task::{Spelling, Status, Task, TaskId};
 
-/// Tasks and what depends on what. A task's number is its place in the file.
+/// The tasks and their dependencies. The number of a task is its position in the file.
 #[derive(Clone, Debug)]
 pub struct TaskGraph {
     tasks: Vec<Task>,
@@ -33,15 +33,16 @@ pub struct TaskGraph {
     order: Vec<usize>,
     /// How the file spells statuses.
     pub spelling: Spelling,
-    /// What stands beside the tasks: `project`, `milestones`, `stories`, …, for templates.
+    /// The other top-level values: `project`, `milestones`, `stories`, …, for templates.
     pub project: Map<String, Value>,
 }
 
 impl TaskGraph {
-    /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, repeats allowed.
+    /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, possibly
+    /// repeated.
     ///
     /// # Errors
-    /// Every cycle there is, one per knot, and the tasks back.
+    /// One cycle per strongly connected component, and the tasks.
     pub fn new(tasks: Vec<Task>, mut edges: Vec<(usize, usize)>) -> Result<TaskGraph, Cyclic> {
         edges.sort_unstable();
         edges.dedup();
@@ -49,7 +50,8 @@ impl TaskGraph {
         for _ in &tasks {
             dag.add_node(());
         }
-        // petgraph lists the newest edge first; added backwards, neighbours come in file order.
+        // petgraph lists the newest edge first; adding them in reverse keeps neighbors in file
+        // order.
         for (from, to) in edges.into_iter().rev() {
             dag.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
         }
@@ -82,22 +84,22 @@ impl TaskGraph {
         self.numbers.get(id).copied()
     }
 
-    /// What a task depends on directly.
+    /// The direct dependencies of a task.
     pub fn dependencies(&self, number: usize) -> impl Iterator<Item = usize> {
         self.dag.neighbors_directed(NodeIndex::new(number), Incoming).map(NodeIndex::index)
     }
 
-    /// What depends directly on a task.
+    /// The direct dependents of a task.
     pub fn dependents(&self, number: usize) -> impl Iterator<Item = usize> {
         self.dag.neighbors_directed(NodeIndex::new(number), Outgoing).map(NodeIndex::index)
     }
 
-    /// Every task after all of its dependencies.
+    /// All tasks, each after all of its dependencies.
     pub fn topological(&self) -> &[usize] {
         &self.order
     }
 
-    /// How many dependencies there are, repeats counted once.
+    /// The number of dependencies, without repeats.
     pub fn edge_count(&self) -> usize {
         self.dag.edge_count()
     }
@@ -111,42 +113,44 @@ impl TaskGraph {
         depth.into_iter().max().unwrap_or(0)
     }
 
-    /// Follows an edit of the file; the shape of the graph does not depend on statuses.
+    /// Sets the status of a task, after the file was edited. Statuses do not affect the structure.
     pub fn set_status(&mut self, number: usize, status: Status) {
         self.tasks[number].status = status;
     }
 
-    /// Follows an edit of the file.
+    /// Sets the claim of a task, after the file was edited.
     pub fn set_claim(&mut self, number: usize, at: Option<String>, by: Option<String>) {
         self.tasks[number].claimed_at = at;
         self.tasks[number].claimed_by = by;
     }
 }
 
-/// Tasks that cannot be put in order.
+/// The error for tasks whose dependencies have cycles.
 #[derive(Debug)]
 pub struct Cyclic {
-    /// Each cycle as task numbers, a dependency before its dependent, the last before the first.
+    /// Each cycle as task numbers, each a dependency of the next, and the last of the first.
     pub cycles: Vec<Vec<usize>>,
     /// The tasks.
     pub tasks: Vec<Task>,
 }
 
-/// One cycle out of every strongly connected component.
+/// Finds one cycle in each strongly connected component.
 fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = kosaraju_scc(dag)
         .into_iter()
-        .filter(|knot| knot.len() > 1 || dag.find_edge(knot[0], knot[0]).is_some())
-        .map(|knot| cycle_in(dag, &knot))
+        .filter(|component| {
+            component.len() > 1 || dag.find_edge(component[0], component[0]).is_some()
+        })
+        .map(|component| cycle_in(dag, &component))
         .collect();
     found.sort_unstable();
     found
 }
 
-/// The shortest cycle through the knot's first task, by breadth-first search within the knot.
-fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
-    let start = *knot.iter().min().expect("a component has a member");
-    let members: std::collections::HashSet<_> = knot.iter().copied().collect();
+/// The shortest cycle through the first task of a component, by breadth-first search within it.
+fn cycle_in(dag: &DiGraph<(), ()>, component: &[NodeIndex]) -> Vec<usize> {
+    let start = *component.iter().min().expect("a component has a member");
+    let members: std::collections::HashSet<_> = component.iter().copied().collect();
     let mut reached_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
     let mut queue = std::collections::VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
@@ -175,7 +179,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::core::graph::task::{CommitRule, DEFAULT_MINUTES, Priority};
 
-    /// A pending task of middling priority.
+    /// A pending task with default priority.
     pub(crate) fn task(id: &str) -> Task {
         Task {
             id: TaskId::new(id).unwrap(),
@@ -211,7 +215,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn neighbours_come_in_file_order() {
+    fn neighbors_are_in_file_order() {
         let graph = graph(4, &[(0, 3), (1, 3), (0, 2), (1, 3)]);
         assert_eq!(graph.dependents(0).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(graph.dependencies(3).collect::<Vec<_>>(), [0, 1]);
@@ -221,7 +225,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn cycles_are_named_one_per_knot() {
+    fn one_cycle_per_component_is_reported() {
         let tasks = || (0..7).map(|i| task(&format!("t{i}"))).collect();
         let edges = vec![(0, 1), (1, 2), (2, 0), (3, 4), (4, 3), (5, 5), (0, 6)];
         assert_eq!(

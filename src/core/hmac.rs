@@ -1,8 +1,7 @@
-//! The signature of a webhook, sent or received: HMAC-SHA256 over `TIMESTAMP.BODY`. The only user
-//! of hmac and sha2.
+//! Webhook signatures, sent and received: HMAC-SHA256 over `TIMESTAMP.BODY`. The only user of hmac
+//! and sha2.
 //!
-//! The time is signed with the body, so that a receiver can refuse what somebody recorded and sends
-//! again later.
+//! The timestamp is part of the signature, so that a receiver can reject a replayed request.
 
 use std::fmt::Write as _;
 
@@ -13,10 +12,10 @@ use sha2::Sha256;
 pub const TIMESTAMP: &str = "X-Ralph-Timestamp";
 /// The header with the signature.
 pub const SIGNATURE: &str = "X-Ralph-Signature";
-/// What a signature begins with.
+/// The prefix of a signature.
 const SCHEME: &str = "sha256=";
 
-/// The signature, as it stands in its header.
+/// Returns the signature in the form of its header.
 pub fn sign(secret: &[u8], timestamp: &str, body: &[u8]) -> String {
     let bytes = mac(secret, timestamp, body).finalize().into_bytes();
     bytes.iter().fold(SCHEME.to_owned(), |mut text, byte| {
@@ -25,7 +24,7 @@ pub fn sign(secret: &[u8], timestamp: &str, body: &[u8]) -> String {
     })
 }
 
-/// Whether a signature is right. Takes the same time whatever is wrong with it.
+/// Whether a signature is valid. Runs in constant time.
 pub fn holds(secret: &[u8], timestamp: &str, body: &[u8], signature: &str) -> bool {
     let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let hex = signature.strip_prefix(SCHEME).unwrap_or_default().as_bytes();
@@ -34,7 +33,7 @@ pub fn holds(secret: &[u8], timestamp: &str, body: &[u8], signature: &str) -> bo
 }
 
 fn mac(secret: &[u8], timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::new_from_slice(secret).expect("a key of any length will do");
+    let mut mac = Hmac::new_from_slice(secret).expect("HMAC accepts a key of any length");
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body);
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_what_other_programs_make_of_the_same() {
+    fn signatures_match_those_of_openssl() {
         // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac key
         let given = "sha256=a438e398bfafc57e4396bb7fc2304422f0f768e965d073ca313cb52e22e6ad03";
         assert_eq!(sign(b"key", "1700000000", b"{\"a\":1}"), given);
@@ -54,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_holds() {
+    fn wrong_signatures_are_rejected() {
         let given = sign(b"key", "1", b"body");
         assert!(!holds(b"kex", "1", b"body", &given));
         assert!(!holds(b"key", "2", b"body", &given));

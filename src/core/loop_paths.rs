@@ -1,7 +1,6 @@
-//! Where the things of one loop lie: of the run over the graph, and of each plain loop by its name.
+//! The paths of a loop: of the run over the graph, and of each plain loop by name.
 //!
-//! Two loops share no file that either writes, so that they can go on at once in one repository.
-//! Paths only: who reads and writes there is others' affair.
+//! No two loops write the same file, so they can run at the same time in one repository.
 
 use std::{
     ffi::OsStr,
@@ -13,10 +12,10 @@ use crate::core::graph::task::TaskId;
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";
 
-/// The folder out of reach, in git's common folder.
+/// The folder for state, within git's common folder.
 const STATE: &str = "ralph";
 
-/// The place of one loop.
+/// The paths of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopPaths {
     name: Option<TaskId>,
@@ -26,8 +25,8 @@ pub struct LoopPaths {
     hooks: String,
 }
 
-/// The files and folders that `ralph` writes, whichever loop they belong to, relative to the
-/// repository; folders end with a slash.
+/// The files and folders that `ralph` writes, for any loop, relative to the repository. Folders end
+/// with a slash.
 pub const OWN: [&str; 7] = [
     "logs/ralph.jsonl",
     "logs/ralph.heartbeat",
@@ -45,7 +44,7 @@ impl Default for LoopPaths {
 }
 
 impl LoopPaths {
-    /// The place of the plain loop of this name.
+    /// The paths of the plain loop with this name.
     pub fn of_loop(name: TaskId) -> LoopPaths {
         LoopPaths::new(&format!("logs/loops/{name}"), Some(name))
     }
@@ -60,12 +59,12 @@ impl LoopPaths {
         }
     }
 
-    /// The name of the plain loop; none of the run over the graph.
+    /// The name of the plain loop; none for the run over the graph.
     pub fn name(&self) -> Option<&TaskId> {
         self.name.as_ref()
     }
 
-    /// What a command needs behind it to mean this very loop.
+    /// The flag that selects this loop, with a leading space; empty for the run over the graph.
     pub fn flag(&self) -> String {
         self.name.as_ref().map_or(String::new(), |name| format!(" --name {name}"))
     }
@@ -85,12 +84,12 @@ impl LoopPaths {
         &self.attempts
     }
 
-    /// The folder of what hooks of whole runs print, relative to the repository.
+    /// The folder of the output of run hooks, relative to the repository.
     pub fn hooks(&self) -> &str {
         &self.hooks
     }
 
-    /// That of one attempt.
+    /// The folder of the prompt and output of one attempt, relative to the repository.
     pub fn attempt(&self, id: &TaskId, number: u32) -> String {
         match self.name {
             Some(_) => format!("{}/{number}", self.attempts),
@@ -98,13 +97,13 @@ impl LoopPaths {
         }
     }
 
-    /// A task's own folder, relative to the repository.
+    /// The folder of a task, relative to the repository.
     pub fn folder(&self, id: &TaskId) -> String {
         let kind = if self.name.is_some() { "loops" } else { "tasks" };
         format!(".ralph/{kind}/{id}")
     }
 
-    /// The folder out of reach, in git's common folder: lock, open attempts, snapshot.
+    /// The folder for state, in git's common folder: lock, open attempts, snapshot.
     pub fn state(&self, common_dir: &Path) -> PathBuf {
         let main = common_dir.join(STATE);
         match &self.name {
@@ -113,7 +112,7 @@ impl LoopPaths {
         }
     }
 
-    /// The graph file: at the top of the repository; a plain loop has one that was made for it.
+    /// The graph file: at the top of the repository, or generated for a plain loop.
     pub fn graph(&self, root: &Path, common_dir: &Path) -> PathBuf {
         match self.name {
             Some(_) => self.state(common_dir).join(GRAPH),
@@ -121,9 +120,9 @@ impl LoopPaths {
         }
     }
 
-    /// What the refs of all attempts at a task begin with.
+    /// The prefix of the refs of all attempts at a task.
     pub fn pins(&self, id: &TaskId) -> String {
-        // No id has a `+` in it. Git keeps names that end in `.lock` for itself.
+        // A task id contains no `+`. Git reserves names that end in `.lock`.
         let kind = if self.name.is_some() { "loop+" } else { "" };
         let escape =
             if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
@@ -131,12 +130,12 @@ impl LoopPaths {
     }
 }
 
-/// The folder in git's common folder with one for each plain loop, by its name.
+/// The folder in git's common folder with one folder per plain loop.
 pub fn loops(common_dir: &Path) -> PathBuf {
     common_dir.join(STATE).join("loops")
 }
 
-/// Whether `ralph` writes this file of the repository itself.
+/// Whether `ralph` itself writes this file of the repository.
 pub fn is_own(path: &str) -> bool {
     let is_in = |own: &str| if own.ends_with('/') { path.starts_with(own) } else { path == own };
     path == GRAPH || OWN.iter().any(|own| is_in(own))
@@ -147,20 +146,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_have_nothing_in_common() {
+    fn loops_share_no_path() {
         let id = |text: &str| TaskId::new(text).unwrap();
-        let all = |place: &LoopPaths, task: &TaskId| {
+        let all = |paths: &LoopPaths, task: &TaskId| {
             let (root, git) = (Path::new("/r"), Path::new("/r/.git"));
             let shown = |path: PathBuf| path.display().to_string();
             [
-                place.journal().to_owned(),
-                place.heartbeat().to_owned(),
-                place.hooks().to_owned(),
-                place.attempt(task, 1),
-                place.folder(task),
-                place.pins(task),
-                shown(place.state(git)),
-                shown(place.graph(root, git)),
+                paths.journal().to_owned(),
+                paths.heartbeat().to_owned(),
+                paths.hooks().to_owned(),
+                paths.attempt(task, 1),
+                paths.folder(task),
+                paths.pins(task),
+                shown(paths.state(git)),
+                shown(paths.graph(root, git)),
             ]
         };
         let docs = id("docs");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn own_files_are_those_of_every_place() {
+    fn files_of_every_loop_are_own() {
         for path in [
             "task-graph.yaml",
             "logs/ralph.jsonl",

@@ -1,8 +1,8 @@
-//! Notes in a file that people write in too: a Markdown list with one item for each note, under a
-//! heading where it has one. Pure; which file it is, is not known here.
+//! Notes in a file that people edit too: a Markdown list with one item per note, under a heading if
+//! the note has one. The caller reads and writes the file.
 //!
-//! An item that is written here ends with the attempt and the time, `(parser.2, 2026-…Z)`, and only
-//! such items are ever taken out again. Every other byte of the file stays.
+//! An item written here ends with the attempt and the time, `(parser.2, 2026-…Z)`. Only such items
+//! are ever removed. All other bytes of the file stay.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -12,42 +12,42 @@ use crate::core::history::attempt_log;
 
 /// The longest note, in bytes.
 pub const LONGEST: usize = 2000;
-/// How much room the notes of one file may take together, in bytes. A prompt shows about as much.
+/// The limit on the size of all notes in one file, in bytes. A prompt shows about as much.
 pub const ROOM: usize = 4 * 1024;
 
-/// A note to be added.
+/// A note to add.
 #[derive(Clone, Copy, Debug)]
 pub struct Note<'a> {
-    /// What it says; one line or several.
+    /// The text; one line or several.
     pub text: &'a str,
-    /// The heading that it belongs under; none for the end of the file.
+    /// The heading to place it under; none for the end of the file.
     pub heading: Option<&'a str>,
-    /// The name of the attempt that leaves it, such as `parser.2`.
+    /// The name of the attempt that wrote it, such as `parser.2`.
     pub attempt: &'a str,
-    /// When.
+    /// The time.
     pub at: DateTime<Utc>,
 }
 
-/// A list item of a file.
+/// A list item of the file.
 struct Item {
-    /// Its lines, by number.
+    /// The line numbers.
     lines: Range<usize>,
-    /// What it says, for comparison.
+    /// The normalized text, for comparison.
     says: String,
-    /// When it was written; none for an item of a person's.
+    /// The time of writing; none for an item written by a person.
     at: Option<DateTime<Utc>>,
 }
 
-/// A file by lines, each with its end.
+/// The lines of a file, each with its line break.
 struct NotesPage<'a> {
     lines: Vec<&'a str>,
     items: Vec<Item>,
-    /// The lines that are headings, by number.
+    /// The line numbers of headings.
     headings: Vec<usize>,
 }
 
-/// The text of the file with the note in it, and without the oldest ones where all together would
-/// take more than `room` bytes. None if the file says it already.
+/// Returns the text with the note added, and without the oldest notes if all of them exceed `room`
+/// bytes. None if the text already has the note.
 pub fn add(text: &str, note: &Note<'_>, room: usize) -> Option<String> {
     let page = NotesPage::of(text);
     let says = plain(note.text);
@@ -97,7 +97,7 @@ impl NotesPage<'_> {
         NotesPage { lines, items, headings }
     }
 
-    /// The text without the oldest notes, so that those that are left take at most `room` bytes.
+    /// The text without the oldest notes, so that the others take at most `room` bytes.
     fn without_oldest(&self, mut room: usize) -> String {
         let mut notes: Vec<&Item> = self.items.iter().filter(|item| item.at.is_some()).collect();
         notes.sort_by_key(|item| Reverse((item.at, item.lines.start)));
@@ -105,7 +105,7 @@ impl NotesPage<'_> {
         for item in notes {
             let size: usize = lines[item.lines.clone()].iter().map(|line| line.len()).sum();
             if size > room {
-                // Nothing that is older is kept either.
+                // Drops all older notes too.
                 room = 0;
                 lines[item.lines.clone()].fill("");
             } else {
@@ -115,8 +115,7 @@ impl NotesPage<'_> {
         lines.concat()
     }
 
-    /// The text with an item at the end of the part under `heading`, which is made if it is not
-    /// there.
+    /// The text with an item at the end of the section `heading`, which is added if missing.
     fn with(&self, item: &str, heading: Option<&str>, end: &str) -> String {
         let title = |number: usize| self.lines[number].trim_start_matches('#').trim();
         let found = heading.and_then(|heading| {
@@ -152,7 +151,7 @@ impl NotesPage<'_> {
     }
 }
 
-/// An item's text without the attempt and the time that it ends with, and that time.
+/// Splits the text of an item into the note and the time of its signature.
 fn signed(text: &str) -> (&str, Option<DateTime<Utc>>) {
     let parts = || {
         let (said, signature) = text.strip_suffix(')')?.rsplit_once(" (")?;
@@ -164,7 +163,7 @@ fn signed(text: &str) -> (&str, Option<DateTime<Utc>>) {
     parts().map_or((text, None), |(said, at)| (said, Some(at)))
 }
 
-/// The words alone.
+/// Normalizes white space and case.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
@@ -190,7 +189,7 @@ mod tests {
     const SIGNED: &str = "(a.1, 1970-01-01T00:00:00Z)";
 
     #[test]
-    fn a_note_goes_to_the_end_of_its_part() {
+    fn a_note_goes_to_the_end_of_its_section() {
         let one = added("", "One\n\n two ", Some("tests"));
         assert_eq!(one, format!("## tests\n\n- One\n   two {SIGNED}\n"));
         let two = added(&one, "Two", Some("Tests"));
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_wrote_stays_as_it_is() {
+    fn text_of_people_stays_unchanged() {
         let text = "# Ours\r\n\r\nProse.\r\n```sh\r\n# no heading\r\n- no item\r\n```\r\n# Next";
         let signed = format!("- X {SIGNED}\r\n");
         assert_eq!(
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_added_again() {
+    fn a_known_note_is_not_added_again() {
         let text = format!("* A person's\n  item\n- An  agent's {SIGNED}\n");
         assert_eq!(add(&text, &note("a person's item", None, 1), ROOM), None);
         assert_eq!(add(&text, &note("An agent's", Some("x"), 1), ROOM), None);
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_notes_give_way() {
+    fn the_oldest_notes_are_dropped() {
         let mut text = "Prose.\n\n- A person's (see a.1)\n".to_owned();
         for second in 0..9 {
             let heading = ["odd", "even"][usize::from(second % 2 == 0)];

@@ -1,10 +1,10 @@
-//! The moments that people want to be told of: a few, made from the many facts of the journal.
+//! The kinds of notifications, derived from journal events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::core::event::{Event, record::Record};
 
-/// What is told.
+/// A kind of notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotificationKind {
@@ -14,26 +14,26 @@ pub enum NotificationKind {
     Completed,
     /// An attempt failed.
     Failed,
-    /// A task waits for a person's answer.
+    /// A task needs input from a person.
     NeedsInput,
     /// A task is out of attempts.
     Parked,
-    /// A provider gives no service for now.
+    /// A provider refuses service for now.
     Limit,
-    /// An agent is refused.
+    /// A provider refuses access.
     Denied,
     /// Everything left is blocked.
     Blocked,
-    /// An attempt was found that a crash had cut off.
+    /// An attempt was found that a crash interrupted.
     Recovered,
-    /// A hook did not succeed.
+    /// A hook failed.
     HookFailed,
     /// A run ended.
     Finished,
 }
 
 impl NotificationKind {
-    /// All of them, in the order in which they come.
+    /// All kinds, in the order in which they usually occur.
     pub const ALL: [NotificationKind; 11] = [
         NotificationKind::Started,
         NotificationKind::Completed,
@@ -48,7 +48,7 @@ impl NotificationKind {
         NotificationKind::Finished,
     ];
 
-    /// Those that are told where nobody says which: what ends a run or waits for a person.
+    /// The default selection: kinds that end a run or need a person.
     pub const USUAL: [NotificationKind; 7] = [
         NotificationKind::NeedsInput,
         NotificationKind::Parked,
@@ -59,7 +59,7 @@ impl NotificationKind {
         NotificationKind::Finished,
     ];
 
-    /// As it is written in settings.
+    /// The name in the settings.
     pub fn word(self) -> &'static str {
         match self {
             NotificationKind::Started => "started",
@@ -77,7 +77,7 @@ impl NotificationKind {
     }
 }
 
-/// The moment that a fact is, if it is one.
+/// The kind of notification for a journal record, if there is one.
 pub fn moment_of(record: &Record) -> Option<NotificationKind> {
     match &record.event {
         Event::LoopStarted(_) => Some(NotificationKind::Started),
@@ -91,7 +91,50 @@ pub fn moment_of(record: &Record) -> Option<NotificationKind> {
         Event::Recovered { .. } => Some(NotificationKind::Recovered),
         Event::HookFailed(_) => Some(NotificationKind::HookFailed),
         Event::Finished { .. } => Some(NotificationKind::Finished),
-        _ => None,
+        Event::GraphLoaded { .. }
+        | Event::GraphRejected { .. }
+        | Event::SettingsLoaded { .. }
+        | Event::SettingsRejected { .. }
+        | Event::RecordDamaged { .. }
+        | Event::GraphGuarded { .. }
+        | Event::Started { .. }
+        | Event::WorktreeKept { .. }
+        | Event::SettingUp { .. }
+        | Event::Queued { .. }
+        | Event::Merging(_)
+        | Event::Split(_)
+        | Event::MergeHeld(_)
+        | Event::Reported { .. }
+        | Event::Asked { .. }
+        | Event::Answered(_)
+        | Event::Noted { .. }
+        | Event::Verifying { .. }
+        | Event::Verified(_)
+        | Event::VerifyFailed(_)
+        | Event::VerifyPostponed { .. }
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
+        | Event::WaitingForChildren(_)
+        | Event::ChildrenEnded { .. }
+        | Event::ChildrenOverdue { .. }
+        | Event::Terminating { .. }
+        | Event::Interrupted(_)
+        | Event::Iterated(_)
+        | Event::Promised { .. }
+        | Event::StatusChanged { .. }
+        | Event::Reset { .. }
+        | Event::Waiting { .. }
+        | Event::PauseRequested { .. }
+        | Event::ResumeRequested { .. }
+        | Event::StopRequested(_)
+        | Event::Suspended { .. }
+        | Event::Continued { .. }
+        | Event::ClockSet { .. }
+        | Event::NotifyFailed(_)
+        | Event::Slept(_)
+        | Event::Woken(_)
+        | Event::WakeSkipped(_)
+        | Event::ScheduleEnded { .. } => None,
     }
 }
 
@@ -103,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_settings() {
+    fn names_match_the_settings() {
         for moment in NotificationKind::ALL {
             assert_eq!(json!(moment), moment.word());
         }
@@ -113,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn most_facts_are_no_moment() {
+    fn most_events_send_no_notification() {
         let of = |event| {
             moment_of(&Record {
                 timestamp: DateTime::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! How a process ended. What that means for a task is `verdict`'s affair.
+//! How a process ended. `verdict` decides what that means for a task.
 
 use std::{fmt, time::Duration};
 
@@ -6,41 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::duration;
 
-/// How the agent's process ended: what `ralph` did to it first, its status second.
+/// How the agent's process ended: an action of `ralph` takes precedence over the exit status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// By itself.
+    /// It exited.
     Exited {
-        /// With this code.
+        /// The exit code.
         exit_code: i32,
     },
-    /// By a signal that was not ours.
+    /// A signal killed it that `ralph` did not send.
     Signaled {
-        /// Its number.
+        /// The number of the signal.
         signal: i32,
     },
-    /// We ended it at its limit.
+    /// `ralph` ended it at its time limit.
     TimedOut {
         /// The limit.
         limit_seconds: u64,
     },
-    /// We ended it because it did nothing for so long.
+    /// `ralph` ended it because it was inactive for this long.
     Idle {
         /// The limit.
         limit_seconds: u64,
     },
-    /// It gave its final result and did not exit, so we ended it.
+    /// It gave its final result and did not exit, so `ralph` ended it.
     Lingered {
-        /// How long it was given.
+        /// The time it had to exit.
         limit_seconds: u64,
     },
-    /// We ended it because the run was stopped.
+    /// `ralph` ended it because the run was stopped.
     Cancelled,
-    /// The runner died; how the agent ended is not known.
+    /// `ralph` exited unexpectedly; how the agent ended is unknown.
     #[default]
     Interrupted,
-    /// It never began.
+    /// It did not start.
     NotStarted {
         /// The reason.
         error: String,
@@ -59,14 +59,14 @@ impl fmt::Display for Outcome {
             }
             Outcome::Idle { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));
-                write!(f, "ended by ralph after {limit} of doing nothing")
+                write!(f, "ended by ralph after {limit} without activity")
             }
             Outcome::Lingered { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));
                 write!(f, "ended by ralph {limit} after its final result")
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
-            Outcome::Interrupted => f.write_str("cut off when the runner died"),
+            Outcome::Interrupted => f.write_str("interrupted: ralph exited unexpectedly"),
             Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
         }
     }

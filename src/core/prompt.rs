@@ -1,7 +1,7 @@
-//! The prompt of one attempt: a template and what it may refer to.
+//! Prompts: a template rendered with the facts of one attempt.
 //!
-//! The only user of minijinja. Pure: templates and facts come in as text and values. Values are
-//! never evaluated as templates, so that a task's text cannot reach beyond its fence.
+//! The only user of minijinja. The caller supplies templates and facts. Values are never evaluated
+//! as templates, so the text of a task cannot escape its fence.
 
 pub mod template;
 
@@ -18,14 +18,13 @@ use crate::core::{
     verdict::{CheckResult, Commit},
 };
 
-/// The template that is used where a project has none of its own.
+/// The template for a project without its own.
 pub const DEFAULT_TEMPLATE: &str = include_str!("../../prompts/task.md");
 
-/// The steps a template may take before it is stopped; the default template on a large task takes
-/// a few thousand.
+/// The limit on steps of a template; the default template needs a few thousand for a large task.
 const FUEL: u64 = 5_000_000;
 
-/// What is known beside the graph and the past.
+/// The facts for a prompt that are not in the graph or the history.
 #[derive(Clone, Debug, Default)]
 pub struct PromptContext {
     /// The branch, if there is one.
@@ -34,34 +33,34 @@ pub struct PromptContext {
     pub commits: Vec<Commit>,
     /// The tail of the learnings file.
     pub learnings: String,
-    /// The notes that each dependency's agent left, by task id.
+    /// The notes left by the agent of each dependency, by task id.
     pub notes: BTreeMap<String, String>,
     /// The commands that must succeed before the task is complete.
     pub verify: Vec<String>,
-    /// The end of what the one printed that did not succeed after the attempt before.
+    /// The end of the output of the verify command that failed after the previous attempt.
     pub verify_output: String,
-    /// The number of the attempt to come.
+    /// The number of the new attempt.
     pub attempt: u32,
-    /// How many attempts the task has.
+    /// The limit on attempts at the task.
     pub max_attempts: u32,
     /// The command that runs `ralph`, quoted for a shell.
     pub command: String,
-    /// The file that says done.
+    /// The file that reports completion.
     pub done_file: String,
-    /// The file that asks a person.
+    /// The file for a question to a person.
     pub wait_file: String,
     /// The graph file, relative to the repository.
     pub graph_path: String,
     /// The learnings file, relative to the repository.
     pub learnings_path: String,
-    /// The checkout that people work in, where the attempt has a work tree to itself.
+    /// The main checkout, if the attempt works in its own worktree.
     pub apart_from: Option<String>,
-    /// What the work of the attempt before was in conflict with, as a diff.
+    /// The conflict of the previous attempt's work, as a diff.
     pub conflict: String,
 }
 
 impl PromptContext {
-    /// A path relative to the checkout that people work in, as the agent finds it.
+    /// Resolves a path in the main checkout for the agent.
     fn path(&self, path: &str) -> String {
         match &self.apart_from {
             Some(root) => format!("{root}/{path}"),
@@ -70,7 +69,7 @@ impl PromptContext {
     }
 }
 
-/// Everything a template can name.
+/// The values that a template can use.
 pub fn context(
     graph: &TaskGraph,
     history: &History,
@@ -140,7 +139,8 @@ pub fn context(
     })
 }
 
-/// A task's fields by their names in the file, unknown ones included, absent known ones as null.
+/// The fields of a task by their names in the file, including unknown ones; absent known fields are
+/// null.
 fn fields_of(task: &Task) -> Map<String, Value> {
     let mut fields = task.extra.clone();
     for absent in ["path", "output", "verify"] {
@@ -168,21 +168,21 @@ fn entry<'a>(project: &'a Map<String, Value>, list: &str, id: Option<&str>) -> O
     project.get(list)?.as_array()?.iter().find(|entry| entry["id"] == id)
 }
 
-/// A template that could not be rendered: which one, its text, and what is wrong with it.
+/// A rendering error: the template, its text, and the diagnostic.
 #[derive(Clone, Debug)]
 pub struct Unrenderable {
     /// The template's name, under `prompts/`.
     pub name: String,
-    /// Its text; empty if it could not be had.
+    /// Its text; empty if it is not available.
     pub source: String,
-    /// The fault.
+    /// The diagnostic.
     pub diagnostic: Diagnostic,
 }
 
-/// Renders the template `name`; `find` gives the text of a template by name.
+/// Renders the template `name`; `find` returns the text of a template by name.
 ///
 /// # Errors
-/// What is wrong, with its place in the template.
+/// The diagnostic with its location in the template.
 pub fn render(
     name: &str,
     find: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -211,31 +211,30 @@ pub fn render(
     match rendered.trim_start().chars().next() {
         None => refuse("the rendered prompt is empty"),
         Some('/') => refuse(
-            "the rendered prompt starts with `/`, which agents take for a command; start it with a \
+            "the rendered prompt starts with `/`, which agents read as a command; start it with a \
              word or a heading",
         ),
         Some(_) => Ok(rendered.trim_end().to_owned() + "\n"),
     }
 }
 
-/// The text in a fence longer than any run of backticks in it.
+/// Puts a text in a fence longer than any of its runs of backticks.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     format!("{fence}text\n{}\n{fence}", text.trim_end())
 }
 
-/// What is appended to the prompt of a plain loop: what people answered, and the verify command
-/// that did not succeed after the iteration before, with the end of what it printed.
+/// The text appended to the prompt of a plain loop: the answers of people, and the verify command
+/// that failed after the previous iteration, with the end of its output.
 pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String {
     let mut text = String::new();
     if !answers.is_empty() {
-        text +=
-            "\n## What a person answered\n\nAgents before you asked this, and the answers hold.\n";
+        text += "\n## What a person answered\n\nEarlier agents asked these questions; the answers \
+                 still apply.\n";
     }
     for Answer { question, answer } in answers {
-        let question =
-            if question.is_empty() { "(it waited without a question)" } else { question };
+        let question = if question.is_empty() { "(no question was given)" } else { question };
         let _ = write!(text, "\nAsked:\n\n{}\n", fenced(question));
         let _ = write!(text, "\nAnswered:\n\n{}\n", fenced(answer));
     }
@@ -243,9 +242,9 @@ pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String
         let CheckResult { command, outcome, log, .. } = check;
         let _ = write!(
             text,
-            "\n## Not done yet\n\nThe agent before you said that all is done. This command was run \
-             then, and did not succeed ({outcome}):\n\n{}\n\nThe end of what it printed; all of it is \
-             in `{log}`:\n\n{}\n",
+            "\n## Not done yet\n\nThe agent before you reported completion. This command then \
+             failed ({outcome}):\n\n{}\n\nThe end of its output; the full output is in \
+             `{log}`:\n\n{}\n",
             fenced(command),
             fenced(output)
         );
@@ -253,7 +252,7 @@ pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String
     text
 }
 
-/// The text on one line, as a code span that its own backticks cannot end.
+/// Formats a text on one line, as a code span that its backticks cannot end.
 fn code(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -262,17 +261,17 @@ fn code(text: &str) -> String {
     format!("{fence}{pad}{line}{pad}{fence}")
 }
 
-/// Title, description and every other field that the file gave, as plain text.
+/// The title, the description and all other fields of the task as plain text.
 fn summary(task: &Task) -> String {
     let mut text = task.title.clone();
     if let Some(description) = &task.description {
         text = format!("{text}\n\n{}", description.trim_end());
     }
-    let told = ["path", "output", "verify", "verify_baseline"];
+    let shown_elsewhere = ["path", "output", "verify", "verify_baseline"];
     let mut fields: Vec<String> = task
         .extra
         .iter()
-        .filter(|(name, value)| !told.contains(&name.as_str()) && !value.is_null())
+        .filter(|(name, value)| !shown_elsewhere.contains(&name.as_str()) && !value.is_null())
         .map(|(name, value)| match value.as_str() {
             Some(value) => format!("{name}: {}", value.trim_end()),
             None => format!("{name}: {value}"),
@@ -287,7 +286,7 @@ fn summary(task: &Task) -> String {
     if fields.is_empty() { text } else { format!("{text}\n\n{}", fields.join("\n")) }
 }
 
-/// A list as it is, a text as a list split at its commas: `output` is written both ways.
+/// Converts to a list: `output` is either a list or a text with commas.
 fn list_of(value: &Rendered) -> Vec<String> {
     match (value.as_str(), value.try_iter()) {
         (None, Ok(items)) => items.map(|item| item.to_string()).collect(),
@@ -295,6 +294,7 @@ fn list_of(value: &Rendered) -> Vec<String> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum of minijinja is not exhaustive")]
 fn unrenderable(name: &str, error: &minijinja::Error, context: &Value) -> Unrenderable {
     let source = error.template_source().unwrap_or_default().to_owned();
     let at = error.range().filter(|range| source.get(range.clone()).is_some()).unwrap_or(0..0);
@@ -305,7 +305,7 @@ fn unrenderable(name: &str, error: &minijinja::Error, context: &Value) -> Unrend
             error.detail().map_or_else(|| format!("no template `{name}`"), str::to_owned),
             at,
         ),
-        ErrorKind::OutOfFuel => Diagnostic::error("the template does not come to an end", at),
+        ErrorKind::OutOfFuel => Diagnostic::error("the template does not end", at),
         kind => {
             Diagnostic::error(error.detail().map_or_else(|| kind.to_string(), str::to_owned), at)
         }
@@ -313,7 +313,7 @@ fn unrenderable(name: &str, error: &minijinja::Error, context: &Value) -> Unrend
     Unrenderable { name, source, diagnostic }
 }
 
-/// Names what is undefined, which minijinja does not, and what may have been meant.
+/// Names the undefined variable, which minijinja does not, and suggests a similar one.
 fn undefined(source: &str, at: std::ops::Range<usize>, context: &Value) -> Diagnostic {
     let expression = source[at.clone()].trim_matches(|c: char| "{}%-+ ".contains(c));
     let path: Vec<&str> = expression
@@ -349,7 +349,7 @@ pub fn tail(text: &str, limit: usize) -> &str {
     }
     let from = (text.len() - limit..=text.len())
         .find(|at| text.is_char_boundary(*at))
-        .expect("the end is a boundary");
+        .expect("the end is a char boundary");
     text[from..].find('\n').map_or("", |newline| &text[from + newline + 1..])
 }
 
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_template_says_what_one_context_needs() {
+    fn the_default_template_has_all_facts() {
         let context = context_of(|task| {
             task.description = Some("Write it.\n```\ncode\n```\n{{ task.id }}".to_owned());
             task.extra.insert("reviewer".to_owned(), json!("ann"));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_name_is_found_with_its_place() {
+    fn a_misspelled_name_is_reported_with_its_location() {
         let error = render_text("Do\n{{ task.titel }}\n", &context_of(|_| {})).unwrap_err();
         assert_eq!(error.diagnostic.message, "`task.titel` is not defined");
         assert_eq!(error.diagnostic.help.as_deref(), Some("did you mean `task.title`?"));

@@ -1,13 +1,12 @@
-//! Takes secrets out of a stream: values that are known, in every spelling in which programs print
-//! them, and whatever has the shape of a key.
+//! Redaction: removes known secrets from a stream, in every spelling that programs print, and
+//! anything that looks like a key.
 //!
-//! Two stages, each with its own carry over the borders of chunks, so that where a stream is cut
-//! changes nothing. A stage holds back only bytes that may be the beginning of a secret. Everything
-//! else comes out byte for byte, and JSON stays JSON. Knows no environment: the caller names the
-//! values.
+//! There are two stages. Each carries its state over chunk boundaries, so the result does not
+//! depend on how the stream is split. A stage holds back only bytes that may start a secret. All
+//! other bytes pass unchanged, and JSON stays valid. The caller supplies the values.
 //!
-//! Not found are secrets that are told in parts, as words of several events, and those that are
-//! wrapped over lines, encrypted or compressed.
+//! Limitations: secrets that are split over several events, wrapped over lines, encrypted or
+//! compressed are not found.
 
 mod needles;
 mod shapes;
@@ -17,14 +16,14 @@ use std::{ffi::OsString, fmt};
 use needles::Needles;
 use shapes::Shapes;
 
-/// What stands for a secret.
+/// The replacement for a secret.
 pub const MARK: &str = "[redacted]";
 
-/// The shortest value that is looked for. Shorter ones occur by chance.
+/// The length of the shortest value to search for. Shorter values occur by chance.
 const SHORTEST: usize = 8;
 
-/// What people set where a secret is asked for and there is none. Programs print these for other
-/// reasons.
+/// Placeholder values, set where a secret is required but not used. Programs print these words for
+/// other reasons.
 const NO_SECRETS: &[&str] =
     &["anonymous", "disabled", "inherited", "optional", "password", "required", "undefined"];
 
@@ -36,18 +35,18 @@ pub fn is_secret_name(name: &str) -> bool {
     })
 }
 
-/// Takes secrets out of one stream.
+/// Removes secrets from one stream.
 #[derive(Clone)]
 pub struct Redactor {
     needles: Needles,
-    /// None where only values are looked for.
+    /// None if only values are searched.
     shapes: Option<Shapes>,
     between: Vec<u8>,
 }
 
 impl Redactor {
-    /// Looks for these values, where they are 8 bytes or longer without the white space around
-    /// them, and for shapes of keys. A clone serves the next stream.
+    /// Searches for these values, if they have 8 bytes or more after trimming white space, and for
+    /// strings that look like keys. Clone it for each stream.
     pub fn new<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> Redactor {
         let values: Vec<T> = values.into_iter().collect();
         let values = values.iter().map(|value| value.as_ref().trim_ascii());
@@ -58,8 +57,8 @@ impl Redactor {
         }
     }
 
-    /// Looks for the values of those variables of an environment whose names say that they hold a
-    /// secret, and for shapes of keys.
+    /// Searches for the values of environment variables whose names mark them as secret, and for
+    /// strings that look like keys.
     pub fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Redactor {
         let is_secret = |(name, value): &(OsString, OsString)| {
             name.to_str().is_some_and(is_secret_name) && !NO_SECRETS.iter().any(|it| value == it)
@@ -68,18 +67,18 @@ impl Redactor {
         Redactor::new(secrets.map(|(_, value)| value.into_encoded_bytes()))
     }
 
-    /// Looks for the values alone: what has the shape of a key may be there for a reason.
+    /// Searches for the values only, for texts that may contain key-like strings on purpose.
     #[must_use]
     pub fn without_shapes(self) -> Redactor {
         Redactor { shapes: None, ..self }
     }
 
-    /// Takes the next bytes, and appends to `out` all that is known to be no secret.
+    /// Takes the next bytes, and appends to `out` the bytes that are known not to be secret.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.pass(bytes, false, out);
     }
 
-    /// The stream is at its end: appends the rest.
+    /// Ends the stream and appends the rest.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.pass(&[], true, out);
     }
@@ -93,7 +92,7 @@ impl Redactor {
         shapes.push(&self.between, is_end, out);
     }
 
-    /// A whole text at once.
+    /// Redacts a whole text.
     pub fn text(mut self, text: &str) -> String {
         let mut out = Vec::with_capacity(text.len());
         self.push(text.as_bytes(), &mut out);
@@ -103,7 +102,7 @@ impl Redactor {
 }
 
 impl fmt::Debug for Redactor {
-    /// Without the values.
+    /// Omits the values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Redactor")
     }
@@ -117,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// The same numbers every time.
+    /// A deterministic random number generator.
     struct Dice(u64);
 
     impl Dice {
@@ -130,7 +129,7 @@ mod tests {
             (0..length).map(|_| char::from(of[self.roll(of.len())])).collect()
         }
 
-        /// Shorter than `below`.
+        /// A random word shorter than `below`.
         fn some(&mut self, of: &[u8], below: usize) -> String {
             let length = self.roll(below);
             self.word(of, length)
@@ -159,9 +158,9 @@ mod tests {
         out
     }
 
-    /// Something with the shape of a key, made here so that none stands in this file.
+    /// Generates a key-like string, so that this file contains none.
     fn shaped(dice: &mut Dice) -> String {
-        // One letter and one digit for sure.
+        // At least one letter of each case and one digit.
         let mut word = |length: usize| format!("aB3{}", dice.word(ALNUM, length));
         let (short, long, line) = (word(33), word(61), word(61));
         match dice.roll(9) {
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_out_of_five_thousand_comes_through() {
+    fn each_of_5000_secrets_is_removed() {
         let mut dice = Dice(7);
         let values: Vec<String> = (0..40)
             .map(|at| match at % 2 {
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_found_wherever_it_begins() {
+    fn base64_is_found_at_any_offset() {
         const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let encode = |text: &str| -> String {
             let bits = |at: usize| text.as_bytes().get(at).map_or(0, |byte| u32::from(*byte));
@@ -246,7 +245,7 @@ mod tests {
             let (before, after) = (dice.some(ALNUM, 7), dice.some(ALNUM, 7));
             let text = encode(&format!("{before}{value}{after}"));
             let got = Redactor::new([&value]).text(&text);
-            // Two characters at either side belong to the neighbours too.
+            // The two characters at each end also encode bits of the neighbors.
             let kept: usize = got.split(MARK).map(str::len).sum();
             assert!(got.contains(MARK), "{text}");
             assert!(kept <= (before.len() + after.len()) * 4 / 3 + 7, "{text} {got}");
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn innocent_text_comes_out_as_it_was() {
+    fn other_text_passes_unchanged() {
         let redactor = Redactor::new(["correct horse battery", "s3cr3t-value"]);
         let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()];
         let mut files = 0;
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_says_what_it_was_and_json_stays_json() {
+    fn context_is_kept_and_json_stays_valid() {
         let mut dice = Dice(1);
         let word = format!("aB3{}", dice.word(ALNUM, 61));
         let redactor = Redactor::new(["p4ss\"word\\x"]);
@@ -305,7 +304,7 @@ mod tests {
             clean(&format!("\u{1b}[31mghp_{word}\u{1b}[0m")),
             "\u{1b}[31m[redacted]\u{1b}[0m"
         );
-        // Known or not, cut off or not, within JSON.
+        // Known or key-like, whole or truncated, within JSON.
         let pem = format!("-----BEGIN EC PRIVATE {}-----\n{word}\n   2\t{word}", "KEY");
         for secret in [
             format!("say \"{pem}\" now"),
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_overlap_are_covered_whole() {
+    fn overlapping_values_are_removed_entirely() {
         let redactor = Redactor::new(["abcdefgh", "efghijkl", "abcdefghijklmnop", "short"]);
         for (text, want) in [
             ("-abcdefghijkl-", "-[redacted]-"),
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_begin_a_secret_is_held_back() {
+    fn only_the_possible_start_of_a_secret_is_held_back() {
         let mut redactor = Redactor::new(["s3cr3t-value"]);
         let mut out = Vec::new();
         redactor.push(b"all of this comes at once\n", &mut out);
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_environment_the_secrets_are_looked_for() {
+    fn secret_variables_of_an_environment_are_removed() {
         let variables = [
             ("API_KEY", "s3cr3t-value"),
             ("GIT_PASSWORD", "disabled"),
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secrets() {
+    fn secret_names_are_recognized() {
         for name in ["ANTHROPIC_API_KEY", "GH_TOKEN", "token", "Db_Password", "X-SECRET", "KEY"] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -383,7 +382,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
-        fn borders_do_not_matter(seed in any::<u64>(), parts in 1usize..20) {
+        fn chunk_boundaries_do_not_matter(seed in any::<u64>(), parts in 1usize..20) {
             let mut dice = Dice(seed);
             let values = ["abcabcabd", "bcabcabx", "-----BEGIN RSA", "[redacted]", "q\"\\q\nqqqq"];
             let redactor = Redactor::new(values);

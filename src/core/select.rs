@@ -427,7 +427,7 @@ impl View<'_> {
         }
         if run.iterations >= self.policy.max_iterations {
             let max = self.policy.max_iterations;
-            let limit = format!("the limit of {max} iteration{}", if max == 1 { "" } else { "s" });
+            let limit = format!("{max} iteration{}", if max == 1 { "" } else { "s" });
             return Some(StopReason::Limit(limit));
         }
         self.restarts()

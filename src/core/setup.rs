@@ -1,6 +1,7 @@
-//! What `ralph init` finds, and what it makes of that: texts, and what becomes of each file.
+//! The set-up of a project by `ralph init`: what it finds, the texts it writes, and the action for
+//! each file.
 //!
-//! Pure: what is there comes in as names and texts, what is to be written goes out as a list.
+//! The caller reads and writes the files.
 
 mod backlog;
 mod checks;
@@ -15,16 +16,16 @@ use crate::core::{
     prompt::template::{self, Template},
 };
 
-/// A project as it was found.
+/// The findings about a project.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// What lies at its top, by name; folders end with a slash.
+    /// The names at its top; folders end with a slash.
     pub names: Vec<String>,
-    /// The agents that are known by name and are on PATH.
+    /// The agents with a preset that are on PATH.
     pub agents: Vec<FoundAgent>,
-    /// The ways to test it that it declares.
+    /// The test commands that it declares.
     pub checks: Vec<FoundCheck>,
-    /// What there is that looks like work to do.
+    /// The files that look like a backlog.
     pub backlog: Vec<Backlog>,
 }
 
@@ -33,21 +34,21 @@ pub struct Found {
 pub struct FoundAgent {
     /// The name of its preset.
     pub name: &'static str,
-    /// Where it was found.
+    /// Its path.
     pub path: String,
-    /// What shows that somebody is logged in: a name, never a value.
+    /// The sign of a login: a name, never a value.
     pub login: Option<String>,
 }
 
 impl Found {
-    /// The agent that is most likely the wanted one.
+    /// The most likely agent.
     pub fn agent(&self) -> &'static str {
         let logged_in = self.agents.iter().find(|agent| agent.login.is_some());
         logged_in.or(self.agents.first()).map_or(agent_preset::ALL[0].name, |agent| agent.name)
     }
 
-    /// The commands that test the project: the one that it has for people where that can run, else
-    /// one for each language in it.
+    /// The commands that test the project: its own entry point if that can run, otherwise one per
+    /// language.
     pub fn verify(&self) -> Vec<String> {
         let ready = || self.checks.iter().filter(|check| check.is_ready);
         match ready().find(|check| check.is_entry) {
@@ -56,12 +57,12 @@ impl Found {
         }
     }
 
-    /// The justfile, or what it will be called.
+    /// The name of the justfile, existing or new.
     pub fn justfile(&self) -> &str {
         self.names.iter().find(|name| recipes::is_justfile(name)).map_or("justfile", |name| name)
     }
 
-    /// Whether there is something to work on besides plans and what `ralph` and git have written.
+    /// Whether the project has files other than plans and those of `ralph` and git.
     fn has_code(&self) -> bool {
         const NONE: &[&str] = &["logs/", "prompts/", "docs/", "task-graph.yaml"];
         let is_prose = |name: &str| {
@@ -76,25 +77,25 @@ impl Found {
     }
 }
 
-/// What is wanted of the set-up.
+/// The choices for the set-up.
 #[derive(Clone, Debug)]
 pub struct SetupChoices {
-    /// The agent; none where that is said elsewhere.
+    /// The agent; none if the user settings name it.
     pub agent: Option<String>,
     /// The commands that verify a task.
     pub verify: Vec<String>,
-    /// Attempts in a run, where that is not the default.
+    /// The limit on attempts per run, if not the default.
     pub max_iterations: Option<u32>,
-    /// Whether recipes go into a justfile.
+    /// Whether to add recipes to a justfile.
     pub recipes: bool,
-    /// Whether agents are told of `ralph` in their own file.
+    /// Whether to add a paragraph about `ralph` to the instructions for agents.
     pub paragraph: bool,
-    /// Whether the settings for all projects are written too.
+    /// Whether to write the user settings too.
     pub global: bool,
 }
 
 impl SetupChoices {
-    /// What is wanted where nobody says.
+    /// The default choices.
     pub fn of(found: &Found) -> SetupChoices {
         SetupChoices {
             agent: Some(found.agent().to_owned()),
@@ -107,7 +108,7 @@ impl SetupChoices {
     }
 }
 
-/// The project's settings.
+/// The text of the project settings.
 pub fn config(found: &Found, wanted: &SetupChoices) -> String {
     let doubtful = || found.checks.iter().filter(|check| !check.is_ready);
     let verify = if !wanted.verify.is_empty() {
@@ -126,7 +127,7 @@ pub fn config(found: &Found, wanted: &SetupChoices) -> String {
     settings(&Template::Config.text(), wanted).replace("# verify: [make test]\n", &verify)
 }
 
-/// The settings for all projects.
+/// The text of the user settings.
 pub fn global(wanted: &SetupChoices) -> String {
     settings(template::GLOBAL, wanted)
 }
@@ -134,7 +135,7 @@ pub fn global(wanted: &SetupChoices) -> String {
 fn settings(text: &str, wanted: &SetupChoices) -> String {
     let agent = match &wanted.agent {
         Some(agent) => format!("\nagent: {}\n", scalar(agent)),
-        None => "\n# agent: claude  # as ~/.ralph/config.yaml has it\n".to_owned(),
+        None => "\n# agent: claude  # default: from ~/.ralph/config.yaml\n".to_owned(),
     };
     let text = text.replace("\nagent: claude\n", &agent);
     match wanted.max_iterations {
@@ -143,7 +144,7 @@ fn settings(text: &str, wanted: &SetupChoices) -> String {
     }
 }
 
-/// A text as one line of YAML: bare where it can be.
+/// Writes a text as a YAML scalar on one line, unquoted if possible.
 fn scalar(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || " ./_-+=".contains(c);
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '.' || c == '/');
@@ -155,49 +156,49 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// A graph with tasks that make sense for the project.
+/// The text of a task graph with tasks that fit the project.
 pub fn graph(found: &Found) -> String {
     let plan = found.backlog.iter().find_map(|one| one.document.as_deref());
     let plan = plan.map_or(String::new(), |path| template::TASK_PLAN.replace("PLAN", path));
     let tasks = if found.has_code() { template::TASKS_CODE } else { template::TASKS_START };
-    // With a plan there is more to do than examples.
+    // With a plan, the last example is not needed.
     let tasks = if plan.is_empty() { tasks } else { but_last(tasks) };
     format!("{}{plan}{tasks}", template::GRAPH_HEAD)
 }
 
-/// Tasks without the last of them.
+/// Drops the last task.
 fn but_last(tasks: &str) -> &str {
     tasks.rfind("\n\n").map_or(tasks, |at| &tasks[..=at])
 }
 
-/// What is to be in a file.
+/// The wanted content of a file.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// This and nothing else.
+    /// Exactly this text.
     Whole(String),
-    /// The recipes, beside what there is.
+    /// The existing text, with the recipes.
     Recipes,
-    /// The paragraph for agents, beside what there is.
+    /// The existing text, with the paragraph for agents.
     Paragraph,
 }
 
-/// What becomes of a file.
+/// The action for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileFate {
-    /// It is made, with this text.
+    /// Create it with this text.
     Create(String),
-    /// It gets this text in place of another.
+    /// Replace it with this text.
     Replace(String),
-    /// It gets this text, which is its own and something more: this.
+    /// Write this text, which extends the existing text; and a description of the addition.
     Add(String, String),
-    /// It stays as it is, and not because it is right already, for this reason.
+    /// Keep it, although it differs from the wanted content, for this reason.
     Keep(String),
-    /// It has what it should have.
+    /// Keep it, because it already has the wanted content.
     Same,
 }
 
 impl FileFate {
-    /// What a file that has the text `there` comes to; `may_replace` where that may be lost.
+    /// The action for a file with the text `there`; `may_replace` allows losing that text.
     pub fn of(there: Option<&[u8]>, content: &Content, may_replace: bool) -> FileFate {
         let Some(bytes) = there else {
             return FileFate::Create(match content {
@@ -210,14 +211,14 @@ impl FileFate {
         match (content, text) {
             (Content::Whole(wanted), _) if wanted.as_bytes() == bytes => FileFate::Same,
             (Content::Whole(wanted), _) if may_replace => FileFate::Replace(wanted.clone()),
-            (Content::Whole(_), _) => FileFate::Keep("is there already".to_owned()),
+            (Content::Whole(_), _) => FileFate::Keep("already exists".to_owned()),
             (_, Err(_)) => FileFate::Keep("is not UTF-8".to_owned()),
             (Content::Recipes, Ok(text)) => recipes::add(text),
             (Content::Paragraph, Ok(text)) => marks::put(text, may_replace),
         }
     }
 
-    /// The text that is to be written, if any is.
+    /// The text to write, if any.
     pub fn text(&self) -> Option<&str> {
         match self {
             FileFate::Create(text) | FileFate::Replace(text) | FileFate::Add(text, _) => Some(text),
@@ -226,7 +227,7 @@ impl FileFate {
     }
 }
 
-/// Text put behind what there is, a blank line between, with line ends as they are there.
+/// Appends a text after a blank line, with the line breaks of the existing text.
 fn append(there: &str, more: &str) -> String {
     let crlf = there.contains("\r\n");
     let mut text = there.to_owned();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_say_what_was_wanted() {
+    fn settings_hold_the_choices() {
         let text = config(&Found::default(), &wanted("codex", &["make test", "a: [b] # c"]));
         for line in ["agent: codex", "  - make test", "  - \"a: [b] # c\"", "max_iterations: 7  "] {
             assert!(text.lines().any(|it| it.starts_with(line)), "{line} is not in\n{text}");
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_whose_program_is_missing_is_offered_as_a_comment() {
+    fn a_test_without_its_program_becomes_a_comment() {
         let check = FoundCheck {
             command: "go test ./...".to_owned(),
             program: "go".to_owned(),
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_replaced_only_where_it_may_be() {
+    fn a_file_is_replaced_only_if_allowed() {
         let whole = Content::Whole("new".to_owned());
         assert_eq!(FileFate::of(None, &whole, false), FileFate::Create("new".to_owned()));
         assert_eq!(FileFate::of(Some(b"new"), &whole, true), FileFate::Same);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_ends_its_lines_as_the_file_does() {
+    fn appended_text_has_the_line_breaks_of_the_file() {
         assert_eq!(append("", "x\n"), "x\n");
         assert_eq!(append("a", "x\n"), "a\n\nx\n");
         assert_eq!(append("a\n\n", "x\n"), "a\n\nx\n");
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_with_nothing_but_prose_has_no_code() {
+    fn a_project_with_only_prose_has_no_code() {
         let of = |names: &[&str]| Found {
             names: names.iter().map(|&name| name.to_owned()).collect(),
             ..Found::default()

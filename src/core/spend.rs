@@ -1,6 +1,6 @@
-//! What attempts cost, and how much they may.
+//! The cost of attempts, and limits on it.
 //!
-//! What an agent does not say is unknown: it is counted as such and never taken for nothing. Pure.
+//! A cost that an agent does not report is unknown. It is counted as unknown, never as zero.
 
 use std::{fmt, time::Duration};
 
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{agents::transcript::Tokens, duration, event::AttemptResult};
 
-/// What some attempts used.
+/// The usage of several attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spend {
-    /// How many attempts.
+    /// The number of attempts.
     pub attempts: u32,
-    /// In US dollars, of those that told it.
+    /// The sum of the reported costs, in US dollars.
     pub cost_usd: f64,
-    /// How many did not tell what they cost.
+    /// The number of attempts with unknown cost.
     pub unknown_cost: u32,
-    /// Of those that told them.
+    /// The sum of the reported tokens.
     pub tokens: Tokens,
-    /// How many did not tell their tokens.
+    /// The number of attempts with unknown tokens.
     pub unknown_tokens: u32,
     /// Wall time.
     pub duration_seconds: f64,
 }
 
 impl Spend {
-    /// Counts one more attempt.
+    /// Adds an attempt.
     pub fn add(&mut self, ended: &AttemptResult) {
         self.attempts += 1;
         self.cost_usd += ended.usage.cost_usd.unwrap_or_default();
@@ -38,7 +38,7 @@ impl Spend {
         self.duration_seconds += ended.duration_seconds;
     }
 
-    /// What it cost, in words.
+    /// The cost as text.
     pub fn cost(&self) -> String {
         match self.unknown_cost {
             0 => dollars(self.cost_usd),
@@ -48,34 +48,34 @@ impl Spend {
     }
 }
 
-/// A sum for people: cents, or more digits of less than ten cents.
+/// Formats an amount: in cents, or with more digits below ten cents.
 pub fn dollars(sum: f64) -> String {
     if sum != 0.0 && sum < 0.1 { format!("${sum:.4}") } else { format!("${sum:.2}") }
 }
 
-/// How much a run may use before it stops. What runs is never cut off for it.
+/// The limits on usage. Reaching one stops the run, but does not cut off a running attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
-    /// US dollars, in a run.
+    /// US dollars per run.
     pub cost: Option<f64>,
-    /// Tokens in a run, those read from a cache left out: they cost a tenth.
+    /// Tokens per run, without those read from a cache, which cost a tenth.
     pub tokens: Option<u64>,
-    /// Wall time of a run, waiting included.
+    /// Wall time per run, including waiting.
     pub duration: Option<Duration>,
-    /// US dollars in the last 24 hours, whatever the run.
+    /// US dollars in the last 24 hours, over all runs.
     pub cost_per_day: Option<f64>,
 }
 
-/// A budget that is used up.
+/// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reached {
-    /// The money of a run: its limit, and what was spent.
+    /// The cost per run: limit and actual value.
     Cost(f64, f64),
-    /// The tokens of a run.
+    /// The tokens per run: limit and actual value.
     Tokens(u64, u64),
-    /// The time of a run.
+    /// The duration of a run: limit.
     Duration(Duration),
-    /// The money of a day.
+    /// The cost per 24 hours: limit and actual value.
     Day(f64, f64),
 }
 
@@ -83,25 +83,25 @@ impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reached::Cost(limit, spent) => {
-                write!(f, "the limit of {} for a run ({} spent)", dollars(*limit), dollars(*spent))
+                write!(f, "{} per run ({} spent)", dollars(*limit), dollars(*spent))
             }
             Reached::Tokens(limit, used) => {
-                write!(f, "the limit of {limit} tokens for a run ({used} used)")
+                write!(f, "{limit} tokens per run ({used} used)")
             }
             Reached::Duration(limit) => {
-                write!(f, "the limit of {} for a run", duration::short(*limit))
+                write!(f, "{} per run", duration::short(*limit))
             }
             Reached::Day(limit, spent) => {
                 let (limit, spent) = (dollars(*limit), dollars(*spent));
-                write!(f, "the limit of {limit} for 24 hours ({spent} spent)")
+                write!(f, "{limit} in 24 hours ({spent} spent)")
             }
         }
     }
 }
 
 impl Budget {
-    /// The first of them that is used up, by what a run has spent since it began and what was spent
-    /// at which time.
+    /// Returns the first limit that is reached: from the usage of the run since its start, and from
+    /// recent costs with their times.
     pub fn reached(
         &self,
         run: &Spend,
@@ -127,7 +127,8 @@ impl Budget {
     }
 }
 
-/// How far back the money of a day is counted: a calendar's day would end in the middle of a night.
+/// The period of the daily cost limit: a rolling day, because a calendar day would end in the
+/// middle of a night's run.
 pub const DAY: TimeDelta = TimeDelta::hours(24);
 
 #[cfg(test)]
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_not_nothing() {
+    fn unknown_cost_is_not_zero() {
         let mut spend = Spend::default();
         let mut ended = end(1, Verdict::Failed);
         spend.add(&ended);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_budget_is_reached_by_its_own_measure() {
+    fn each_limit_has_its_own_measure() {
         let tokens = Tokens { input: 10, output: 5, cache_read: 1000, cache_write: 1 };
         let run = Spend { cost_usd: 2.0, tokens, ..Spend::default() };
         let recent = [(at(1), 5.0), (at(30), 1.0)];
@@ -163,25 +164,13 @@ mod tests {
         let blank = Budget::default();
         assert_eq!(reached(blank), None);
         for (budget, want) in [
-            (
-                Budget { cost: Some(2.0), ..blank },
-                Some("the limit of $2.00 for a run ($2.00 spent)"),
-            ),
+            (Budget { cost: Some(2.0), ..blank }, Some("$2.00 per run ($2.00 spent)")),
             (Budget { cost: Some(2.01), ..blank }, None),
-            (
-                Budget { tokens: Some(16), ..blank },
-                Some("the limit of 16 tokens for a run (16 used)"),
-            ),
+            (Budget { tokens: Some(16), ..blank }, Some("16 tokens per run (16 used)")),
             (Budget { tokens: Some(17), ..blank }, None),
-            (
-                Budget { duration: Some(Duration::from_secs(7200)), ..blank },
-                Some("the limit of 2h for a run"),
-            ),
+            (Budget { duration: Some(Duration::from_secs(7200)), ..blank }, Some("2h per run")),
             (Budget { cost_per_day: Some(1.5), ..blank }, None),
-            (
-                Budget { cost_per_day: Some(1.0), ..blank },
-                Some("the limit of $1.00 for 24 hours ($1.00 spent)"),
-            ),
+            (Budget { cost_per_day: Some(1.0), ..blank }, Some("$1.00 in 24 hours ($1.00 spent)")),
         ] {
             assert_eq!(reached(budget).as_deref(), want, "{budget:?}");
         }

@@ -1,6 +1,6 @@
-//! Time zones by their names, `Europe/Berlin`, with the rules of each built in.
+//! Time zones by name, such as `Europe/Berlin`, with built-in rules.
 //!
-//! The only user of `chrono_tz`. What the zone of this machine is, is no affair of this module.
+//! The only user of `chrono_tz`. Does not look up the zone of the machine.
 
 use std::str::FromStr;
 
@@ -8,17 +8,19 @@ pub use chrono_tz::Tz as Zone;
 
 use crate::core::diagnostic::nearest;
 
-/// The zone of that name.
+/// Returns the zone with this name.
 ///
 /// # Errors
-/// A fragment that names a similar zone, where there is one.
+/// A message that suggests a similar name, if there is one.
 pub fn named(name: &str) -> Result<Zone, String> {
     let found = Zone::from_str(name.trim());
     found.map_err(|_| {
         let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
         match nearest(name, names) {
-            Some(near) => format!("no time zone `{name}`; did you mean `{near}`?"),
-            None => format!("no time zone `{name}`; write one such as `Europe/Berlin` or `UTC`"),
+            Some(near) => format!("unknown time zone `{name}`; did you mean `{near}`?"),
+            None => {
+                format!("unknown time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
+            }
         }
     })
 }
@@ -28,11 +30,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_have_names_and_misspelt_ones_a_hint() {
+    fn misspelled_zones_get_a_suggestion() {
         assert_eq!(named("Europe/Berlin"), Ok(Zone::Europe__Berlin));
         assert_eq!(named(" UTC "), Ok(Zone::UTC));
         let hint = named("europe/berlin").unwrap_err();
-        assert_eq!(hint, "no time zone `europe/berlin`; did you mean `Europe/Berlin`?");
+        assert_eq!(hint, "unknown time zone `europe/berlin`; did you mean `Europe/Berlin`?");
         assert!(named("soon").unwrap_err().contains("such as `Europe/Berlin`"));
     }
 }

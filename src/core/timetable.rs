@@ -1,18 +1,18 @@
-//! Clock times: when something is to happen that happens by the clock, as cron expressions say it.
+//! Timetables: cron expressions and the times they stand for.
 //!
-//! The only user of `croner`. Knows no clock and no zone of a machine: the time, and the zone in
-//! which expressions are meant, are arguments.
+//! The only user of `croner`. Does not read the clock or the zone of the machine: the time, and the
+//! zone of the expressions, are arguments.
 //!
-//! Where clocks are put forward or back, an expression whose minutes and hours are numbers means
-//! moments of the day: one that is left out is the first after the gap, one that comes twice is the
-//! first of both. An expression with a `*` there means a rhythm, and goes by the real hours.
+//! When clocks change, an expression with numbers for minutes and hours stands for times of day: a
+//! skipped time occurs right after the gap, and a repeated time occurs once, the first time. An
+//! expression with a `*` there stands for an interval and follows elapsed time.
 
 use std::{fmt, str::FromStr};
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use croner::Cron;
 
-/// Cron expressions, of which each time counts.
+/// A set of cron expressions; each time of each expression counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timetable {
     expressions: Vec<String>,
@@ -20,17 +20,17 @@ pub struct Timetable {
 }
 
 impl Timetable {
-    /// Reads expressions of five fields, six with seconds before them, seven with years behind
-    /// those; `@daily` and the like are known. Without any there is no time.
+    /// Parses expressions of five fields, of six with leading seconds, or of seven with trailing
+    /// years. `@daily` and similar names are known. An empty list has no times.
     ///
     /// # Errors
-    /// A fragment that names the first that is none, or that means no time at all.
+    /// A message that names the first expression that is invalid or never occurs.
     pub fn new(expressions: &[String]) -> Result<Timetable, String> {
         let mut crons = Vec::new();
         for expression in expressions {
             let found = read(expression)?;
             if next(&found, &DateTime::<Utc>::UNIX_EPOCH).is_none() {
-                return Err(format!("`{expression}` is no time that ever comes"));
+                return Err(format!("`{expression}` never occurs"));
             }
             crons.extend(found);
         }
@@ -38,12 +38,13 @@ impl Timetable {
         Ok(Timetable { expressions, crons })
     }
 
-    /// The expressions, as they were written.
+    /// The expressions as given.
     pub fn expressions(&self) -> &[String] {
         &self.expressions
     }
 
-    /// The first time after `after`, expressions being meant in its zone; none if none comes.
+    /// Returns the first time after `after`, with the expressions in its zone; none if there is no
+    /// such time.
     pub fn next<Z: TimeZone>(&self, after: &DateTime<Z>) -> Option<DateTime<Z>> {
         next(&self.crons, after)
     }
@@ -59,17 +60,17 @@ fn next<Z: TimeZone>(crons: &[Cron], after: &DateTime<Z>) -> Option<DateTime<Z>>
     crons.iter().filter_map(|cron| cron.find_next_occurrence(after, false).ok()).min()
 }
 
-/// An expression that names more moments a day than that means a rhythm, however it is written.
+/// The limit on times per day: an expression with more stands for an interval.
 const MOMENTS: usize = 100;
 
-/// An expression, taken apart where it names several times a day: croner takes any that names more
-/// than one for a rhythm, and would leave out or repeat them where clocks are changed.
+/// Parses an expression and splits it if it has several times a day. Croner takes an expression
+/// with more than one for an interval, and would skip or repeat times when clocks change.
 fn read(expression: &str) -> Result<Vec<Cron>, String> {
     let cron = Cron::from_str(expression).map_err(|error| {
         let why = error.to_string().to_lowercase().replace("cronpattern", "it");
         format!(
-            "`{expression}` is no cron expression ({}); write minute, hour, day, month and day of \
-             the week, such as `0 */4 * * *`",
+            "`{expression}` is not a cron expression ({}); write minute, hour, day, month and day \
+             of the week, such as `0 */4 * * *`",
             why.trim_end_matches('.')
         )
     })?;
@@ -100,58 +101,59 @@ fn read(expression: &str) -> Result<Vec<Cron>, String> {
     Ok(crons)
 }
 
-/// More than that a wall clock is not adjusted: it was wrong, and what it said before means nothing.
+/// The largest adjustment of a wall clock. A larger jump means that the clock was wrong, so times
+/// seen before are void.
 const CORRECTION: TimeDelta = TimeDelta::hours(3);
 
-/// Up to so many times are counted that passed unseen.
+/// The limit on counted missed times.
 const COUNTED: u32 = 1000;
 
-/// Which times of a timetable are seen to: everything up to some moment.
+/// An alarm that reports each time of a timetable once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    seen_to: DateTime<Utc>,
+    handled_until: DateTime<Utc>,
 }
 
-/// What a look at the clock comes to.
+/// The state of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmState {
-    /// Nothing is due before then; never, where there is no such time.
+    /// Nothing is due before this time; none if nothing ever is.
     Wait(Option<DateTime<Utc>>),
-    /// A time has come.
+    /// A scheduled time was reached.
     Due(Due),
 }
 
-/// A time that has come.
+/// A scheduled time that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Which. Of several that passed since the last look, the first.
+    /// The scheduled time; the first one if several passed since the last check.
     pub scheduled_for: DateTime<Utc>,
-    /// How many others have passed, up to a thousand; they are seen to as well.
+    /// The number of other times that passed, at most 1000. They count as handled.
     pub missed: u32,
 }
 
 impl Alarm {
-    /// One for which everything up to that moment is seen to.
-    pub fn after(seen_to: DateTime<Utc>) -> Alarm {
-        Alarm { seen_to }
+    /// Creates an alarm that has handled all times up to this one.
+    pub fn after(handled_until: DateTime<Utc>) -> Alarm {
+        Alarm { handled_until }
     }
 
-    /// Looks at the clock. What is due is seen to then, however much of it there is: after a sleep
-    /// there is one time to catch up on at most. A clock that was set back by up to three hours
-    /// makes no minute come twice; one that was set back further was wrong, and counts anew.
+    /// Checks the clock. All times that are due count as handled, so at most one is caught up after
+    /// the machine slept. If the clock is set back by up to three hours, no time repeats. If it is
+    /// set back further, the clock was wrong, and the alarm starts over from the new time.
     pub fn look<Z: TimeZone>(&mut self, table: &Timetable, now: &DateTime<Z>) -> AlarmState {
         let utc = now.to_utc();
-        if self.seen_to - utc > CORRECTION {
-            self.seen_to = utc;
+        if self.handled_until - utc > CORRECTION {
+            self.handled_until = utc;
         }
         let following = |after: DateTime<Utc>| {
             table.next(&after.with_timezone(&now.timezone())).map(|at| at.to_utc())
         };
-        let first = match following(self.seen_to) {
+        let first = match following(self.handled_until) {
             Some(at) if at <= utc => at,
             later => return AlarmState::Wait(later),
         };
-        self.seen_to = utc;
+        self.handled_until = utc;
         let passed = std::iter::successors(following(first), |at| following(*at));
         let missed = passed.take_while(|at| *at <= utc).take(COUNTED as usize).count();
         AlarmState::Due(Due { scheduled_for: first, missed: missed as u32 })
@@ -172,7 +174,7 @@ mod tests {
         time.parse().unwrap()
     }
 
-    /// The times from `from` on, before `to`, as the clock on the wall says them.
+    /// The times from `from` until before `to`, in local time.
     fn times(expressions: &[&str], zone: &str, from: &str, to: &str) -> Vec<String> {
         let (table, zone) = (table(expressions), time_zone::named(zone).unwrap());
         let mut times = Vec::new();
@@ -186,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_told() {
+    fn invalid_expressions_are_rejected() {
         for (wrong, part) in [
-            ("", "is no cron expression"),
-            ("0 25 * * *", "is no cron expression"),
+            ("", "is not a cron expression"),
+            ("0 25 * * *", "is not a cron expression"),
             ("* * *", "such as `0 */4 * * *`"),
-            ("every day", "is no cron expression"),
-            ("0 0 31 2 *", "is no time that ever comes"),
-            ("0 0 0 1 1 * 1969", "is no time that ever comes"),
+            ("every day", "is not a cron expression"),
+            ("0 0 31 2 *", "never occurs"),
+            ("0 0 0 1 1 * 1969", "never occurs"),
         ] {
             let error = Timetable::new(&[wrong.to_owned()]).unwrap_err();
             assert!(error.starts_with(&format!("`{wrong}` ")) && error.contains(part), "{error}");
@@ -214,11 +216,11 @@ mod tests {
         assert_eq!(week, want.map(|time| format!("{time} +0000")));
     }
 
-    /// The day around each change: zone, from, to, expression, the times.
+    /// The day around each clock change: zone, from, to, expression, times.
     #[test]
-    fn a_time_that_is_left_out_comes_once_and_one_that_comes_twice_comes_once() {
+    fn skipped_and_repeated_times_occur_once() {
         for (zone, from, to, expression, want) in [
-            // 02:00 to 03:00 is left out on 28 March 2027, and comes twice on 31 October.
+            // 02:00 to 03:00 is skipped on 28 March 2027, and repeats on 31 October.
             (
                 "Europe/Berlin",
                 "2027-03-27T12:00:00Z",
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rhythm_goes_by_real_hours() {
+    fn an_interval_follows_elapsed_time() {
         let forward = ("2027-03-28T00:15:00Z", "2027-03-28T02:15:00Z");
         let back = ("2027-10-30T23:15:00Z", "2027-10-31T02:15:00Z");
         let berlin = |expression, (from, to)| times(&[expression], "Europe/Berlin", from, to);
@@ -306,7 +308,7 @@ mod tests {
         );
     }
 
-    /// What looks at these moments come to, in Berlin.
+    /// The results of checks at these times, in Berlin.
     fn looks(alarm: &mut Alarm, expression: &str, moments: &[&str]) -> Vec<String> {
         let table = table(&[expression]);
         let mut said = Vec::new();
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_in_a_sleep_is_caught_up_on_once() {
+    fn times_missed_during_sleep_are_caught_up_once() {
         let mut alarm = Alarm::after(at("2026-11-20T10:00:30Z"));
         assert_eq!(
             looks(
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_repeats_no_minute() {
+    fn setting_the_clock_repeats_no_time() {
         let mut alarm = Alarm::after(at("2026-11-20T10:59:00Z"));
         assert_eq!(
             looks(
@@ -365,14 +367,14 @@ mod tests {
                 "*/10 * * * *",
                 &[
                     "2026-11-20T11:00:01Z",
-                    // Back by an hour and a half: all of it was there already.
+                    // Back by an hour and a half: all of these times were handled.
                     "2026-11-20T09:30:00Z",
                     "2026-11-20T11:00:00Z",
                     "2026-11-20T11:09:59Z",
                     "2026-11-20T11:10:00Z",
                     // Forward by an hour.
                     "2026-11-20T12:10:30Z",
-                    // It had been wrong by a day.
+                    // Back by a day: the clock was wrong.
                     "2026-11-19T12:10:30Z",
                     "2026-11-19T12:20:00Z",
                 ]
@@ -391,8 +393,8 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_changed_while_it_sleeps_make_no_second_time() {
-        // 02:30 comes twice; asleep over both, and awake between them.
+    fn clock_changes_during_sleep_repeat_no_time() {
+        // 02:30 repeats; once awake between both, once asleep over both.
         let night = ["2027-10-31T00:29:00Z", "2027-10-31T00:30:00Z", "2027-10-31T01:30:00Z"];
         let mut alarm = Alarm::after(at("2027-10-30T12:00:00Z"));
         assert_eq!(
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timetable_may_end() {
+    fn a_timetable_can_end() {
         let mut alarm = Alarm::after(at("2026-11-20T10:00:00Z"));
         let moments = ["2026-11-20T10:00:00Z", "2027-01-01T00:00:00Z", "2027-01-01T00:00:01Z"];
         assert_eq!(

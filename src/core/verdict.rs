@@ -1,7 +1,7 @@
-//! How an attempt went: the outcome of its process, the evidence in git, the judgement on both.
+//! Verdicts: the judgement on an attempt, from the outcome of its process and the evidence in git.
 //!
-//! Three types, because "exit 0", "made a commit" and "the task is done" are three facts, and a
-//! runner that blurs them loops for ever or stops too soon. All pure.
+//! Outcome, evidence and verdict are three types, because "exit 0", "made a commit" and "the task
+//! is done" are three facts, and a runner that mixes them up never ends or stops too early.
 
 use std::fmt::{self, Write as _};
 
@@ -13,7 +13,7 @@ use crate::core::{
     graph::task::CommitRule,
 };
 
-/// How the agent said that it is done. An exit code is never such a report.
+/// The way in which the agent reported that it is done. An exit code is never a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
@@ -21,11 +21,11 @@ pub enum Report {
     Command,
     /// The file `DONE` in the task's folder.
     DoneFile,
-    /// The graph file's own `status: complete`.
+    /// `status: complete` in the graph file.
     Graph,
-    /// The text of a promise in the final result; in a plain loop only.
+    /// The text of a promise in the final result; only in a plain loop.
     Promise,
-    /// What the done pattern matches in the final result; in a plain loop only.
+    /// A match of the done pattern in the final result; only in a plain loop.
     Pattern,
 }
 
@@ -39,10 +39,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// The exit code by which an agent says that it waits for a person and must not be started again.
+/// The exit code of an agent that needs input and must not be restarted.
 pub const WAITS: i32 = 42;
 
-/// One commit of the agent's.
+/// A commit made by the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full id.
@@ -58,7 +58,7 @@ impl Commit {
     }
 }
 
-/// How much changed between two commits.
+/// The size of the changes between two commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffStat {
     /// Files touched.
@@ -76,7 +76,7 @@ impl fmt::Display for DiffStat {
     }
 }
 
-/// One verify command, as `ralph` ran it.
+/// The result of one verify command that `ralph` ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
     /// The command, for a shell.
@@ -86,10 +86,10 @@ pub struct CheckResult {
     pub outcome: Outcome,
     /// Wall time.
     pub duration_seconds: f64,
-    /// The last line of its output that is not blank, cut to 500 characters.
+    /// The last non-blank line of its output, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
-    /// Where its output lies, relative to the repository.
+    /// The log of its output, relative to the repository.
     pub log: String,
 }
 
@@ -106,19 +106,19 @@ impl fmt::Display for CheckResult {
     }
 }
 
-/// What became of an attempt's leftovers when `ralph` went to commit them.
+/// The result of committing the leftovers of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Autocommit {
-    /// They are in the commit with this id.
+    /// `ralph` committed them; the commit id.
     Committed(String),
     /// Git or a hook refused; the reason.
     Refused(String),
-    /// It is not for `ralph` to commit them, and they were left beside the agent's own commits.
+    /// `ralph` may not commit them, and the agent left them in addition to its own commits.
     Off,
 }
 
-/// What became of the branch of an attempt that had a work tree to itself.
+/// The result of landing the branch of an isolated attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Merge {
@@ -129,77 +129,77 @@ pub enum Merge {
         /// The last commit of its work there.
         commit: String,
     },
-    /// It does not fit to what is in the target branch by now.
+    /// Its work conflicts with the current target branch.
     Conflict {
         /// The target branch.
         branch: String,
-        /// Where it was.
+        /// The commit of the target branch.
         onto: String,
         /// The files in conflict.
         paths: Vec<String>,
     },
-    /// Together with what is in the target branch by now, a verify command does not succeed.
+    /// A verify command fails on the merge with the current target branch.
     Red {
         /// The target branch.
         branch: String,
-        /// Where it was.
+        /// The commit of the target branch.
         onto: String,
     },
     /// Git refused.
     Refused {
         /// The target branch.
         branch: String,
-        /// In git's words.
+        /// The message of git.
         why: String,
     },
 }
 
-/// What the repository and the graph show after an attempt.
+/// The evidence that the repository and the graph show after an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// How completion was reported, if it was.
+    /// The report of completion, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
     /// New commits that descend from the base, oldest first.
     #[serde(default)]
     pub commits: Vec<Commit>,
-    /// What they changed.
+    /// The size of their changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<DiffStat>,
-    /// Paths that are changed and not committed, and were not so before the attempt.
+    /// Paths with uncommitted changes that were clean before the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,
-    /// What happened to the branch, when it is not where a descendant of the base would be.
+    /// A description of the branch, if it does not descend from the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strayed: Option<String>,
-    /// The verify commands that were run, up to the first that did not succeed.
+    /// The results of the verify commands, up to the first failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify: Vec<CheckResult>,
-    /// What the agent asks a person and waits for; empty where it waits without a question.
+    /// The question of the agent, if it needs input; empty if it gave no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether `ralph` committed what was left, where it tried.
+    /// The result of committing the leftovers, if `ralph` tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocommit: Option<Autocommit>,
-    /// What of the task's `output` is not there, in words.
+    /// Messages about outputs of the task that are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Git's hooks and settings that changed while the attempt ran.
+    /// Git hooks and settings that changed during the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
-    /// Paths that were there before and that the task's `verify` commands name, changed.
+    /// Changed paths that existed before and that the task's `verify` commands name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
-    /// Whether its commits change nothing but what is there to run the tasks: the graph, notes.
+    /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_off")]
     pub metadata_only: bool,
-    /// The command of `setup` that did not succeed, after which no agent was started.
+    /// The failed `setup` command, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CheckResult>,
-    /// What became of its branch, where it had one of its own and was good by itself.
+    /// The result of landing, if the attempt was isolated and passed by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Merge>,
-    /// What kept the agent from working, if it was not its work.
+    /// The provider error that stopped the agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
 }
@@ -210,12 +210,12 @@ fn is_off(flag: &bool) -> bool {
 }
 
 impl Evidence {
-    /// The verify command that did not succeed, if one was run that did not.
+    /// The failed verify command, if any.
     pub fn red(&self) -> Option<&CheckResult> {
         self.verify.iter().find(|check| !check.is_green())
     }
 
-    /// What proves that a task is complete, in words.
+    /// A description of the proof that the task is complete.
     fn proof(&self) -> String {
         let proof = match self.autocommit {
             Some(_) => "; ralph committed what was left",
@@ -229,29 +229,29 @@ impl Evidence {
             let _ = write!(why, "; {count} verify command{plural} succeeded");
         }
         if let Some(Merge::Landed { branch, .. }) = &self.merge {
-            let _ = write!(why, "; merged into `{branch}`");
+            let _ = write!(why, "; landed on `{branch}`");
         }
         why
     }
 
-    /// Whether something was committed. Commits that change nothing between them are no proof.
+    /// Whether the attempt committed changes. Commits without any change are no proof.
     fn proves(&self) -> bool {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
         !self.commits.is_empty() && changes
     }
 }
 
-/// What an attempt is held to.
+/// The rule for judging an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// An attempt at a task of the graph: a report, and a commit as the task says.
     Task(CommitRule),
-    /// An iteration of a plain loop: nothing. One that reports is the last, and any other is
-    /// followed by the next.
+    /// An iteration of a plain loop, which needs no proof. The loop ends with the first iteration
+    /// that reports.
     Loop,
 }
 
-/// The judgement on an attempt.
+/// The verdict on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -265,38 +265,38 @@ pub enum Verdict {
     VerifyFailed,
     /// Reported, but the work is not committed.
     Uncommitted,
-    /// Reported, but the branch was left or its history rewritten.
+    /// Reported, but HEAD left the branch or its history was rewritten.
     OffBranch,
     /// The process failed.
     Failed,
-    /// It reached its limit.
+    /// The process reached its time limit.
     TimedOut,
-    /// It waits for a person's answer.
+    /// The task needs input from a person.
     NeedsInput,
     /// The run was stopped.
     Cancelled,
-    /// The runner died.
+    /// `ralph` exited unexpectedly.
     Interrupted,
-    /// The provider gave no service for now.
+    /// The provider refused service for now.
     RateLimited,
-    /// The provider or the agent refused for good: no key, no credit, no such model.
+    /// The provider or the agent refused permanently: no key, no credit, unknown model.
     Denied,
-    /// A verify command did not succeed before the agent was started, which it then was not.
+    /// A verify command failed before the attempt, so no agent was started.
     BaselineBroken,
-    /// A command that prepares the work tree did not succeed, so that no agent was started in it.
+    /// A command that prepares the worktree failed, so no agent was started.
     SetupFailed,
-    /// Reported and proven in its own work tree, but it cannot be merged.
+    /// Reported and proven in its own worktree, but the work cannot land.
     MergeFailed,
-    /// An iteration of a plain loop that ended as iterations do: the next follows.
+    /// An iteration of a plain loop ended normally; the next one follows.
     Again,
 }
 
 impl Verdict {
-    /// Judges. The report decides first, the proof second; the exit code only names what went
-    /// wrong, since real agents exit 0 after errors and 1 after good work.
+    /// Judges an attempt. The report decides first, the proof second. The exit code only tells what
+    /// went wrong, because real agents exit with 0 after errors and with 1 after good work.
     pub fn of(outcome: &Outcome, evidence: &Evidence, rule: Rule) -> Verdict {
         if evidence.report.is_none() {
-            // A question that was asked stands, however the process ended afterwards.
+            // A question stands, however the process ended.
             if evidence.question.is_some() {
                 return Verdict::NeedsInput;
             }
@@ -331,7 +331,7 @@ impl Verdict {
             return Verdict::OffBranch;
         }
         if is_task && !evidence.leftovers.is_empty() {
-            // Cut short in the middle of its last changes: the report came too early.
+            // The agent was cut off during its last changes, so the report came too early.
             match outcome {
                 Outcome::TimedOut { .. } | Outcome::Idle { .. } => return Verdict::TimedOut,
                 Outcome::Cancelled => return Verdict::Cancelled,
@@ -363,23 +363,30 @@ impl Verdict {
         }
     }
 
-    /// Whether the attempt uses up one of the task's.
+    /// Whether the attempt counts towards the limit of the task.
     pub fn counts(self) -> bool {
-        matches!(
-            self,
+        match self {
             Verdict::Incomplete
-                | Verdict::Unverified
-                | Verdict::VerifyFailed
-                | Verdict::Uncommitted
-                | Verdict::OffBranch
-                | Verdict::Failed
-                | Verdict::TimedOut
-                | Verdict::SetupFailed
-                | Verdict::MergeFailed
-        )
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed => true,
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::Again => false,
+        }
     }
 
-    /// The judgement in words, for people and for the next prompt.
+    /// Explains the verdict, for people and for the next prompt.
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let left = evidence.leftovers.len();
         match self {
@@ -388,7 +395,7 @@ impl Verdict {
                 let report = evidence.report.unwrap_or(Report::Command);
                 let red = evidence.red().map_or_else(String::new, ToString::to_string);
                 let merged = match &evidence.merge {
-                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}` "),
+                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}`, "),
                     _ => String::new(),
                 };
                 format!("{report}, but {merged}{red}")
@@ -397,18 +404,18 @@ impl Verdict {
                 "{} before the attempt",
                 evidence.red().map_or_else(String::new, ToString::to_string)
             ),
-            Verdict::SetupFailed => evidence.setup.as_ref().map_or_else(String::new, |check| {
-                format!("{check}, which was to prepare its work tree")
-            }),
+            Verdict::SetupFailed => evidence
+                .setup
+                .as_ref()
+                .map_or_else(String::new, |check| format!("setup command {check}")),
             Verdict::MergeFailed => match &evidence.merge {
-                Some(Merge::Conflict { branch, paths, .. }) => format!(
-                    "reported done, but it conflicts with what is on `{branch}` by now: {}",
-                    paths.join(", ")
-                ),
-                Some(Merge::Refused { branch, why }) => {
-                    format!("reported done, but it cannot be merged into `{branch}`: {why}")
+                Some(Merge::Conflict { branch, paths, .. }) => {
+                    format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
                 }
-                _ => "reported done, but not merged".to_owned(),
+                Some(Merge::Refused { branch, why }) => {
+                    format!("reported done, but it cannot land on `{branch}`: {why}")
+                }
+                _ => "reported done, but it did not land".to_owned(),
             },
             Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
             Verdict::Unverified if !evidence.missing.is_empty() => {
@@ -424,16 +431,16 @@ impl Verdict {
             Verdict::Uncommitted => {
                 let plural = if left == 1 { "" } else { "s" };
                 let refused = match &evidence.autocommit {
-                    Some(Autocommit::Refused(why)) => format!(", which could not be: {why}"),
+                    Some(Autocommit::Refused(why)) => format!(" (commit failed: {why})"),
                     _ => String::new(),
                 };
                 format!("reported done, but left {left} changed file{plural} uncommitted{refused}")
             }
             Verdict::OffBranch => format!(
                 "reported done, but {}",
-                evidence.strayed.as_deref().unwrap_or("the branch was left")
+                evidence.strayed.as_deref().unwrap_or("HEAD left the branch")
             ),
-            Verdict::NeedsInput => "waits for a person".to_owned(),
+            Verdict::NeedsInput => "needs input".to_owned(),
             Verdict::Failed
             | Verdict::TimedOut
             | Verdict::Cancelled
@@ -441,7 +448,7 @@ impl Verdict {
             | Verdict::RateLimited
             | Verdict::Denied
             | Verdict::Again => match &evidence.obstacle {
-                Some(met) => met.obstacle.to_string(),
+                Some(error) => error.obstacle.to_string(),
                 None => outcome.to_string(),
             },
         }
@@ -497,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn an_iteration_of_a_plain_loop_is_held_to_nothing() {
+    fn an_iteration_of_a_plain_loop_needs_no_proof() {
         use Outcome::{Cancelled, Exited, Idle, Interrupted, Signaled, TimedOut};
         let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
         let late = TimedOut { limit_seconds: 1 };
@@ -573,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verify_command_has_the_last_word() {
+    fn a_failed_verify_command_decides() {
         use Outcome::{Cancelled, Exited, Interrupted, NotStarted, TimedOut};
         let req = CommitRule::Required;
         let checked = |report, outcomes: &[Outcome]| {
@@ -619,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_waits_unless_the_task_is_reported() {
+    fn a_question_needs_input_unless_the_task_is_reported() {
         use Outcome::{Exited, Interrupted, TimedOut};
         let req = CommitRule::Required;
         let asks = |report| Evidence {
@@ -639,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_must_be_there_and_hooks_must_agree() {
+    fn missing_outputs_and_refused_commits_fail() {
         use Outcome::Exited;
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
         let lacks = |leftovers, commits| Evidence {
@@ -660,27 +667,32 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_is_not_the_tasks_failure() {
+    fn a_provider_error_is_not_the_failure_of_the_task() {
         use Outcome::{Exited, Lingered};
         let req = CommitRule::Required;
-        let met = |report, obstacle, until| Evidence {
+        let refused = |report, obstacle, until| Evidence {
             obstacle: Some(ProviderError { obstacle, until }),
             ..proof(report, usize::from(report), 0, false)
         };
         let (bad, later) = (Exited { exit_code: 1 }, Some(DateTime::UNIX_EPOCH));
         let limit = ProviderErrorKind::UsageLimit { resets_at: later };
         judge([
-            (bad.clone(), met(false, limit, later), req, Verdict::RateLimited),
-            (bad.clone(), met(false, ProviderErrorKind::Network, later), req, Verdict::RateLimited),
+            (bad.clone(), refused(false, limit, later), req, Verdict::RateLimited),
             (
                 bad.clone(),
-                met(false, ProviderErrorKind::Authentication, None),
+                refused(false, ProviderErrorKind::Network, later),
+                req,
+                Verdict::RateLimited,
+            ),
+            (
+                bad.clone(),
+                refused(false, ProviderErrorKind::Authentication, None),
                 req,
                 Verdict::Denied,
             ),
-            (bad.clone(), met(false, ProviderErrorKind::Model, None), req, Verdict::Denied),
-            (bad.clone(), met(false, ProviderErrorKind::TooLong, None), req, Verdict::Failed),
-            (bad, met(true, limit, later), req, Verdict::Complete),
+            (bad.clone(), refused(false, ProviderErrorKind::Model, None), req, Verdict::Denied),
+            (bad.clone(), refused(false, ProviderErrorKind::TooLong, None), req, Verdict::Failed),
+            (bad, refused(true, limit, later), req, Verdict::Complete),
             (Lingered { limit_seconds: 30 }, proof(true, 1, 1, false), req, Verdict::Complete),
             (Lingered { limit_seconds: 30 }, proof(false, 1, 0, false), req, Verdict::Incomplete),
         ]);

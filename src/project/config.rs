@@ -538,7 +538,7 @@ mod tests {
             (json!({"fsync": 3}), "`fsync`: invalid type: integer `3`, expected a boolean"),
             (json!({"verify": 3}), "`verify`: it must be a command"),
             (json!({"on_orphans": "ask"}), "expected `kill` or `leave`"),
-            (json!({"done_pattern": "("}), "is no pattern"),
+            (json!({"done_pattern": "("}), "is not a valid pattern"),
         ] {
             let faults = Config::of(&layer(&given)).unwrap_err();
             assert!(faults.len() == 1 && faults[0].contains(part), "{given}: {faults:?}");

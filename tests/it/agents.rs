@@ -25,7 +25,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     until("it waits", || run.said().contains("waiting until"));
     trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
     trial.run(["resume", "--now"]).stdout("what waits for a provider is tried again now\n");
-    run.end(&trial).stderr_has("a rate-limited after [took]: the usage limit of the account");
+    run.end(&trial).stderr_has("a rate-limited after [took]: the account reached its usage limit");
     let limited = &trial.lines("rate_limited")[0];
     assert_eq!(
         (&limited["verdict"], &limited["agent"]),
@@ -85,9 +85,9 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
 #[test]
 fn nobody_waits_longer_than_the_limit_says() {
     let trial = speaking("claude-usage-limit:1");
-    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");
+    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting (exit code 2)");
     // The limit is remembered: the next run does not spend an attempt to learn of it again.
-    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached");
+    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting");
     assert_eq!(trial.lines("started").len(), 1);
     let run = trial.start(["run", "--max-wait", "1000000h"]);
     until("it waits", || run.said().contains("waiting until"));
@@ -101,7 +101,7 @@ fn a_refused_key_stops_the_run_and_costs_no_attempt() {
     trial
         .run(["run"])
         .code(77)
-        .stderr_has("`streams`: the agent is not logged in, or its key is refused (exit code 77)");
+        .stderr_has("`streams`: authentication failed: no login, or a rejected key (exit code 77)");
     assert_eq!(trial.lines("denied")[0]["obstacle"]["kind"], "authentication");
     assert_eq!(trial.status("a"), "pending");
     trial.run(["dag-status"]).stdout_has("a");
@@ -173,13 +173,16 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     let streams = "claude-success:0 claude-success:0 claude-success:0";
     let trial = speaking(streams).graph("tasks: [{id: a, story: s}, {id: b}, {id: c}, {id: d}]\n");
     let cost = |trial: &Workspace| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
-    trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
+    trial
+        .run(["run", "--max-cost", "0.0001"])
+        .code(2)
+        .stderr_has("limit reached: $0.0001 per run (");
     assert_eq!(trial.tasks("completed"), ["a"]);
-    trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("the limit of 1 tokens for a run (");
-    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("for a run reached");
+    trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("limit reached: 1 tokens per run (");
+    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("per run (exit code 2)");
     let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
     let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");
-    trial.run(["run"]).code(2).stderr_has("the limit of $0.0100 for 24 hours (");
+    trial.run(["run"]).code(2).stderr_has("limit reached: $0.0100 in 24 hours (");
     trial
         .run(["run", "--max-cost", "nothing"])
         .code(64)
@@ -201,7 +204,7 @@ fn a_resumed_run_has_the_budget_that_it_had() {
         .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
     trial.run(["run", "--max-cost", "0.0001", "-q"]).whatever().code(2);
     trial.run(["pause"]).whatever();
-    trial.run(["resume"]).code(2).stderr_has("of $0.0001 for a run (");
+    trial.run(["resume"]).code(2).stderr_has("limit reached: $0.0001 per run (");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
@@ -238,12 +241,14 @@ fn a_promise_counts_only_if_the_graph_agrees() {
         .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
         .graph(two)
         .command(["sh", "-c", script, &commit]);
-    trial.run(["run"]).stderr_has("done by the word of the agent (`promise: trust`) (exit code 0)");
+    trial
+        .run(["run"])
+        .stderr_has("complete according to the agent (`promise: trust`) (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["a"]);
 
     let trial =
         Workspace::new().graph(two).command(["sh", "-c", "\"$0\"; echo ALL  GREEN", &commit]);
     trial.run(["run", "-q", "--done-pattern", "^ALL +GREEN$"]).whatever();
     assert_eq!(trial.lines("promised").len(), 2);
-    trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is no pattern");
+    trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is not a valid pattern");
 }

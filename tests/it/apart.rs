@@ -139,7 +139,7 @@ fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
     );
     assert_eq!(failed["merge"]["paths"], serde_json::json!(["line"]));
     let told = prompt(&trial, &format!("{second}-2"));
-    for part in ["<<<<<<<", &format!("by {second}"), "conflicts with what is on `main`"] {
+    for part in ["<<<<<<<", &format!("by {second}"), "it conflicts with `main`"] {
         assert!(told.contains(part), "{part} is not in\n{told}");
     }
     let pin = trial.git(&["show", &format!("refs/ralph/{second}/1:line")]);
@@ -393,7 +393,7 @@ fn what_commands_leave_does_not_use_up_work_trees() {
 fn a_setup_that_fails_parks_its_task_and_no_other() {
     let more = "setup: ['[ \"$RALPH_TASK_ID\" != b ] || { echo no luck > left; exit 3; }']\n";
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
-    trial.run(["run"]).code(3).stderr_has("which was to prepare its work tree");
+    trial.run(["run"]).code(3).stderr_has("setup command");
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "c"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);

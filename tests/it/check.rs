@@ -190,7 +190,7 @@ defaults:
     3 |     touches: [src/**, 'docs/[a']
       |                       ^^^^^^^^^
 
-    error: the pattern `/etc/passwd` begins with `/`; write it as it is seen from the repository
+    error: the pattern `/etc/passwd` begins with `/`; make it relative to the repository
      --> task-graph.yaml:4:22
       |
     4 |   - {id: b, touches: /etc/passwd}
@@ -213,7 +213,7 @@ defaults:
     6 |   - {id: d, touches: src}
       |               +
 
-    error: the pattern `a/**b` has a `**` beside other characters; write `**/*`
+    error: the pattern `a/**b` has a `**` next to other characters; write `**/*`
      --> task-graph.yaml:8:12
       |
     8 |   touches: a/**b

@@ -23,7 +23,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     --- stderr ---
     [time]  1 task, 0 complete
     [time]  recovered attempt 1 at a, left open by run [run]
-    [time]  a interrupted after [took]: cut off when the runner died
+    [time]  a interrupted after [took]: interrupted: ralph exited unexpectedly
     [time]    0 of 1 attempts used; output in logs/attempts/a/1
     [time]  Iteration 1 of 50 · a · P2 · attempt 2
     [time]    a

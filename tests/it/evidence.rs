@@ -121,8 +121,8 @@ fn a_refused_commit_leaves_everything_as_it_was_and_says_why() {
     trial.hook("pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
     let ended = ended(&trial);
     assert_eq!(ended["verdict"], "uncommitted");
-    let why = "reported done, but left 2 changed files uncommitted, which could not be: checking \
-               / line 3 is too long";
+    let why = "reported done, but left 2 changed files uncommitted (commit failed: checking \
+               / line 3 is too long)";
     assert_eq!(ended["why"], why);
     assert_eq!(status(&trial), "A  staged.txt\n?? one\n?? sub/\n");
     assert_eq!(ended["pinned"], "refs/ralph/a/1");
@@ -140,7 +140,7 @@ fn a_hook_that_hangs_is_ended() {
     wait_for(&trial.sign("hook"));
     assert_eq!(ended["verdict"], "uncommitted");
     let why = ended["why"].as_str().unwrap();
-    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`)"), "{why}");
+    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`))"), "{why}");
     assert_eq!(status(&trial), "?? one\n", "no lock is left and the file is as it was");
 }
 

@@ -226,7 +226,7 @@ fn a_full_disk_stops_the_run_and_costs_nothing() {
     let graph = "tasks:\n  - id: a # mine\n  - id: b\n";
     let trial = trial.repository().graph(graph).chaos("work,report,fill");
     let said = trial.run(["run"]).code(74).stderr_has("ralph: error: disk full: cannot ").whole();
-    assert!(said.contains("make room, then run again"), "{said}");
+    assert!(said.contains("free some space and run again"), "{said}");
     assert!(trial.graph_text().starts_with("tasks:\n  - id: a # mine\n    status: in-progress\n"));
     trial.run(["run"]).code(74).stderr_has("disk full: cannot ");
     assert!(trial.lines("completed").is_empty());

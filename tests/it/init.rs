@@ -171,11 +171,11 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
          agent: claude ([trial]/bin/claude), no sign of a login\n\
          agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
          tests: none declared\n\
-         backlog: docs/old.task-graph.yaml, a task graph: `ralph --graph docs/old.task-graph.yaml \
-         check` reads it where it is\n\
-         backlog: PRD.md, a task can name it in `path`, and its agent reads it first\n\
-         backlog: TODO.md, a task can name it in `path`, and its agent reads it first\n\
-         backlog: .beads/, `bd list` shows what is open; write those down as tasks\n",
+         backlog: docs/old.task-graph.yaml, a task graph: check it with `ralph --graph \
+         docs/old.task-graph.yaml check`\n\
+         backlog: PRD.md, name it as `path` in a task, whose agent then reads it first\n\
+         backlog: TODO.md, name it as `path` in a task, whose agent then reads it first\n\
+         backlog: .beads/, list open issues with `bd list` and add them as tasks\n",
     );
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: codex"]);
     assert!(trial.graph_text().contains("\n    path: PRD.md\n"));
@@ -198,8 +198,8 @@ fn files_of_others_are_added_to_and_nothing_else() {
         trial.write("AGENTS.md", &agents);
         trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
         let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
-        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it has `check` \
-                    of its own\nadded to AGENTS.md: a paragraph on `ralph`\n";
+        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it already \
+                    has `check`\nadded to AGENTS.md: a paragraph on `ralph`\n";
         assert!(out.contains(line), "{out}");
         for (file, before) in [("Justfile", &just), ("AGENTS.md", &agents)] {
             let after = trial.read(file);
@@ -210,7 +210,7 @@ fn files_of_others_are_added_to_and_nothing_else() {
         assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
         let before = trial.everything();
         let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
-        assert!(out.contains("\nkept     Justfile: it has `check` of its own\n"), "{out}");
+        assert!(out.contains("\nkept     Justfile: it already has `check`\n"), "{out}");
         assert!(before == trial.everything(), "the second time something was changed");
     }
     let trial = repository(&[]);
@@ -238,7 +238,7 @@ fn what_is_there_is_overwritten_by_force_alone() {
     let out = trial.run(["init", "--yes"]).whatever().out();
     for (file, text) in own {
         assert_eq!(trial.read(file), text);
-        assert!(out.contains(&format!("kept     {file}: it is there already\n")), "{out}");
+        assert!(out.contains(&format!("kept     {file}: it already exists\n")), "{out}");
     }
     assert!(out.contains("created  justfile\n"), "{out}");
 
@@ -278,7 +278,7 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
         .stdout("kept     ~/.ralph/config.yaml\nnothing was changed: all of it is there (--force overwrites)\n")
         .stderr_has("agent: gemini");
     fs::write(&path, "agent: aider\n").unwrap();
-    trial.run(["init", "--global"]).stdout_has("it is there already\n").stderr_has("");
+    trial.run(["init", "--global"]).stdout_has("it already exists\n").stderr_has("");
     let line = "replaced ~/.ralph/config.yaml; the old one is ~/.ralph/config.yaml.bak\n";
     trial.run(["init", "--global", "--reset"]).stdout_has(line).stderr_has("");
 
@@ -322,7 +322,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     for part in [
         "create   .ralph/config.yaml\n    # yaml-language-server",
         "\n      - make test\n",
-        "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Work off",
+        "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Run the",
         "\ncreate   AGENTS.md\n",
         "\nnothing was written: this is what `ralph init --yes` would do\n",
     ] {
@@ -399,18 +399,18 @@ fn templates_go_to_standard_output() {
         trial.run(["template", name]).stdout_has(part);
     }
     insta::assert_snapshot!(trial.run(["template", "prompt"]).out(), @r#"
-    Read README.md, AGENTS.md or CLAUDE.md, and specs/README.md, those that are there. Then open
-    IMPLEMENTATION_PLAN.md and pick the most important thing in it that is not done.
+    Read README.md, AGENTS.md or CLAUDE.md, and specs/README.md, if they exist. Then open
+    IMPLEMENTATION_PLAN.md and pick the most important item that is not done.
 
-    Do that one thing, and all of it:
+    Complete that one item:
 
-    - read the code before you believe that something is missing or finished
-    - where a test is missing, write it, in the style of those that are there
+    - read the code before you conclude that something is missing or finished
+    - add missing tests, in the style of the existing ones
     - run the tests and make them pass
-    - tick the thing off in IMPLEMENTATION_PLAN.md, and write down there what you found and left
-    - commit, and push where there is somewhere to push to
+    - check the item off in IMPLEMENTATION_PLAN.md, and note there what you found and left open
+    - commit, and push if there is a remote
 
-    Only when nothing in the plan is left and all tests pass, end your last message with
+    Only when no item in the plan is left and all tests pass, end your last message with
     <promise>COMPLETE</promise>
     "#);
     insta::assert_snapshot!(trial.run(["template", "grpah"]).whole(), @r#"
@@ -471,7 +471,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
             "verify:",
             "  - make test",
             "  - cargo test",
-            "max_iterations: 3  # attempts in a run"
+            "max_iterations: 3  # attempts per run"
         ]
     );
     assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());

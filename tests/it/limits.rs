@@ -10,7 +10,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     insta::assert_snapshot!(trial.run(["run", "-q", "--max-iterations", "2"]).whole(), @r"
     exit code 2
     --- stderr ---
-    [time]  the limit of 2 iterations reached (exit code 2)
+    [time]  limit reached: 2 iterations (exit code 2)
     [time]  2 completed in 2 attempts, [took]; 2 of 4 done
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
@@ -41,16 +41,19 @@ fn over_fifty_iterations_are_warned_about() {
 #[test]
 fn the_limit_may_come_from_the_environment_and_not_be_nought() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit").env("RALPH_MAX_ITERATIONS", "1");
-    trial.run(["run"]).code(2).stderr_has("the limit of 1 iteration reached (exit code 2)");
+    trial.run(["run"]).code(2).stderr_has("limit reached: 1 iteration (exit code 2)");
     trial.run(["run", "--max-iterations", "0"]).code(64).stderr_has("0 is not in 1..");
 }
 
 #[test]
 fn once_is_one_attempt_with_its_result() {
     let trial = Workspace::new().graph(DIAMOND).agent("commit");
-    trial.run(["run", "--once"]).stderr_has("one attempt, as asked (exit code 0)");
+    trial.run(["run", "--once"]).stderr_has("stopped after one attempt (`--once`) (exit code 0)");
     let trial = trial.agent("fail");
-    trial.run(["run", "--once"]).code(1).stderr_has("one attempt, as asked (exit code 1)");
+    trial
+        .run(["run", "--once"])
+        .code(1)
+        .stderr_has("stopped after one attempt (`--once`) (exit code 1)");
     assert_eq!(trial.lines("started").len(), 2);
     trial.run(["run", "--once", "--max-iterations", "3"]).code(64).stderr_has("cannot be used");
 }

@@ -35,7 +35,7 @@ fn every_fact_is_a_line() {
 [time]  Iteration 2 of 2 · a · attempt 2
 [time]  a was reported done
 [time]  a complete in [took]: reported done, and committed
-[time]  the limit of 2 iterations reached (exit code 2): 1 completed in 2 attempts, 1 left
+[time]  limit reached: 2 iterations (exit code 2): 1 completed in 2 attempts, 1 left
 ";
     trial.run(["logs"]).stdout(log);
     trial.run(["task-reset", "a"]).whatever();

@@ -143,13 +143,13 @@ fn verify_commands_decide_about_every_report() {
 
     ## Not done yet
 
-    The agent before you said that all is done. This command was run then, and did not succeed (exited with code 1):
+    The agent before you reported completion. This command then failed (exited with code 1):
 
     ```text
     echo checking; test -e proof
     ```
 
-    The end of what it printed; all of it is in `logs/loops/loop/attempts/1/verify-1.log`:
+    The end of its output; the full output is in `logs/loops/loop/attempts/1/verify-1.log`:
 
     ```text
     checking
@@ -177,7 +177,7 @@ fn failures_in_a_row_end_a_loop() {
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "1"])
         .code(1)
-        .stderr_has("1 failure, and no more are allowed (exit code 1)");
+        .stderr_has("stopped after 1 failure (exit code 1)");
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "0"])
         .code(2)
@@ -190,11 +190,11 @@ fn limits_are_no_success() {
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"])
         .code(2)
-        .stderr_has("the limit of 1 iteration reached (exit code 2)");
+        .stderr_has("limit reached: 1 iteration (exit code 2)");
     trial
         .run(fast(&["--max-restarts", "2", "-q"]))
         .code(2)
-        .stderr_has("the limit of 2 restarts reached (exit code 2)");
+        .stderr_has("limit reached: 2 restarts (exit code 2)");
     assert_eq!(verdicts(&trial).len(), 4);
     trial
         .run([
@@ -312,7 +312,7 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
 
     ## What a person answered
 
-    Agents before you asked this, and the answers hold.
+    Earlier agents asked these questions; the answers still apply.
 
     Asked:
 
@@ -393,11 +393,13 @@ fn a_paused_loop_goes_on_as_it_was() {
     );
     trial.run(["pause", "--name", "docs"]).stderr("warning: already paused\n");
     trial.leave("open");
-    run.end(&trial).code(4).stderr_has("paused; `ralph resume --name docs` goes on (exit code 4)");
+    run.end(&trial)
+        .code(4)
+        .stderr_has("paused; `ralph resume --name docs` continues (exit code 4)");
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
         .code(4)
-        .stderr("ralph: error: paused; `ralph resume --name docs` goes on\n");
+        .stderr("ralph: error: paused; `ralph resume --name docs` continues\n");
     trial.run(["status"]).stdout(
         "Status: none: no run yet; `ralph run` starts one\nPlain loops: docs; `ralph ls` shows them\n",
     );

@@ -102,7 +102,7 @@ fn titles_that_contradict_each_other_are_a_conflict_and_nothing_else_is() {
         (code, said.as_str()),
         (
             Some(1),
-            "task-graph.yaml: `title` of task `b` is not the same on both sides\n\
+            "task-graph.yaml: `title` of task `b` differs between the two sides\n\
              task-graph.yaml: 1 conflict for you to resolve, between `<<<<<<<` and `>>>>>>>`\n"
         )
     );
@@ -184,7 +184,7 @@ fn texts_that_are_no_graph_are_merged_by_lines_and_never_taken_for_merged() {
     branch(&trial, "torn", &[("]", "")]);
     trial.git(&["merge", "--quiet", "one"]);
     for (name, why) in [
-        ("two", "`title` of task `a` is not the same on both sides"),
+        ("two", "`title` of task `a` differs between the two sides"),
         ("torn", "theirs cannot be read: `[` is opened here and never closed"),
     ] {
         let (code, said) = tried(&trial, &["merge", name]);

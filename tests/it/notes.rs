@@ -137,7 +137,7 @@ fn noting_is_for_agents_and_takes_words() {
 fn no_secret_gets_into_a_note() {
     let trial = chain("\"$RALPH\" note --for-all \"log in with $SOME_TOKEN\"; git add docs");
     let trial = trial.env("SOME_TOKEN", "aB3-not-for-all");
-    trial.run(["run", "--once", "-q"]).stderr_has("one attempt, as asked");
+    trial.run(["run", "--once", "-q"]).stderr_has("stopped after one attempt (`--once`)");
     let left = trial.read(LEARNINGS);
     assert!(
         left.contains(&format!("log in with {} (first.1", ralph::core::redact::MARK)),

@@ -33,11 +33,11 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     until("it is told", || run.said().contains("paused: no other attempt starts"));
     assert_eq!(status(&trial)["status"], "pausing");
     trial.leave("open");
-    run.end(&trial).code(4).stderr_has("paused; `ralph resume` goes on (exit code 4)");
+    run.end(&trial).code(4).stderr_has("paused; `ralph resume` continues (exit code 4)");
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(status(&trial)["status"], "paused");
 
-    let refused = "ralph: error: paused; `ralph resume` goes on\n";
+    let refused = "ralph: error: paused; `ralph resume` continues\n";
     trial.run(["run"]).code(4).stderr(refused);
     assert_eq!(trial.lines("loop_started").len(), 1);
 
@@ -68,7 +68,7 @@ fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
     trial.run(["pause"]).whatever();
     trial.leave("open");
     run.end(&trial).code(4).whatever();
-    trial.run(["resume"]).code(2).stderr_has("the limit of 2 iterations reached");
+    trial.run(["resume"]).code(2).stderr_has("limit reached: 2 iterations");
     assert_eq!(trial.tasks("completed"), ["a", "c"], "the filter holds, and so does the graph");
     assert_eq!(trial.lines("finished")[1]["iterations"], 1);
 }
@@ -110,7 +110,7 @@ fn a_run_that_backs_off_pauses() {
     let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 9}]\n").agent("fail");
     let run = trial.start(["run"]);
     until("it backs off", || run.said().matches("waiting until").count() == 4);
-    obeyed(&trial, run, "pause", "paused; `ralph resume` goes on");
+    obeyed(&trial, run, "pause", "paused; `ralph resume` continues");
     assert_eq!(trial.lines("started").len(), 4);
 }
 
@@ -125,7 +125,7 @@ fn a_pause_without_a_run_holds_the_next() {
     trial.run(["run", "--once"]).whatever();
     // A run that ended by itself is over: another such begins.
     trial.run(["pause"]).whatever();
-    trial.run(["resume"]).stderr_has("one attempt, as asked (exit code 0)");
+    trial.run(["resume"]).stderr_has("stopped after one attempt (`--once`) (exit code 0)");
     assert_eq!(trial.lines("loop_started")[1].get("before"), None);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }

@@ -280,10 +280,10 @@ fn what_cannot_be_waited_for_is_told_at_once() {
         format!("{} {}", output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr))
     };
     insta::assert_snapshot!(said(&["schedule"]), @r#"64 ralph: error: no times: give `--cron "0 */4 * * *"`, or write `schedule: "0 */4 * * *"` into `.ralph/config.yaml`"#);
-    insta::assert_snapshot!(said(&["schedule", "--cron", "0 25 * * *"]), @"64 ralph: error: `--cron`: `0 25 * * *` is no cron expression (component error: number out of bounds); write minute, hour, day, month and day of the week, such as `0 */4 * * *`");
-    insta::assert_snapshot!(said(&["schedule", "--cron", "0 0 30 2 *"]), @"64 ralph: error: `--cron`: `0 0 30 2 *` is no time that ever comes");
+    insta::assert_snapshot!(said(&["schedule", "--cron", "0 25 * * *"]), @"64 ralph: error: `--cron`: `0 25 * * *` is not a cron expression (component error: number out of bounds); write minute, hour, day, month and day of the week, such as `0 */4 * * *`");
+    insta::assert_snapshot!(said(&["schedule", "--cron", "0 0 30 2 *"]), @"64 ralph: error: `--cron`: `0 0 30 2 *` never occurs");
     insta::assert_snapshot!(said(&["schedule", "--cron", "@daily", "--time-zone", "Europa/Berlin"]), @"
-    64 error: invalid value 'Europa/Berlin' for '--time-zone <ZONE>': no time zone `Europa/Berlin`; did you mean `Europe/Berlin`?
+    64 error: invalid value 'Europa/Berlin' for '--time-zone <ZONE>': unknown time zone `Europa/Berlin`; did you mean `Europe/Berlin`?
 
     For more information, try '--help'.
     ");
@@ -292,7 +292,7 @@ fn what_cannot_be_waited_for_is_told_at_once() {
     insta::assert_snapshot!(said(&["schedule"]), @"65 ralph: error: `run` of `schedule`: unexpected argument '--hlep' found");
     trial.write(".ralph/config.yaml", "schedule: {cron: '@daily', time_zone: Berlin}\n");
     insta::assert_snapshot!(said(&["schedule"]), @"
-    65 error: `schedule`: no time zone `Berlin`; write one such as `Europe/Berlin` or `UTC`
+    65 error: `schedule`: unknown time zone `Berlin`; use a name such as `Europe/Berlin` or `UTC`
      --> .ralph/config.yaml:1:11
       |
     1 | schedule: {cron: '@daily', time_zone: Berlin}

@@ -63,7 +63,7 @@ fn judge(
     stderr: &str,
 ) -> Option<ProviderErrorKind> {
     let outcome = Outcome::Exited { exit_code };
-    classify(&AttemptOutput { format, told, outcome: &outcome, stderr }, &now())
+    classify(&AttemptOutput { format, transcript: told, outcome: &outcome, stderr }, &now())
 }
 
 /// Fixture, exit code, what was in the way.
@@ -142,7 +142,7 @@ fn what_ralph_itself_did_comes_before_what_the_agent_says() {
         Outcome::Cancelled,
         Outcome::Interrupted,
     ] {
-        let remains = AttemptOutput { format, told: &told, outcome: &outcome, stderr: "" };
+        let remains = AttemptOutput { format, transcript: &told, outcome: &outcome, stderr: "" };
         assert_eq!(classify(&remains, &now()), None, "{outcome}");
     }
 }
@@ -255,7 +255,7 @@ fn the_live_line_follows_it() {
     let mut seen = Vec::new();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         transcript.push(line);
-        let told = transcript.told();
+        let told = transcript.transcript();
         seen.push((told.doing.clone().unwrap_or_default(), told.is_over, told.background));
     }
     let seen: Vec<(&str, bool, usize)> =
@@ -277,7 +277,7 @@ fn the_live_line_follows_it() {
     );
     let mut transcript = TranscriptReader::new(Format::Text);
     transcript.push(b"one\r\n\rtwo of  three");
-    assert_eq!(transcript.told().doing.as_deref(), Some("two of three"));
+    assert_eq!(transcript.transcript().doing.as_deref(), Some("two of three"));
 }
 
 #[test]
@@ -350,7 +350,8 @@ fn recordings_of_the_real_programs_are_judged_as_they_were() {
                 signal @ ..0 => Outcome::Signaled { signal: -signal },
                 exit_code => Outcome::Exited { exit_code },
             };
-            let remains = AttemptOutput { format, told: &told, outcome: &outcome, stderr: &stderr };
+            let remains =
+                AttemptOutput { format, transcript: &told, outcome: &outcome, stderr: &stderr };
             let found = classify(&remains, &now());
             // Whatever was not stopped from outside told of its end.
             let ended = told.end.is_some()

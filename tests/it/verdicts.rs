@@ -284,7 +284,7 @@ fn an_agent_that_does_not_start_stops_the_run() {
         .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
         .graph("tasks: [{id: a}]\n")
         .agent("fail");
-    let why = "3 attempts in a row failed within 5s; does the agent start at all?";
+    let why = "3 attempts in a row failed within 5s; check that the agent starts";
     trial.run(["run", "-q"]).whatever().code(1);
     assert_eq!(trial.lines("finished")[0]["why"], why);
     assert_eq!(trial.lines("failed").len(), 3);

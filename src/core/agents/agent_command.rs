@@ -1,6 +1,6 @@
-//! How an agent is called: by the name of a preset, by a command line, or by settings of both.
+//! Agent commands: given by the name of a preset, a command line, or a mapping of both.
 //!
-//! The same words are read from the settings, from a task and from flags. Starts nothing.
+//! Settings, tasks and flags share this syntax. Nothing is started here.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +16,32 @@ use crate::core::{
     redact::{Redactor, is_secret_name},
 };
 
-/// One agent, ready to be called.
+/// The command of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// What it is called in the journal; a limit of its provider is remembered by it.
+    /// The name in the journal, which also identifies its cooldown.
     pub name: String,
     /// The program and its arguments; the prompt comes on standard input.
     pub argv: Vec<String>,
-    /// How its output is to be read.
+    /// The format of its output.
     #[serde(default)]
     pub output: Format,
-    /// Set in its environment.
+    /// Variables to set in its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Prints its version and ends.
+    /// The command that prints its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version_check: Vec<String>,
 }
 
 impl AgentCommand {
-    /// The agent of that preset.
+    /// Returns the command of a preset.
     pub fn preset(name: &str) -> Option<AgentCommand> {
         agent_preset::find(name).map(|preset| AgentCommand::of(preset, words(preset.argv)))
     }
 
-    /// The agent that this command line calls. Of a known program it is known how it is to be read.
+    /// Returns the agent for a command line. For a known program, the output format follows from
+    /// its arguments.
     pub fn command(argv: Vec<String>) -> AgentCommand {
         let program = argv.first().map_or("", String::as_str);
         let name = program.rsplit('/').next().unwrap_or_default();
@@ -66,11 +67,11 @@ impl AgentCommand {
         }
     }
 
-    /// Reads what stands behind `agent:`, the agents to be tried one after the other: the name of a
-    /// preset, a command line as a list of words, a mapping, or a list of names and mappings.
+    /// Parses the value of `agent:` as a list of agents to try in turn: the name of a preset, a
+    /// command line as a list of words, a mapping, or a list of names and mappings.
     ///
     /// # Errors
-    /// In words for a person.
+    /// A message for people.
     pub fn read(value: &Value) -> Result<Vec<AgentCommand>, String> {
         match value {
             Value::String(word) => Ok(vec![AgentCommand::word(word)?]),
@@ -78,9 +79,9 @@ impl AgentCommand {
             Value::Array(items) if items.is_empty() => Err(WANTED.to_owned()),
             Value::Array(items) if items.iter().all(is_agent) => items
                 .iter()
-                .map(|item| match item {
-                    Value::String(word) => AgentCommand::word(word),
-                    mapping => AgentCommand::mapping(mapping),
+                .map(|item| match item.as_str() {
+                    Some(word) => AgentCommand::word(word),
+                    None => AgentCommand::mapping(item),
                 })
                 .collect(),
             Value::Array(items) => {
@@ -93,11 +94,11 @@ impl AgentCommand {
                     _ => Err(WANTED.to_owned()),
                 }
             }
-            _ => Err(WANTED.to_owned()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Err(WANTED.to_owned()),
         }
     }
 
-    /// Without the secrets in its words, and without the variables that hold one.
+    /// Removes secrets from the words, and variables that hold one.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> AgentCommand {
         let clean = |text: String| secrets.clone().text(&text);
@@ -159,7 +160,7 @@ impl AgentCommand {
 const WANTED: &str = "`agent` must be a preset such as `claude`, a command as a list of words such \
                       as [claude, -p], a mapping with `command`, or a list of presets and mappings";
 
-/// Whether an item of a list is an agent of its own and not a word of a command line.
+/// Whether an item of a list is an agent, not a word of a command line.
 fn is_agent(item: &Value) -> bool {
     item.is_object() || item.as_str().is_some_and(|word| agent_preset::find(word).is_some())
 }
@@ -176,7 +177,7 @@ fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) ->
     let known: Vec<&str> = known.collect();
     match nearest(given, known.iter().copied()) {
         Some(near) => format!("unknown {what} `{given}`; did you mean `{near}`?"),
-        None => format!("unknown {what} `{given}`; there is {}", known.join(", ")),
+        None => format!("unknown {what} `{given}`; use one of {}", known.join(", ")),
     }
 }
 
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_agent_is_told() {
+    fn invalid_agents_are_rejected() {
         for (value, part) in [
             (json!([]), "must be a preset"),
             (json!(""), "must be a preset"),

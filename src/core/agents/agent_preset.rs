@@ -1,54 +1,54 @@
-//! How the agents that are known by name are called. Data only; every line of it was tried with the
-//! real program, except where it says otherwise.
+//! Presets: the command lines of known agents. Each line was tried with the real program unless
+//! noted.
 //!
-//! All of them read the prompt from standard input, a file that ends, and none of them starts its
-//! screen while standard output is no terminal.
+//! All of them read the prompt from standard input, which ends, and none opens a terminal interface
+//! unless standard output is a terminal.
 
 use crate::core::agents::transcript::Format;
 
-/// One agent.
+/// The preset of one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentPreset {
-    /// What it is called in the settings.
+    /// The name in the settings.
     pub name: &'static str,
-    /// Its command line; the prompt comes on standard input.
+    /// The command line; the prompt comes on standard input.
     pub argv: &'static [&'static str],
-    /// How its output is to be read.
+    /// The format of its output.
     pub format: Format,
-    /// What must be in its environment.
+    /// Variables to set in its environment.
     pub env: &'static [(&'static str, &'static str)],
-    /// What must not be: the traces of an agent around this program.
+    /// Variables to remove: traces of an agent that runs `ralph`.
     pub env_remove: &'static [&'static str],
-    /// What must be in its environment when it runs as root, and only by the person's own choice:
-    /// it says that the machine is a sandbox.
+    /// Variables to set when it runs as root, and only at the user's choice: they declare that the
+    /// machine is a sandbox.
     pub as_root: &'static [(&'static str, &'static str)],
-    /// Prints its version and ends, without a key and without the network.
+    /// The command that prints its version, without a key and without the network.
     pub version: &'static [&'static str],
-    /// Where a login shows; none where that cannot be told.
+    /// Signs of a login; none if they are unknown.
     pub login: Option<Login>,
 }
 
-/// Where a login shows without asking anybody. From the documentation of the agents and not
-/// complete: a keychain or a helper program may have what is not here.
+/// Signs of a login that need no request. They come from the documentation of the agents and are
+/// incomplete: a keychain or a helper program may hold the login instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// One of these is set. What its value is, is nobody's business.
+    /// Variables of which one is set. Their values are not read.
     pub variables: &'static [&'static str],
-    /// One of these is there. `~` is the home folder, `$NAME` a variable's value.
+    /// Files of which one exists. `~` is the home folder, `$NAME` the value of a variable.
     pub files: &'static [&'static str],
-    /// How one logs in for work without a person.
+    /// Instructions to log in for unattended work.
     pub how: &'static str,
 }
 
-/// All of them.
+/// All presets.
 pub const ALL: &[AgentPreset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, AIDER];
 
-/// The one of that name.
+/// Returns the preset with this name.
 pub fn find(name: &str) -> Option<&'static AgentPreset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
-/// What the rest begins with.
+/// The defaults of a preset.
 const PLAIN: AgentPreset = AgentPreset {
     name: "",
     argv: &[],
@@ -61,8 +61,8 @@ const PLAIN: AgentPreset = AgentPreset {
 };
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
-/// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs within another
-/// one, but cleaner without that one's variables.
+/// permissions (code 1, no standard output) unless `IS_SANDBOX=1`. It runs within another Claude
+/// Code, but with fewer side effects without the variables of that one.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
@@ -92,8 +92,8 @@ const CLAUDE: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// codex 0.169.0. `-` is standard input; without `--skip-git-repo-check` it refuses folders that it
-/// does not trust.
+/// codex 0.169.0. `-` is standard input. Without `--skip-git-repo-check` it refuses untrusted
+/// folders.
 const CODEX: AgentPreset = AgentPreset {
     name: "codex",
     argv: &[
@@ -114,8 +114,8 @@ const CODEX: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// gemini-cli 0.61.0. Without a terminal on standard input it runs unattended; the kind of login
-/// must be in its own settings, else it exits with code 41.
+/// gemini-cli 0.61.0. Without a terminal on standard input it runs unattended. The kind of login
+/// must be in its own settings, otherwise it exits with code 41.
 const GEMINI: AgentPreset = AgentPreset {
     name: "gemini",
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
@@ -138,8 +138,8 @@ const OPENCODE: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// amp 0.0.1790142911. What it may do without asking stands in its own settings. Only its start was
-/// tried: it works with its own server alone.
+/// amp 0.0.1790142911. Its own settings hold its permissions. Only its start was tried, because it
+/// works with its own server only.
 const AMP: AgentPreset = AgentPreset {
     name: "amp",
     argv: &["amp", "-x", "--stream-json"],
@@ -167,7 +167,7 @@ const COPILOT: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// aider 0.86.2. It commits by itself, and would write into `.gitignore`.
+/// aider 0.86.2. It commits by itself, and would edit `.gitignore`.
 const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
@@ -181,11 +181,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_name_and_calls_its_program() {
+    fn each_preset_is_named_after_its_program() {
         for preset in ALL {
             assert_eq!(find(preset.name), Some(preset));
             assert_eq!([preset.argv[0], preset.version[0]], [preset.name; 2]);
-            // A name of the settings must not be mistaken for one of a format.
+            // The settings take both, so a preset name must not be a format name.
             let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
             assert_eq!(is_format, preset.name == "aider");
         }

@@ -1,7 +1,7 @@
-//! An agent's word that all of it is done: a text or a pattern in its final result.
+//! Promises: the agent's claim that everything is done, as a text or pattern in its final result.
 //!
-//! Not worth much: agents say it too soon, and a prompt that asks for it is echoed. So only the
-//! final result counts, and only if the graph agrees, unless somebody wants it taken at its word.
+//! A promise is weak evidence: agents claim too early, and may echo a prompt that asks for it. So
+//! only the final result counts, and only if the graph agrees, unless the settings trust it.
 
 use std::fmt;
 
@@ -10,33 +10,35 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use crate::core::verdict::Report;
 
-/// The text, where nothing else is said.
+/// The default text of a promise.
 pub const TEXT: &str = "<promise>COMPLETE</promise>";
 
-/// What a promise is worth.
+/// The effect of a promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Worth {
-    /// Nothing, unless the graph agrees.
+    /// It counts only if the graph agrees.
     #[default]
     Check,
     /// It ends the run.
     Trust,
-    /// It is not even looked for.
+    /// It is ignored.
     Off,
 }
 
-/// A pattern for the final result.
+/// A regular expression for the final result.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Reads a regular expression.
+    /// Parses a regular expression.
     ///
     /// # Errors
-    /// In words for a person.
+    /// A message for people.
     pub fn new(text: &str) -> Result<Pattern, String> {
-        Regex::new(text).map(Pattern).map_err(|error| format!("`{text}` is no pattern: {error}"))
+        Regex::new(text)
+            .map(Pattern)
+            .map_err(|error| format!("`{text}` is not a valid pattern: {error}"))
     }
 }
 
@@ -58,14 +60,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What counts as a promise, and for how much.
+/// The settings of promises.
 #[derive(Clone, Debug)]
 pub struct Promise {
-    /// What it is worth.
+    /// The effect of a promise.
     pub worth: Worth,
-    /// The text that makes it; empty for none.
+    /// The text of a promise; empty for none.
     pub text: String,
-    /// The pattern that makes it.
+    /// The pattern of a promise.
     pub pattern: Option<Pattern>,
 }
 
@@ -76,19 +78,19 @@ impl Default for Promise {
 }
 
 impl Promise {
-    /// Whether a final result makes it.
+    /// Whether a final result contains a promise.
     pub fn is_made(&self, result: &str) -> bool {
         self.report(result).is_some()
     }
 
-    /// What a final result reports by it, if it makes it.
+    /// The report that a final result makes by a promise, if any.
     pub fn report(&self, result: &str) -> Option<Report> {
         let by_text = !self.text.is_empty() && result.contains(&self.text);
         let by_pattern = || self.pattern.as_ref().is_some_and(|it| it.0.is_match(result));
         match self.worth {
             Worth::Off => None,
-            _ if by_text => Some(Report::Promise),
-            _ => by_pattern().then_some(Report::Pattern),
+            Worth::Check | Worth::Trust if by_text => Some(Report::Promise),
+            Worth::Check | Worth::Trust => by_pattern().then_some(Report::Pattern),
         }
     }
 }
@@ -107,6 +109,6 @@ mod tests {
         assert!(both.is_made("tests ran\nALL GREEN\n"));
         assert!(!both.is_made("not ALL GREEN\n<promise>COMPLETE</promise>"));
         assert!(!Promise { worth: Worth::Off, ..both }.is_made("ALL GREEN"));
-        assert!(Pattern::new("(").unwrap_err().starts_with("`(` is no pattern: "));
+        assert!(Pattern::new("(").unwrap_err().starts_with("`(` is not a valid pattern: "));
     }
 }

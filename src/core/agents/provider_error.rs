@@ -1,10 +1,10 @@
-//! What kept an agent from working that is not its work: a limit of its provider, a network that is
-//! out, a key that is refused; and what is to be done about each.
+//! Provider errors: problems that stop an agent but not because of its task, such as a usage limit,
+//! a network failure or a rejected key; and the advice for each.
 //!
-//! Judged in a fixed order, because each later sign is weaker: what `ralph` itself did to the agent,
-//! the agent's own result, its exit status, and last the words of one line, only when it failed and
-//! only when the line begins as an error does. What an agent read or wrote about limits is none.
-//! Pure: the time is an argument.
+//! The signs are checked in a fixed order, each weaker than the one before: what `ralph` did to the
+//! agent, the agent's own result, its exit status, and last the text of one line, only if the agent
+//! failed and the line starts like an error. What an agent read or wrote about limits does not
+//! count. The time is an argument.
 
 mod reset;
 mod signs;
@@ -21,66 +21,68 @@ use crate::core::{
 };
 pub use reset::reset;
 
-/// What was in the way.
+/// The kind of a provider error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ProviderErrorKind {
-    /// What the account may use in a span of time is used up.
+    /// The account reached its usage limit for a period.
     UsageLimit {
-        /// When it may go on; none if that was not said.
+        /// The time of the reset, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resets_at: Option<DateTime<Utc>>,
     },
     /// Too many requests in a short time.
     RateLimit,
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
     /// The provider failed, or did not answer in time.
     ServerError,
     /// The provider cannot be reached.
     Network,
-    /// No key, or one that is refused.
+    /// The key is missing or rejected.
     Authentication,
-    /// No money, or no right to spend it.
+    /// The account has no credit, or may not spend it.
     Credit,
-    /// There is no such model for this account.
+    /// The account has no such model.
     Model,
-    /// The agent refused its command line or its settings before it began.
+    /// The agent rejected its command line or settings at start.
     Setup,
     /// The model refused the request.
     Refused,
-    /// The conversation or the answer became too long for the model.
+    /// The conversation or the answer is too long for the model.
     TooLong,
-    /// The agent's own limit of turns.
+    /// The agent reached its own turn limit.
     TurnLimit,
-    /// The agent's own limit of money.
+    /// The agent reached its own cost limit.
     Budget,
 }
 
-/// What to do about it.
+/// The reaction to a provider error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Start nothing with this agent before then. The attempt does not count.
+    /// Start no attempt with this agent before this time. The attempt does not count.
     Wait {
-        /// The time.
+        /// The end of the wait.
         until: DateTime<Utc>,
     },
-    /// Stop the run with this code: every task would fail alike. The attempt does not count.
+    /// Stop the run with this exit code, because every task would fail the same way. The attempt
+    /// does not count.
     Stop(Exit),
-    /// A failed attempt like any other. It counts.
+    /// Treat the attempt as failed. It counts.
     Count,
 }
 
-/// Resets come late by a minute now and then; asking too early costs an attempt.
+/// The margin after a reset: resets are sometimes late by a minute, and a request that is too early
+/// costs an attempt.
 const SLACK: TimeDelta = TimeDelta::seconds(60);
-/// So many failures of the provider in a row are waited for; more may be the task's own.
+/// The number of provider failures in a row to wait out. More may be caused by the task.
 const PATIENCE: u32 = 8;
 
 impl ProviderErrorKind {
-    /// What to do, when the `earlier` attempts just before this one met obstacles too.
+    /// The advice, after `earlier` attempts in a row met provider errors.
     ///
-    /// Agents try again by themselves for minutes before they give up, so pauses are minutes: 1, 2,
-    /// 4, 8 and then 15. Nobody bounds the waiting as a whole but the caller.
+    /// Agents retry by themselves for minutes before they give up, so pauses are minutes: 1, 2, 4,
+    /// 8, then 15. Only the caller limits the total wait.
     pub fn advice(self, earlier: u32, now: DateTime<Utc>) -> Advice {
         let pause = TimeDelta::minutes(15.min(1 << earlier.min(4)));
         let back_off = Advice::Wait { until: now + pause };
@@ -97,11 +99,20 @@ impl ProviderErrorKind {
             {
                 back_off
             }
-            other => other.fatal().map_or(Advice::Count, Advice::Stop),
+            ProviderErrorKind::Overloaded
+            | ProviderErrorKind::ServerError
+            | ProviderErrorKind::Authentication
+            | ProviderErrorKind::Credit
+            | ProviderErrorKind::Model
+            | ProviderErrorKind::Setup
+            | ProviderErrorKind::Refused
+            | ProviderErrorKind::TooLong
+            | ProviderErrorKind::TurnLimit
+            | ProviderErrorKind::Budget => self.fatal().map_or(Advice::Count, Advice::Stop),
         }
     }
 
-    /// The code of a run that it stops, because every task would fail alike.
+    /// The exit code if the error stops the run, because every task would fail the same way.
     fn fatal(self) -> Option<Exit> {
         match self {
             ProviderErrorKind::Authentication | ProviderErrorKind::Credit => Some(Exit::Denied),
@@ -122,38 +133,38 @@ impl ProviderErrorKind {
 impl fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            ProviderErrorKind::UsageLimit { .. } => "the usage limit of the account is reached",
-            ProviderErrorKind::RateLimit => "the provider says: too many requests",
+            ProviderErrorKind::UsageLimit { .. } => "the account reached its usage limit",
+            ProviderErrorKind::RateLimit => "the provider limits the request rate",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::ServerError => "the provider failed",
+            ProviderErrorKind::ServerError => "the provider returned a server error",
             ProviderErrorKind::Network => "the provider cannot be reached",
             ProviderErrorKind::Authentication => {
-                "the agent is not logged in, or its key is refused"
+                "authentication failed: no login, or a rejected key"
             }
             ProviderErrorKind::Credit => "the account has no credit",
-            ProviderErrorKind::Model => "the model does not exist for this account",
-            ProviderErrorKind::Setup => "the agent refused its command line",
-            ProviderErrorKind::Refused => "the model refused",
-            ProviderErrorKind::TooLong => "it became too long for the model",
-            ProviderErrorKind::TurnLimit => "the agent reached its limit of turns",
-            ProviderErrorKind::Budget => "the agent reached its limit of money",
+            ProviderErrorKind::Model => "the model is not available to this account",
+            ProviderErrorKind::Setup => "the agent rejected its command line",
+            ProviderErrorKind::Refused => "the model refused the request",
+            ProviderErrorKind::TooLong => "the conversation is too long for the model",
+            ProviderErrorKind::TurnLimit => "the agent reached its turn limit",
+            ProviderErrorKind::Budget => "the agent reached its cost limit",
         })
     }
 }
 
-/// An obstacle that an attempt met, and until when nothing is to be tried.
+/// A provider error of an attempt, with the time until which the agent must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderError {
-    /// What it was.
+    /// The kind of error.
     #[serde(flatten)]
     pub obstacle: ProviderErrorKind,
-    /// When the agent may be called again; none where waiting does not help.
+    /// The time from which the agent may be called again; none if waiting does not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
 
 impl ProviderError {
-    /// The obstacle, when the `earlier` attempts of the agent just before met obstacles too.
+    /// Creates the error, after `earlier` attempts of the agent in a row met provider errors.
     pub fn new(obstacle: ProviderErrorKind, earlier: u32, now: DateTime<Utc>) -> ProviderError {
         let until = match obstacle.advice(earlier, now) {
             Advice::Wait { until } => Some(until),
@@ -162,11 +173,11 @@ impl ProviderError {
         ProviderError { obstacle, until }
     }
 
-    /// The one of two that keeps the agent from being called for longer. A failed request of one
-    /// attempt says nothing against a limit that another met at the same time.
+    /// Returns the error that blocks the agent for longer. A failed request of one attempt does not
+    /// lift a limit that another attempt met at the same time.
     #[must_use]
     pub fn or_longer(self, other: ProviderError) -> ProviderError {
-        let weight = |met: &ProviderError| match met.advice() {
+        let weight = |error: &ProviderError| match error.advice() {
             Advice::Count => (0, None),
             Advice::Wait { until } => (1, Some(until)),
             Advice::Stop(_) => (2, None),
@@ -174,7 +185,7 @@ impl ProviderError {
         if weight(&other) > weight(&self) { other } else { self }
     }
 
-    /// What to do about it, as it was decided when it was met.
+    /// The advice, as decided when the error occurred.
     pub fn advice(&self) -> Advice {
         match (self.until, self.obstacle.fatal()) {
             (Some(until), _) => Advice::Wait { until },
@@ -184,26 +195,26 @@ impl ProviderError {
     }
 }
 
-/// The end of an attempt's process, as it shows from outside.
+/// The visible end of an attempt's process.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptOutput<'a> {
-    /// How the output is to be read.
+    /// The format of the output.
     pub format: Format,
-    /// What it told.
-    pub told: &'a AgentTranscript,
+    /// The transcript of its output.
+    pub transcript: &'a AgentTranscript,
     /// How the process ended.
     pub outcome: &'a Outcome,
-    /// The end of its standard error; a few kilobytes do.
+    /// The last few kilobytes of its standard error.
     pub stderr: &'a str,
 }
 
-/// What was in the way; none when nothing was, or nothing that is known. `now` also says in which
-/// zone a time without one is meant: that of the machine.
+/// Classifies the provider error, if there is a known one. `now` also gives the zone for times
+/// without one: that of the machine.
 pub fn classify<Z: TimeZone>(
-    remains: &AttemptOutput<'_>,
+    output: &AttemptOutput<'_>,
     now: &DateTime<Z>,
 ) -> Option<ProviderErrorKind> {
-    let exit_code = match remains.outcome {
+    let exit_code = match output.outcome {
         Outcome::Exited { exit_code } => Some(*exit_code),
         Outcome::Lingered { .. } => Some(0),
         Outcome::Signaled { .. } => None,
@@ -213,24 +224,24 @@ pub fn classify<Z: TimeZone>(
         | Outcome::Interrupted
         | Outcome::NotStarted { .. } => return None,
     };
-    if let Some(end) = &remains.told.end {
-        return end.is_error.then(|| of_end(remains.format, end, exit_code, now)).flatten();
+    if let Some(end) = &output.transcript.end {
+        return end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();
     }
     if exit_code == Some(0) {
         return None;
     }
-    if !remains.told.has_spoken && remains.stderr.lines().any(signs::is_setup) {
+    if !output.transcript.has_spoken && output.stderr.lines().any(signs::is_setup) {
         return Some(ProviderErrorKind::Setup);
     }
-    let last = remains.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-    [remains.told.last_line.as_deref(), last]
+    let last = output.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+    [output.transcript.last_line.as_deref(), last]
         .into_iter()
         .flatten()
         .filter(|line| signs::is_error(line))
         .find_map(|line| Some(with_reset(signs::of_text(line)?, line, now)))
 }
 
-/// By the agent's own word that it failed.
+/// Classifies by the agent's own report of failure.
 fn of_end<Z: TimeZone>(
     format: Format,
     end: &FinalResult,
@@ -238,12 +249,12 @@ fn of_end<Z: TimeZone>(
     now: &DateTime<Z>,
 ) -> Option<ProviderErrorKind> {
     let codes = || end.codes.iter().map(String::as_str);
-    // Claude Code's result may be the model's own words even when it failed; an error of the others
-    // is nothing else.
+    // Claude Code's result may be text of the model even after a failure. The result of other
+    // agents is always an error message.
     let is_error = format != Format::ClaudeJson || signs::is_error(&end.text);
     let by_text = is_error.then(|| signs::of_text(&end.text)).flatten();
-    // A limit of the account has the same status as too many requests, and only some versions give
-    // it a code; a prompt that is too long and a lack of credit have that of any wrong request.
+    // An account limit has the same status as too many requests, and only some versions give it a
+    // code. A prompt that is too long and a lack of credit have the status of any bad request.
     let text_is_sure = matches!(
         by_text,
         Some(
@@ -252,7 +263,7 @@ fn of_end<Z: TimeZone>(
                 | ProviderErrorKind::TooLong
         )
     );
-    // Gemini exits with the status of the request, of which a process keeps the last eight bits.
+    // Gemini exits with the HTTP status, of which the process keeps the low eight bits.
     let by_exit = || {
         let code = exit_code.filter(|_| format == Format::GeminiJson)?;
         let status = [400, 401, 403, 404, 429, 500, 502, 503, 529]
@@ -267,28 +278,24 @@ fn of_end<Z: TimeZone>(
         .or_else(|| codes().find_map(signs::of_code))
         .or(by_text)
         .or_else(by_exit)?;
-    match found {
-        ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit
-            if end.resets_at.is_some() =>
-        {
-            Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at })
-        }
-        found => Some(with_reset(found, &end.text, now)),
+    let is_limit =
+        matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit);
+    if is_limit && end.resets_at.is_some() {
+        return Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at });
     }
+    Some(with_reset(found, &end.text, now))
 }
 
-/// With the time that the text names, if it is a limit that has one.
+/// Adds the reset time that the text names, if the error is a usage limit.
 fn with_reset<Z: TimeZone>(
     found: ProviderErrorKind,
     text: &str,
     now: &DateTime<Z>,
 ) -> ProviderErrorKind {
-    match found {
-        ProviderErrorKind::UsageLimit { .. } => {
-            ProviderErrorKind::UsageLimit { resets_at: reset(text, now) }
-        }
-        other => other,
+    if let ProviderErrorKind::UsageLimit { .. } = found {
+        return ProviderErrorKind::UsageLimit { resets_at: reset(text, now) };
     }
+    found
 }
 
 #[cfg(test)]
@@ -296,13 +303,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_obstacle_has_its_advice() {
+    fn every_kind_of_error_has_its_advice() {
         use ProviderErrorKind as O;
         let now = Utc.with_ymd_and_hms(2026, 11, 20, 12, 0, 0).unwrap();
         let wait = |minutes| Advice::Wait { until: now + TimeDelta::minutes(minutes) };
         let limit = |minutes| O::UsageLimit { resets_at: Some(now + TimeDelta::minutes(minutes)) };
         let (denied, agent) = (Advice::Stop(Exit::Denied), Advice::Stop(Exit::Agent));
-        // After no, three and fifty others in a row.
+        // After 0, 3 and 50 errors in a row.
         for (obstacle, want) in [
             (limit(90), [wait(91), wait(91), wait(91)]),
             (limit(-5), [wait(1), wait(8), wait(15)]),
@@ -327,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_written_down() {
+    fn a_kind_is_written_as_json() {
         let line = r#"{"kind":"usage_limit","resets_at":"2026-11-20T12:00:00Z"}"#;
         let obstacle: ProviderErrorKind = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&obstacle).unwrap(), line);

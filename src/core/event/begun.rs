@@ -1,4 +1,4 @@
-//! What a run began with.
+//! The start of a run: the settings and flags it began with.
 
 use std::path::PathBuf;
 
@@ -8,56 +8,56 @@ use serde_json::{Map, Value};
 use super::{PlainLoop, is_off, is_zero};
 use crate::core::agents::agent_command::AgentCommand;
 
-/// What a run began with: enough to begin another like it.
+/// The start of a run, with everything that `ralph resume` needs to start another one like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Begun {
-    /// [`SCHEMA`](super::SCHEMA).
+    /// The journal version, [`SCHEMA`](super::SCHEMA).
     pub schema: u32,
     /// The version of `ralph`.
     pub version: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The agent's command line; of several, the first one's.
+    /// The command line of the agent; of the first one if there are several.
     pub agent: Vec<String>,
-    /// The agents, where they are not the settings' own.
+    /// The agents, if they do not come from the settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentCommand>,
-    /// The graph file, where it is not `task-graph.yaml` at the top of the repository.
+    /// The graph file, if it is not `task-graph.yaml` at the top of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<PathBuf>,
-    /// The settings file, where one was named.
+    /// The settings file, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
-    /// The bound on attempts, those [`before`](Begun::before) included.
+    /// The limit on attempts, including those made [`before`](Begun::before).
     pub max_iterations: u32,
-    /// The attempts of the paused run that this one goes on with.
+    /// The number of attempts made by the paused run that this run continues.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub before: u32,
-    /// The bound on attempts per task.
+    /// The limit on attempts per task.
     #[serde(default)]
     pub max_attempts: u32,
     /// The wall-clock limit of one attempt.
     #[serde(default)]
     pub timeout_seconds: Option<f64>,
-    /// The limit of doing nothing; 0 for no such limit.
+    /// The limit on inactivity; 0 for no limit.
     #[serde(default)]
     pub idle_seconds: Option<f64>,
-    /// The settings that flags named.
+    /// The settings given as flags.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub flags: Map<String, Value>,
-    /// Whether one attempt was asked for.
+    /// Whether the run stops after one attempt (`--once`).
     #[serde(default, skip_serializing_if = "is_off")]
     pub once: bool,
-    /// Whether it waits for tasks that are in progress elsewhere.
+    /// Whether the run waits for tasks that are in progress elsewhere.
     #[serde(default, skip_serializing_if = "is_off")]
     pub wait: bool,
-    /// Whether its agents have terminals.
+    /// Whether its agents run in terminals.
     #[serde(default, skip_serializing_if = "is_off")]
     pub tmux: bool,
-    /// What the run was restricted to, as the flags said it.
+    /// The filter of tasks, as the flags gave it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
-    /// What makes it a plain loop, if it is one.
+    /// The plain loop, if the run is one.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainLoop>,
 }

@@ -1,8 +1,8 @@
-//! Who changed the graph file, and what was done to it.
+//! Causes of changes of the graph file, and kinds of damage to it.
 
 use serde::{Deserialize, Serialize};
 
-/// Who changed a status, and why.
+/// The reason why the status of a task changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -10,39 +10,39 @@ pub enum Cause {
     Claimed,
     /// The verdict was complete.
     Completed,
-    /// The attempt did not complete it; it is ready for another.
+    /// The attempt ended without completing the task, which is ready for another one.
     Released,
-    /// The attempt waits for a person's answer.
+    /// The attempt needs input from a person.
     Asked,
     /// A person's command: `task-reset`, `task-complete`, `task-block`, `answer`.
     Command,
-    /// Somebody edited the file between attempts.
+    /// The file was edited between attempts.
     Edited,
     /// The file was edited while an attempt ran: by its agent or by a person.
     EditedDuringAttempt,
-    /// Recovery after a crash gave it back.
+    /// Recovery after a crash released the claim.
     Recovered,
-    /// The file `DONE` lay in the folder of a plain loop between two iterations.
+    /// The file `DONE` was found in the folder of a plain loop between two iterations.
     DoneFile,
-    /// It is again what it was before an attempt at another task changed it.
+    /// `ralph` restored the status after an attempt at another task changed it.
     PutBack,
 }
 
-/// What an attempt did to the graph file beyond its own task.
+/// The damage that an attempt did to the graph file outside of its own task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Harm {
-    /// It cannot be read any more.
+    /// The file is no longer readable.
     Damaged,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
     /// Other tasks were marked complete or cancelled.
     Finished,
-    /// Other tasks are no longer in it.
+    /// Other tasks were removed.
     Dropped,
-    /// Its own copy of the graph, in its work tree, says otherwise of other tasks; of that only new
-    /// tasks are taken over.
+    /// The copy of the graph in the worktree of the attempt has other changes; only its new tasks
+    /// are adopted.
     Apart,
-    /// What tasks say of their work was changed: priority, dependencies, text, how they are judged.
+    /// Fields that define the work of tasks were changed: priority, dependencies, text, acceptance.
     Changed,
 }

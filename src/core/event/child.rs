@@ -1,50 +1,49 @@
-//! The facts about what an agent started: child agents, what it leaves running, and what becomes
-//! of both.
+//! Events about processes that an agent started: child agents, and processes left running.
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of processes that outstay the wait for them.
+/// The handling of processes that outlast the wait for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Orphans {
-    /// They are ended.
+    /// Kill them.
     #[default]
     Kill,
-    /// They live on, and nobody looks after them any more.
+    /// Leave them running, without watching them further.
     Leave,
 }
 
-/// What an agent that reported its task done left running.
+/// The processes left running by an agent that reported its task done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildrenLeft {
     /// The attempt.
     pub attempt: u32,
     /// The names of the processes.
     pub children: Vec<String>,
-    /// For how long they are waited for.
+    /// The limit on the wait for them.
     pub limit_seconds: f64,
 }
 
-/// Which process this is, so that it can be told from a later one with the same number.
+/// The identity of a process, which tells it from a later one with the same number.
 ///
 /// On a system without `/proc` the boot id is empty and the start time 0. Such an identity matches
-/// no process: there is no proof without `/proc`, and nobody is signalled on a guess.
+/// no process: without `/proc` there is no proof, and `ralph` does not signal a process on a guess.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
-    /// The process, which is also the number of its group.
+    /// The process id, which is also its process group.
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since the boot.
     pub start_time: u64,
 }
 
-/// A child agent, which another agent started with `ralph spawn`.
+/// A child agent, started by another agent with `ralph spawn`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildAgent {
-    /// Its run.
+    /// The run id of the child.
     pub child_run_id: String,
-    /// The run of who started it: that of `ralph run`, or of another child.
+    /// The run id of the parent: of `ralph run`, or of another child.
     pub parent_run_id: String,
     /// The attempt it belongs to.
     pub attempt: u32,
@@ -56,7 +55,7 @@ pub struct ChildAgent {
 }
 
 impl ChildAgent {
-    /// What it is called: its command line without the folder of the program, cut to 60 characters.
+    /// The display name: the command line without the folder of the program, cut to 60 characters.
     pub fn name(&self) -> String {
         const LONGEST: usize = 60;
         let (program, words) = self.argv.split_first().map_or(("", &[][..]), |(p, w)| (p, w));
@@ -73,30 +72,30 @@ impl ChildAgent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ChildOutcome {
-    /// By itself.
+    /// It exited.
     Exited {
-        /// With this code.
+        /// The exit code.
         exit_code: i32,
     },
-    /// By a signal.
+    /// A signal killed it.
     Signaled {
-        /// Its number.
+        /// The number of the signal.
         signal: i32,
     },
-    /// With the `ralph spawn` that watched it, so that nobody saw how.
+    /// The `ralph spawn` that watched it died first, so the outcome is unknown.
     Crashed,
 }
 
 /// The end of a child agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildEnded {
-    /// Which.
+    /// The child agent.
     #[serde(flatten)]
     pub child: ChildAgent,
-    /// How.
+    /// How it ended.
     #[serde(flatten)]
     pub outcome: ChildOutcome,
-    /// Wall time, where it is known.
+    /// Wall time, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<f64>,
 }

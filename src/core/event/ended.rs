@@ -1,9 +1,10 @@
-//! The end of an attempt: the longest of all lines, and most of a long journal.
+//! The result of an attempt: the longest journal line, and most of a long journal.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::Event;
 use crate::core::{
     agents::{
         provider_error::ProviderError,
@@ -14,15 +15,15 @@ use crate::core::{
     },
 };
 
-/// The end of an attempt, with its proof.
+/// The result of an attempt, with the evidence for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Flat")]
 pub struct AttemptResult {
-    /// Its number.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The judgement.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The judgement in words.
+    /// The explanation of the verdict.
     pub why: String,
     /// How the process ended.
     #[serde(flatten)]
@@ -32,36 +33,36 @@ pub struct AttemptResult {
     /// What the repository shows.
     #[serde(flatten)]
     pub evidence: Evidence,
-    /// What the agent is called.
+    /// The name of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What it used, as far as it said.
+    /// The reported usage.
     #[serde(flatten)]
     pub usage: Usage,
-    /// How often the agent used which of its tools, as far as it said.
+    /// The number of uses of each tool, as reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, u64>,
-    /// The last line of what the agent said that is not blank, cut to 500 characters.
+    /// The last non-blank line of the agent's output, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
-    /// What the agent had left running when it ended; ended with it.
+    /// The processes that the agent left running, which `ralph` killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swept: Vec<String>,
-    /// Git's lock files that it had left; removed.
+    /// The git lock files that the agent left, which `ralph` removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlocked: Vec<String>,
-    /// The ref that keeps what it left, where it did not complete its task.
+    /// The ref that keeps the work of an attempt that did not complete its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
-    /// What could not be kept so, and why.
+    /// The files that the ref could not keep, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<String>,
-    /// Where prompt and output lie, relative to the repository.
+    /// The folder of the prompt and output, relative to the repository.
     pub log: String,
 }
 
-/// [`AttemptResult`] as it is read: all on one level, because serde reads a flattened part twice, and most
-/// of a long journal are such lines.
+/// [`AttemptResult`] in its flat form for reading. Serde reads a flattened part twice, and most of
+/// a long journal consists of these lines.
 #[derive(Deserialize)]
 struct Flat {
     attempt: u32,
@@ -193,9 +194,102 @@ impl AttemptResult {
         Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()
     }
 
-    /// What it asks, if it waits for a person: its question, or else the last thing it said.
+    /// The question for a person, if the task needs input; without a question, the last line of the
+    /// output.
     pub fn question(&self) -> Option<&str> {
         let question = self.evidence.question.as_deref().filter(|text| !text.is_empty());
         question.or(self.last_line.as_deref()).filter(|_| self.verdict == Verdict::NeedsInput)
+    }
+}
+
+impl Event {
+    /// Creates the event for the end of an attempt, according to its verdict.
+    pub fn of_end(ended: AttemptResult) -> Event {
+        match ended.verdict {
+            Verdict::Complete => Event::Completed(ended),
+            Verdict::NeedsInput => Event::NeedsInput(ended),
+            Verdict::RateLimited => Event::RateLimited(ended),
+            Verdict::Denied => Event::Denied(ended),
+            Verdict::Again => Event::Iterated(ended),
+            Verdict::Incomplete
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::BaselineBroken => {
+                if ended.verdict.counts() {
+                    Event::Failed(ended)
+                } else {
+                    Event::Interrupted(ended)
+                }
+            }
+        }
+    }
+
+    /// The result of an attempt, if the event is the end of one.
+    pub fn ended(&self) -> Option<&AttemptResult> {
+        match self {
+            Event::Completed(ended)
+            | Event::Failed(ended)
+            | Event::Interrupted(ended)
+            | Event::NeedsInput(ended)
+            | Event::RateLimited(ended)
+            | Event::Denied(ended)
+            | Event::Iterated(ended) => Some(ended),
+            Event::LoopStarted(_)
+            | Event::GraphLoaded { .. }
+            | Event::GraphRejected { .. }
+            | Event::SettingsLoaded { .. }
+            | Event::SettingsRejected { .. }
+            | Event::RecordDamaged { .. }
+            | Event::GraphGuarded { .. }
+            | Event::Started { .. }
+            | Event::WorktreeKept { .. }
+            | Event::SettingUp { .. }
+            | Event::Queued { .. }
+            | Event::Merging(_)
+            | Event::Split(_)
+            | Event::MergeHeld(_)
+            | Event::Reported { .. }
+            | Event::Asked { .. }
+            | Event::Answered(_)
+            | Event::Noted { .. }
+            | Event::Verifying { .. }
+            | Event::Verified(_)
+            | Event::VerifyFailed(_)
+            | Event::VerifyPostponed { .. }
+            | Event::ChildStarted(_)
+            | Event::ChildEnded(_)
+            | Event::WaitingForChildren(_)
+            | Event::ChildrenEnded { .. }
+            | Event::ChildrenOverdue { .. }
+            | Event::Terminating { .. }
+            | Event::Promised { .. }
+            | Event::Parked { .. }
+            | Event::Recovered { .. }
+            | Event::StatusChanged { .. }
+            | Event::Reset { .. }
+            | Event::Waiting { .. }
+            | Event::Blocked { .. }
+            | Event::PauseRequested { .. }
+            | Event::ResumeRequested { .. }
+            | Event::StopRequested(_)
+            | Event::Suspended { .. }
+            | Event::Continued { .. }
+            | Event::ClockSet { .. }
+            | Event::HookFailed(_)
+            | Event::NotifyFailed(_)
+            | Event::Slept(_)
+            | Event::Woken(_)
+            | Event::WakeSkipped(_)
+            | Event::ScheduleEnded { .. }
+            | Event::Finished { .. } => None,
+        }
     }
 }

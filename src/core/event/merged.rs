@@ -1,38 +1,37 @@
-//! What happens between the end of an attempt in a work tree of its own and its place in the target
-//! branch.
+//! Events between the end of an isolated attempt and the landing of its work on the target branch.
 
 use serde::{Deserialize, Serialize};
 
 use crate::core::graph::task::TaskId;
 
-/// A trial of the merge queue: what it puts together.
+/// A trial of the merge queue: the tasks it combines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// The target branch.
     pub branch: String,
-    /// Where it is.
+    /// The commit of the target branch.
     pub onto: String,
-    /// The tasks whose work is tried on it, in this order.
+    /// The tasks whose work is tried on top of it, in this order.
     pub tasks: Vec<TaskId>,
 }
 
-/// Why the target branch is not moved for now.
+/// The reason why the target branch cannot move now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The target branch.
     pub branch: String,
-    /// The checkout that has it.
+    /// The checkout that has this branch checked out.
     pub checkout: String,
-    /// The files in it that somebody changed and that the merge changes too; none where git refused
-    /// for another reason.
+    /// The files with uncommitted changes in that checkout that landing would overwrite; empty if
+    /// git refused for another reason.
     pub paths: Vec<String>,
-    /// In git's words, where it was not files.
+    /// The message of git, if the reason is not files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl Held {
-    /// For a reason of git's own.
+    /// A hold for which git gave the reason.
     pub fn because(branch: String, why: String) -> Held {
         Held { branch, checkout: String::new(), paths: Vec::new(), why: Some(why) }
     }

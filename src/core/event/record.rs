@@ -1,7 +1,7 @@
-//! One line of the journal: an event with its envelope, to and from JSON.
+//! One line of the journal: an event with its envelope, read from and written as JSON.
 //!
-//! The line is flat, and is read without serde's `flatten`, whose buffering makes a long journal
-//! four times slower to fold: once the `action` is seen, the rest of the line goes straight into
+//! The line is flat, and is read without serde's `flatten`, whose buffering makes folding a long
+//! journal four times slower. Once the `action` is known, the rest of the line is read directly as
 //! the event.
 
 use std::fmt;
@@ -17,13 +17,13 @@ use crate::core::{event::Event, graph::task::TaskId, redact::Redactor};
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// When, to the millisecond.
+    /// The time, in milliseconds.
     pub timestamp: DateTime<Utc>,
-    /// The invocation it belongs to.
+    /// The run that wrote the line.
     pub run_id: String,
-    /// Counts the lines of the journal, without gaps.
+    /// The number of the line in the journal, without gaps.
     pub seq: u64,
-    /// The attempt's number in its run.
+    /// The number of the attempt in its run.
     pub iteration: Option<u32>,
     /// The task it is about.
     pub task_id: Option<TaskId>,
@@ -31,7 +31,7 @@ pub struct Record {
     pub event: Event,
 }
 
-/// The fields every line has, in the order in which they are written.
+/// The fields of every line, in the order in which they are written.
 #[derive(Serialize)]
 struct Envelope<'a> {
     timestamp: String,
@@ -63,8 +63,7 @@ impl Record {
         format!("{},\"action\":{action}{comma}{}\n", &head[..head.len() - 1], &fields[1..])
     }
 
-    /// Without the secrets in what happened. When, to what and in which run is no agent's word and
-    /// stays.
+    /// Removes secrets from the event. The envelope stays: no agent writes any part of it.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> Record {
         let event = serde_json::to_string(&self.event)
@@ -73,7 +72,8 @@ impl Record {
         if clean == event {
             return self;
         }
-        // A value that is a word of the journal's own is in every line of it.
+        // A secret that equals a word of the journal format would make the line unreadable; it is
+        // in every line anyway.
         let event = serde_json::from_str(&clean).unwrap_or(self.event);
         Record { event, ..self }
     }
@@ -92,12 +92,12 @@ impl Record {
     }
 }
 
-/// Why a line was skipped.
+/// The reason why a line was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// Not a record: torn, or written by somebody else.
+    /// Not a record: torn, or not written by `ralph`.
     Damaged,
-    /// An action that this version does not know.
+    /// An action unknown to this version.
     Unknown,
 }
 
@@ -325,8 +325,8 @@ mod tests {
         }
     }
 
-    /// One of each variant, so that a new one must be added here to compile the test below.
-    #[expect(clippy::too_many_lines, reason = "one line or more for each")]
+    /// One event of each variant. A new variant fails the length check until it is added here.
+    #[expect(clippy::too_many_lines, reason = "one or more lines for each variant")]
     fn every_event() -> Vec<Event> {
         let id = TaskId::new("a").unwrap();
         let all = vec![
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_says_why() {
+    fn unreadable_lines_report_damaged_or_unknown() {
         let line = record(Event::Reset {}).to_line();
         let newer = line.replace("reset", "teleported");
         assert_eq!(Record::from_line(newer.as_bytes()), Err(Unread::Unknown));

@@ -1,57 +1,58 @@
-//! Why a run ended, in words and as an exit code.
+//! The reason why a run ended, as text and as an exit code.
 
 use std::fmt;
 
 use super::{Blocker, Held};
 use crate::core::{exit::Exit, graph::task::TaskId, verdict::Report};
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReason {
-    /// Every task in question is complete.
+    /// Every selected task is complete.
     Complete,
-    /// The plain loop came to its end.
+    /// The plain loop is complete.
     Done {
-        /// After so many iterations.
+        /// The number of iterations.
         iterations: u32,
-        /// By what the last of them reported; none where `DONE` lay there without one.
+        /// The report of the last iteration; none if the file `DONE` was there without an
+        /// iteration.
         report: Option<Report>,
     },
-    /// This limit was reached.
+    /// This limit was reached, such as `2 iterations`.
     Limit(String),
-    /// Nothing left can start.
+    /// No task can start.
     Blocked(Vec<Blocker>),
-    /// Nothing left can start before a person answers.
+    /// No task can start until a person answers.
     NeedsInput(Vec<Blocker>),
-    /// So many attempts failed one after the other.
+    /// This number of attempts failed in a row.
     Failures(u32),
-    /// So many attempts failed at once, one after the other.
+    /// This number of attempts in a row failed right after their start.
     StartLimit(u32),
-    /// Every agent is refused: why, and the code to exit with.
+    /// Every provider refuses access: the reason, and the exit code.
     Denied(String, Exit),
-    /// The agent said that all of it is done, and is taken at its word.
+    /// The agent reported that everything is done, and `promise: trust` accepts that.
     Promised,
-    /// This verify command did not succeed before an attempt.
+    /// This verify command failed before an attempt.
     BaselineBroken(String),
-    /// This hook did not succeed, so that what it comes before does not begin.
+    /// This hook failed, so the step after it does not begin.
     HookFailed(String),
-    /// What is left is done, and cannot be merged before a person has cleared the way.
+    /// The remaining work is done, but cannot land until a person resolves the obstacle.
     MergeHeld(Held),
-    /// The one attempt that was asked for was made.
+    /// The one attempt of `--once` ended.
     Once {
         /// Whether it completed its task.
         completed: bool,
     },
-    /// `ralph pause`, of this plain loop or of the run over the graph.
+    /// `ralph pause` stopped the run: of this plain loop, or over the graph if none is given.
     Paused(Option<TaskId>),
-    /// `ralph stop`.
+    /// `ralph stop` stopped the run.
     Stopped,
-    /// A signal: its number and name.
+    /// A signal stopped the run: its number and name.
     Signal(i32, &'static str),
 }
 
 impl StopReason {
-    /// The code to exit with.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             StopReason::Limit(_) => Exit::Limit,
@@ -83,7 +84,7 @@ impl fmt::Display for StopReason {
                 write!(f, "loop complete after {iterations} iteration{plural}")?;
                 report.map_or(Ok(()), |report| write!(f, ": {report}"))
             }
-            StopReason::Limit(what) => write!(f, "{what} reached"),
+            StopReason::Limit(what) => write!(f, "limit reached: {what}"),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
@@ -91,32 +92,34 @@ impl fmt::Display for StopReason {
             },
             StopReason::MergeHeld(held) => match &held.why {
                 Some(why) => {
-                    write!(f, "waiting for a person: `{}` cannot be moved: {why}", held.branch)
+                    write!(f, "waiting for a person: cannot land on `{}`: {why}", held.branch)
                 }
                 None => write!(
                     f,
-                    "waiting for a person: changes in the checkout are in the way of what is to be merged \
-                     into `{}`: {}; commit or stash them and run again",
+                    "waiting for a person: uncommitted changes in the checkout block landing \
+                     on `{}`: {}; commit or stash them, then run again",
                     held.branch,
                     held.paths.join(", ")
                 ),
             },
-            StopReason::Failures(1) => f.write_str("1 failure, and no more are allowed"),
+            StopReason::Failures(1) => f.write_str("stopped after 1 failure"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
-            StopReason::StartLimit(count) => write!(
-                f,
-                "{count} attempts in a row failed within 5s; does the agent start at all?"
-            ),
-            StopReason::Promised => f.write_str("done by the word of the agent (`promise: trust`)"),
+            StopReason::StartLimit(count) => {
+                write!(f, "{count} attempts in a row failed within 5s; check that the agent starts")
+            }
+            StopReason::Promised => {
+                f.write_str("complete according to the agent (`promise: trust`)")
+            }
             StopReason::Denied(why, _) | StopReason::HookFailed(why) => f.write_str(why),
             StopReason::BaselineBroken(why) => write!(
                 f,
-                "baseline broken: {why}; mend it, or set `verify_baseline: false` for a task that is to"
+                "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that \
+                 fixes it"
             ),
-            StopReason::Once { .. } => f.write_str("one attempt, as asked"),
-            StopReason::Paused(None) => f.write_str("paused; `ralph resume` goes on"),
+            StopReason::Once { .. } => f.write_str("stopped after one attempt (`--once`)"),
+            StopReason::Paused(None) => f.write_str("paused; `ralph resume` continues"),
             StopReason::Paused(Some(name)) => {
-                write!(f, "paused; `ralph resume --name {name}` goes on")
+                write!(f, "paused; `ralph resume --name {name}` continues")
             }
             StopReason::Stopped => f.write_str("stopped by `ralph stop`"),
             StopReason::Signal(_, name) => write!(f, "stopped by {name}"),

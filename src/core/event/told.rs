@@ -1,4 +1,4 @@
-//! The facts about what `ralph` runs for others: hooks, and those who want to be told.
+//! Events about hooks and notifications.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::verdict::CheckResult;
 
-/// A place at which commands of the settings are run.
+/// A point at which commands of the settings run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hook {
-    /// Before a run looks at anything.
+    /// Before a run starts.
     BeforeRun,
-    /// When it is over.
+    /// After a run ended.
     AfterRun,
     /// Before an attempt claims its task.
     BeforeAttempt,
-    /// When it has been judged.
+    /// After an attempt got its verdict.
     AfterAttempt,
     /// When `ralph schedule` wakes.
     OnScheduledWake,
 }
 
 impl Hook {
-    /// As it is written in settings.
+    /// The name in the settings.
     pub fn word(self) -> &'static str {
         match self {
             Hook::BeforeRun => "before_run",
@@ -41,12 +41,12 @@ impl fmt::Display for Hook {
     }
 }
 
-/// A hook did not succeed.
+/// A hook that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookFailed {
-    /// Which.
+    /// The hook.
     pub hook: Hook,
-    /// Its command, and how that ended.
+    /// Its command and result.
     #[serde(flatten)]
     pub check: CheckResult,
 }
@@ -62,13 +62,13 @@ impl fmt::Display for HookFailed {
     }
 }
 
-/// Somebody who wanted to be told was not.
+/// A notification that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotifyFailed {
-    /// Who, without what may be as good as a password.
+    /// The receiver, without parts that may be secret.
     pub notifier: String,
-    /// Of which moment.
+    /// The kind of notification.
     pub moment: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }

@@ -1,82 +1,83 @@
-//! The facts about runs that are started by the clock, or by a request from outside.
+//! Events of `ralph schedule`: runs started by the clock or by a webhook.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
 
-/// What asks for a wake.
+/// The trigger of a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WakeTrigger {
-    /// The clock.
+    /// A cron expression.
     Cron,
-    /// A signed request.
+    /// A signed HTTP request.
     Webhook,
 }
 
-/// What made `ralph schedule` start a run.
+/// A wake that started a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woken {
-    /// What asked for it.
+    /// The trigger.
     pub trigger: WakeTrigger,
-    /// For when; none for a request.
+    /// The scheduled time; none for a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<DateTime<Utc>>,
-    /// How late that is, in whole seconds: the machine may have slept.
+    /// The delay in whole seconds; large if the machine slept.
     #[serde(default)]
     pub late_seconds: u64,
-    /// How many other times passed meanwhile, which are not caught up on; at most 1000.
+    /// The number of other scheduled times that passed meanwhile, at most 1000. They are not caught
+    /// up.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub missed: u32,
-    /// What `ralph run` is given.
+    /// The arguments of `ralph run`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run: Vec<String>,
 }
 
-/// A wake that did not come to a run.
+/// A wake that started no run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedWake {
-    /// What asked for it.
+    /// The trigger.
     pub trigger: WakeTrigger,
-    /// For when; none for a request.
+    /// The scheduled time; none for a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<DateTime<Utc>>,
-    /// Why not.
+    /// The reason.
     pub why: Hindrance,
 }
 
-/// Why a wake comes to no run.
+/// The reason why a wake starts no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hindrance {
-    /// The run of the last wake goes on.
+    /// The run of the last wake is still running.
     StillRunning,
-    /// Another run goes on.
+    /// Another run is running.
     Busy,
-    /// `ralph pause`.
+    /// `ralph pause` is in effect.
     Paused,
 }
 
-/// `ralph schedule` waits.
+/// The start of a wait of `ralph schedule`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slept {
-    /// Until then; without it, for a request only.
+    /// The end of the wait; none if it waits for a request only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
-    /// The expressions.
+    /// The cron expressions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cron: Vec<String>,
-    /// The zone in which they are meant; none for that of the machine.
+    /// The time zone of the expressions; none for the zone of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// Which process waits; none where somebody else looks again, as cron does.
+    /// The waiting process; none if another program, such as cron, triggers the next check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Identity>,
-    /// How the run ended that was over just before, if one was.
+    /// The exit code of the run that just ended, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// How long that took.
+    /// The duration of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<f64>,
 }

@@ -1,10 +1,9 @@
-//! Edits of single values in a YAML text; every byte that is not part of the edit stays.
+//! Edits of single values in a YAML text. All bytes outside of the edit stay unchanged.
 //!
-//! It must not know what a task is, beyond the order in which a new key is placed, nor read or
-//! write files. Odd on purpose: an edit is tried on a copy of the mapping's own lines, which is
-//! parsed anew and compared with the old one entry by entry; only what passes reaches the text.
-//! So an edit costs the same in a small and a large file, and a wrong splice is refused instead
-//! of written.
+//! This module knows nothing about tasks except the position of a new key, and neither reads nor
+//! writes files. An edit is tried on a copy of the mapping's lines, which is parsed again and
+//! compared with the original entry by entry; only then is it applied. So the cost of an edit does
+//! not depend on the size of the file, and a wrong splice is refused, not written.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,7 +17,7 @@ pub(crate) use draft::next_line;
 use draft::{DraftDocument, blank_lines_end, has_tab_lines};
 pub(crate) use quote::is_plain;
 
-/// A text and its tree, kept in step through edits.
+/// A text and its tree, kept in sync by edits.
 #[derive(Clone, Debug)]
 pub struct Document {
     text: String,
@@ -28,21 +27,21 @@ pub struct Document {
 /// One change of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Gives `key` a text as its value, added if it is missing.
+    /// Sets the value of `key` to a text, and adds the key if it is missing.
     Set {
         /// The key.
         key: &'a str,
-        /// The text it shall read as.
+        /// The text of the value.
         value: &'a str,
     },
-    /// Takes `key` and its value away, if it is there.
+    /// Removes `key` and its value, if present.
     Remove {
         /// The key.
         key: &'a str,
     },
 }
 
-/// Why an edit was not made; the text is as it was.
+/// The error for an edit that was refused; the text is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The reason, as a lower-case fragment.
@@ -63,12 +62,12 @@ fn unsupported<T>(reason: impl Into<String>) -> Result<T, Unsupported> {
 }
 
 impl Document {
-    /// Reads `text`.
+    /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         Ok(Self { tree: Tree::parse(text)?, text: text.to_owned() })
     }
 
-    /// The text with all edits so far.
+    /// The text, including all edits so far.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -78,8 +77,8 @@ impl Document {
         &self.tree
     }
 
-    /// Applies all of `changes` to one mapping, or none of them. Ids of nodes before the mapping
-    /// and its own stay good; those after it must be looked up anew.
+    /// Applies all `changes` to one mapping, or none. The ids of the mapping and of nodes before it
+    /// stay valid; look up ids of later nodes again.
     pub fn edit(&mut self, mapping: NodeId, changes: &[Change<'_>]) -> Result<(), Unsupported> {
         let NodeKind::Mapping { flow } = self.tree.kind(mapping) else {
             return unsupported("only a mapping has keys to change");
@@ -116,8 +115,8 @@ impl Document {
         Ok(())
     }
 
-    /// A copy of the mapping's own bytes, if they read alone as they do in the whole text and no
-    /// alias elsewhere depends on them.
+    /// A copy of the mapping's bytes, if they parse alone as they do in the whole text and no alias
+    /// elsewhere refers to them.
     fn part(&self, mapping: NodeId, range: Range<usize>, flow: bool) -> Option<DraftPart> {
         let bytes = self.text.as_bytes();
         let nodes = self.tree.subtree(mapping);
@@ -135,7 +134,8 @@ impl Document {
             }
             at.end = blank_lines_end(bytes, at.end);
         }
-        // The empty value of a `? key` stands at the key's end, on a line that may be replaced.
+        // The empty value of a `? key` is located at the end of the key, on a line that may be
+        // replaced.
         if self.tree.start_at(nodes.end).is_some_and(|next| next < at.end) {
             return None;
         }
@@ -168,7 +168,7 @@ impl Document {
         }
     }
 
-    /// The line break of the line the range ends on, else of the one before.
+    /// The line break at the end of the range's line, otherwise of the line before.
     fn newline_near(&self, range: &Range<usize>) -> &'static str {
         let after = self.text[range.start..].find('\n').map(|on| range.start + on);
         let on = after.or_else(|| self.text[..range.start].rfind('\n'));
@@ -181,9 +181,9 @@ impl Document {
 
 struct DraftPart {
     draft: DraftDocument,
-    /// The bytes of the document it stands for.
+    /// The bytes of the document that it replaces.
     at: Range<usize>,
-    /// Blanks put before them, so that columns are as in the document.
+    /// The number of blanks added before them, which keeps columns the same as in the document.
     pad: usize,
 }
 
@@ -196,7 +196,7 @@ mod tests {
     use super::Change::{Remove, Set};
     use super::*;
 
-    /// The mapping whose `id` reads as `id`.
+    /// The mapping with the value `id` under the key `id`.
     fn task(document: &Document, id: &str) -> NodeId {
         let (tree, text) = (&document.tree, document.text.as_str());
         let mut open = vec![tree.root().unwrap()];
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_go_wrong_is_refused() {
+    fn unsafe_edits_are_refused() {
         for (text, reason) in [
             (
                 "- id: a\n  status: &s x\n- *s\n",
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_texts_are_texts_for_every_reader() {
+    fn plain_texts_are_strings_for_every_reader() {
         for value in [
             "",
             " a",
@@ -488,7 +488,7 @@ mod tests {
         }
     }
 
-    /// The reader takes a byte order mark before a mapping for a document of its own.
+    /// The reader parses a byte order mark before a mapping as a separate document.
     fn read(text: &str) -> Value {
         serde_yaml::from_str(text.trim_start_matches('\u{feff}')).unwrap()
     }
@@ -500,7 +500,7 @@ mod tests {
         id: usize,
         comment: bool,
         extra: usize,
-        /// Anchor on the title, and whether a later list uses it.
+        /// An anchor on the title, and whether a later list uses it.
         anchor: usize,
     }
 
@@ -734,7 +734,7 @@ mod tests {
         }
 
         #[test]
-        fn many_edits_keep_text_and_tree_in_step(
+        fn text_and_tree_stay_in_sync(
             samples in prop::collection::vec(sample(), 1..6),
             shape in 0..128usize,
             edits in prop::collection::vec((any::<prop::sample::Index>(), 0..4usize, value()), 1..8),

@@ -1,8 +1,8 @@
-//! Which tasks a run is about, to and from the words in which it is said.
+//! The filter for the tasks of a run, parsed from and written as words.
 
 use crate::core::graph::task::{Task, TaskId};
 
-/// Which tasks a run is about. Several values of one kind widen it, several kinds narrow it.
+/// A filter for the tasks of a run. Several values of one kind widen it, several kinds narrow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// These tasks.
@@ -16,7 +16,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether a task is in question.
+    /// Whether the filter selects a task.
     pub fn admits(&self, task: &Task) -> bool {
         fn one_of(wanted: &[String], has: Option<&String>) -> bool {
             wanted.is_empty() || has.is_some_and(|has| wanted.contains(has))
@@ -27,7 +27,7 @@ impl Filter {
             && (self.tags.is_empty() || task.tags.iter().any(|tag| self.tags.contains(tag)))
     }
 
-    /// The filter of [`Filter::words`]. What a newer version said is left out.
+    /// Parses the output of [`Filter::words`]. Kinds from newer versions are ignored.
     pub fn of_words(words: &[String]) -> Filter {
         let mut filter = Filter::default();
         for (kind, name) in words.iter().filter_map(|word| word.split_once('=')) {
@@ -42,7 +42,7 @@ impl Filter {
         filter
     }
 
-    /// The filter as flags would say it.
+    /// The filter in the form of flags.
     pub fn words(&self) -> Vec<String> {
         let tasks = self.tasks.iter().map(|id| format!("task={id}"));
         tasks
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_survives_being_said() {
+    fn a_filter_survives_a_round_trip() {
         let filter = Filter {
             tasks: vec![TaskId::new("a").unwrap()],
             stories: vec!["x=y".to_owned()],

@@ -8,6 +8,7 @@
 
 mod links;
 mod place;
+#[expect(clippy::wildcard_enum_match_arm, reason = "it matches on JSON values only")]
 mod reader;
 mod runs;
 
@@ -233,7 +234,11 @@ fn what(document: &Document, node: NodeId) -> &'static str {
         NodeKind::Mapping { .. } => "a mapping",
         NodeKind::Alias => "an alias",
         _ if document.tree().range(node).is_empty() => "nothing",
-        _ => "a single value",
+        NodeKind::Plain
+        | NodeKind::SingleQuoted
+        | NodeKind::DoubleQuoted
+        | NodeKind::Literal
+        | NodeKind::Folded => "a single value",
     }
 }
 

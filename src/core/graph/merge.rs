@@ -1,11 +1,11 @@
-//! A three-way merge of the graph file by task and field, in place of one by line.
+//! The three-way merge of the graph file by task and field, instead of by line.
 //!
-//! Three steps: `rules` says from the values alone what shall come out, `fit` makes a text for it of
-//! the pieces that the three sides have written, and the text is read again and compared with what
-//! was wanted. What a person must decide stands between marks as git makes them; what cannot be
-//! merged so at all is refused, and a merge by lines is left to whoever asked.
+//! There are three steps. `rules` decides the result from the values alone. `fit` builds a text for
+//! it from pieces of the three sides. Then the text is parsed again and compared with the result of
+//! the first step. Conflicts for a person are marked as git does. What cannot be merged this way is
+//! refused, and the caller can fall back to a merge by lines.
 //!
-//! It must not know where the texts come from, nor whether they are good graphs.
+//! This module knows neither the source of the texts nor whether they are valid graphs.
 
 use std::fmt;
 
@@ -32,40 +32,40 @@ const BOM: &str = "\u{feff}";
 /// The three texts of a merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {
-    /// What both sides began with.
+    /// The common ancestor.
     pub base: &'a str,
     /// Our side.
     pub ours: &'a str,
-    /// The side that is merged into it.
+    /// Their side, merged into ours.
     pub theirs: &'a str,
 }
 
-/// What a merge came to.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The text, conflicts between marks.
+    /// The text, with conflict markers.
     pub text: String,
-    /// What a person must decide.
+    /// The conflicts for a person to resolve.
     pub conflicts: Vec<Conflict>,
 }
 
-/// Something that the two sides changed in different ways.
+/// A place that the two sides changed in different ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The names that lead to it, such as `tasks`, `parser`, `title`.
+    /// The path of names, such as `tasks`, `parser`, `title`.
     pub path: Vec<String>,
-    /// What the sides did.
+    /// The kind of conflict.
     pub clash: Clash,
 }
 
-/// How two sides contradict each other.
+/// The kind of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clash {
-    /// Both have it, and not the same.
+    /// Both sides have different values.
     Different,
-    /// Ours has removed what theirs changed.
+    /// Our side removed what theirs changed.
     RemovedByUs,
-    /// Theirs has removed what ours changed.
+    /// Their side removed what ours changed.
     RemovedByThem,
 }
 
@@ -80,14 +80,14 @@ impl fmt::Display for Conflict {
             names => names.join(" of "),
         };
         match self.clash {
-            Clash::Different => write!(f, "{what} is not the same on both sides"),
+            Clash::Different => write!(f, "{what} differs between the two sides"),
             Clash::RemovedByUs => write!(f, "{what} was removed by ours and changed by theirs"),
             Clash::RemovedByThem => write!(f, "{what} was changed by ours and removed by theirs"),
         }
     }
 }
 
-/// Why texts cannot be merged by task.
+/// The error for texts that cannot be merged by task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmergeable {
     /// The reason, as a lower-case fragment.
@@ -98,10 +98,10 @@ fn unmergeable<T>(reason: impl Into<String>) -> Result<T, Unmergeable> {
     Err(Unmergeable { reason: reason.into() })
 }
 
-/// Merges three texts.
+/// Merges three texts by task and field.
 ///
 /// # Errors
-/// One of them is no YAML, or the changes do not fit together in the way they are written.
+/// One of them is not YAML, or the changes do not fit together in their layouts.
 pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     let all = [texts.base, texts.ours, texts.theirs];
     if let Some(side) = plainly(&all) {
@@ -115,7 +115,7 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     let Some((text, wanted)) = (fit::Fitter { sources }).file(&wanted) else {
         return match conflicts(&wanted).first() {
             Some(conflict) => unmergeable(conflict.to_string()),
-            None => unmergeable("the changes of the two sides do not fit together as written"),
+            None => unmergeable("the changes of the two sides do not fit together in this layout"),
         };
     };
     let conflicts = conflicts(&wanted);
@@ -125,16 +125,17 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
         read(&text) == wanted.taking(side)
     };
     if !reads(Side::Ours) || !reads(Side::Theirs) {
-        return unmergeable("the merged text would not read as it should");
+        return unmergeable("the merged text would have a different meaning");
     }
     Ok(Merged { text, conflicts })
 }
 
-/// Our text with the tasks that only theirs has, and the edges to them; nothing else of theirs. None
-/// where there are none.
+/// Adopts new tasks: returns our text with the tasks that only theirs has and the edges to them.
+/// None if there are none.
 ///
 /// # Errors
-/// One of them is no YAML, or a new task is another one on our side, or does not fit in as written.
+/// One of them is not YAML, a new task differs from one of the same id on our side, or it does not
+/// fit in the layout.
 pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
     let pages = [texts.base, texts.ours, texts.theirs].map(MergeText::of);
     let parts = pages.each_ref().map(|page| page.text.as_str());
@@ -146,19 +147,19 @@ pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
     let want = both([&base, &ours, &added])?;
     let sources = [0, 1, 2].map(|side| CutSource { text: parts[side], tree: &trees[side] });
     let Some((text, want)) = (fit::Fitter { sources }).file(&want) else {
-        return unmergeable("the new tasks do not fit in as they are written");
+        return unmergeable("the new tasks do not fit in this layout");
     };
     if let Some(conflict) = conflicts(&want).first() {
         return unmergeable(conflict.to_string());
     }
     let text = MergeText::like(&pages, text).written(true);
     if read(&text) != want.settled() {
-        return unmergeable("the text with the new tasks would not read as it should");
+        return unmergeable("the text with the new tasks would have a different meaning");
     }
     Ok(Some(text))
 }
 
-/// Whether a text, however it was merged, reads as a merge by task without conflict would.
+/// Whether a merged text has the same meaning as a merge by task without conflicts.
 pub fn holds(texts: Texts<'_>, merged: &str) -> bool {
     let all = [texts.base, texts.ours, texts.theirs];
     let wanted = trees(&all).and_then(|trees| wanted(&all, &trees));
@@ -181,14 +182,14 @@ fn wanted(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Want, Unmergeable>
 fn values(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Three<Value>, Unmergeable> {
     match [0, 1, 2].map(|side| Value::of_file(texts[side], &trees[side])) {
         [Some(base), Some(ours), Some(theirs)] => Ok([base, ours, theirs]),
-        _ => unmergeable("there are tags, or keys that stand twice"),
+        _ => unmergeable("there are tags or duplicate keys"),
     }
 }
 
-/// What comes out of three files.
+/// Merges the values of three files.
 fn both(files: Three<&Value>) -> Result<Want, Unmergeable> {
     rules::merge(files.map(Some), ValueShape::File)
-        .map_or_else(|| unmergeable("nothing is left"), Ok)
+        .map_or_else(|| unmergeable("no value is left"), Ok)
 }
 
 fn read(text: &str) -> Option<Value> {
@@ -223,7 +224,7 @@ fn list_conflicts(want: &Want, path: &mut Vec<String>, found: &mut Vec<Conflict>
     }
 }
 
-/// The text as it is when one side of every conflict is taken.
+/// The text with every conflict resolved to one side.
 fn taking(text: &str, side: Side) -> String {
     let mut taken = String::with_capacity(text.len());
     let mut within = None;
@@ -239,7 +240,7 @@ fn taking(text: &str, side: Side) -> String {
     taken
 }
 
-/// A text with `\n` at the end of every line, and how its lines ended before.
+/// A text with `\n` line breaks, and its original line format.
 struct MergeText {
     text: String,
     has_mark: bool,
@@ -264,7 +265,7 @@ impl MergeText {
         page
     }
 
-    /// A text with the habits of three others.
+    /// Gives a text the format of three others.
     fn like(pages: &Three<MergeText>, text: String) -> MergeText {
         let habit = |of: fn(&MergeText) -> bool| {
             let habits = pages.each_ref().map(of);
@@ -319,7 +320,7 @@ tasks:
 # the end
 ";
 
-    /// Merges what two edits make of a text, each `old => new` in place.
+    /// Merges two edited versions of a text; each edit replaces `old` with `new`.
     fn edited(base: &str, ours: &[(&str, &str)], theirs: &[(&str, &str)]) -> Merged {
         let edit = |edits: &[(&str, &str)]| {
             edits.iter().fold(base.to_owned(), |text, (old, new)| {
@@ -330,7 +331,7 @@ tasks:
         merge(Texts { base, ours: &edit(ours), theirs: &edit(theirs) }).unwrap()
     }
 
-    /// The same, both ways; the result is the base with these edits.
+    /// Merges both ways and expects the base with these edits, without conflicts.
     fn clean(base: &str, ours: &[(&str, &str)], theirs: &[(&str, &str)], both: &[(&str, &str)]) {
         let want = edited(base, both, both).text;
         for (ours, theirs) in [(ours, theirs), (theirs, ours)] {
@@ -345,7 +346,7 @@ tasks:
     }
 
     #[test]
-    fn changes_in_different_places_come_together() {
+    fn changes_in_different_places_are_combined() {
         together(BASE, ("status: pending", "status: complete"), ("title: B", "title: 'Bee'"));
         together(BASE, ("title: A ", "title: AA "), ("status: pending", "status: done # yes"));
         together(BASE, ("title: A ", "title: AA "), ("# short", "# long"));
@@ -368,13 +369,13 @@ tasks:
             &[("[a]", "[a, c]"), ("title: B", "title: D")],
             &[("[]", "[b]"), ("[a]", "[c]"), ("title: B", "title: D")],
         );
-        // The same on both sides is there once.
+        // The same change on both sides occurs once.
         let (same, more) = (("title: B", "title: D"), ("title: C", "title: E"));
         clean(BASE, &[same], &[same, more], &[same, more]);
     }
 
     #[test]
-    fn tasks_come_and_go_in_place() {
+    fn tasks_are_added_and_removed_in_place() {
         let (one, two) = ("  - id: o\n    title: O\n", "\n  # why\n  - id: t # new\n");
         let after = |tasks: &str| "[a]\n".to_owned() + tasks;
         let found = edited(BASE, &[("[a]\n", &after(one))], &[("[a]\n", &after(two))]);
@@ -397,7 +398,7 @@ tasks:
     }
 
     #[test]
-    fn the_same_new_task_is_there_once() {
+    fn the_same_new_task_is_added_once() {
         let new = |fields: &str| format!("y]}}\n  - id: n\n{fields}");
         let add = |ours: &str, theirs: &str| {
             edited(BASE, &[("y]}\n", &new(ours))], &[("y]}\n", &new(theirs))])
@@ -408,12 +409,12 @@ tasks:
         let found = add("    title: N\n", "    title: M\n");
         assert_eq!(
             found.conflicts[0].to_string(),
-            "`title` of task `n` is not the same on both sides"
+            "`title` of task `n` differs between the two sides"
         );
     }
 
     #[test]
-    fn what_a_person_must_decide_stands_between_marks() {
+    fn conflicts_have_markers() {
         let found = edited(
             BASE,
             &[("title: B", "title: Bee"), ("title: A ", "title: AA "), ("title: C", "title: D")],
@@ -423,9 +424,9 @@ tasks:
         assert_eq!(
             conflicts,
             [
-                "`title` of task `b` is not the same on both sides",
-                // Within a line there is no place for marks.
-                "task `c` is not the same on both sides",
+                "`title` of task `b` differs between the two sides",
+                // Markers need lines of their own.
+                "task `c` differs between the two sides",
             ]
         );
         insta::assert_snapshot!(found.text, @"
@@ -471,7 +472,7 @@ tasks:
     }
 
     #[test]
-    fn the_status_that_is_further_stands_with_its_times() {
+    fn the_further_status_wins_with_its_times() {
         let words =
             ["", "pending", "in-progress", "needs-input", "blocked", "complete", "cancelled"];
         let write = |word: &str, who: &str| match word {
@@ -489,7 +490,7 @@ tasks:
                     assert!(has("<<<") && has(one) && has(other), "{}", merged.text);
                 } else if at > 0 && other_at > 0 {
                     assert_eq!(merged.conflicts, [], "{}", merged.text);
-                    // Of the same status, the first by name has it: there are no times here.
+                    // With the same status and no times, the first name wins.
                     let (word, who) = if other_at > at { (other, "you") } else { (one, "me") };
                     assert!(
                         has(&format!("status: {word}\n  claimed_by: {who}\n")),
@@ -509,7 +510,7 @@ tasks:
     }
 
     #[test]
-    fn every_way_to_write_a_graph_is_merged() {
+    fn every_layout_is_merged() {
         let edges =
             "nodes:\n- id: a\n- id: b\n- id: c\nedges:\n- {from: a, to: b}\n- from: b\n  to: c\n";
         together(
@@ -562,7 +563,7 @@ tasks:
         let tags = [("      - x\n", "      - x\n      - y\n"), ("      - x\n", "      - z\n")];
         let found = edited(dashes, &tags[..1], &tags[1..]);
         assert!(found.text.ends_with("tags:\n      - y\n      - z\n"), "{}", found.text);
-        // Nothing left in a list is no empty value.
+        // An emptied list is not null.
         let two = "tasks:\n- id: a\n  tags:\n  - x\n  - y\n";
         let found = edited(two, &[("  - x\n", "")], &[("  - y\n", "")]);
         assert_eq!(found.text, "tasks:\n- id: a\n  tags: []\n");
@@ -571,7 +572,7 @@ tasks:
     }
 
     #[test]
-    fn the_order_of_whoever_moved_tasks_stands() {
+    fn the_order_of_the_side_that_moved_tasks_wins() {
         let base = "tasks:\n- id: a\n- id: b\n- id: c\n";
         let moved = "tasks:\n- id: c\n- id: a\n- id: b\n";
         let named = "tasks:\n- id: a\n- id: b\n  title: B\n- id: n\n- id: c\n";
@@ -582,7 +583,7 @@ tasks:
     }
 
     #[test]
-    fn what_does_not_fit_is_left_to_a_merge_by_lines() {
+    fn unsupported_layouts_are_refused() {
         let base = "tasks:\n- id: a\n- id: b\n";
         for (ours, theirs) in [
             ("tasks:\n- id: [\n", "tasks:\n- id: c\n"),
@@ -609,7 +610,7 @@ tasks:
         assert!(!holds(texts, "tasks: ["));
     }
 
-    /// A graph as the random tests make it: ids, and for each its comment and its fields.
+    /// A generated graph: ids, and for each the comment and the fields.
     type Model = Vec<(String, String, Vec<(&'static str, String)>)>;
 
     const FIELDS: [&str; 4] = ["title", "story", "description", "priority"];
@@ -639,7 +640,7 @@ tasks:
         format!("{}{seed}", words[seed % words.len()])
     }
 
-    /// Written in one of the ways, a line break in a value as an escape or a block.
+    /// Writes it in one of the styles, with line breaks in values as escapes or blocks.
     fn written(model: &Model, style: usize) -> String {
         let (is_json, indent) = (style % 4 == 3, ["", "  "][style / 4 % 2]);
         let mut out =
@@ -683,7 +684,7 @@ tasks:
         if style & 32 != 0 { out.replace('\n', "\r\n") } else { out }
     }
 
-    /// One edit: of which task and field, and what.
+    /// An edit: task, field and seed.
     type Edit = (usize, usize, usize);
 
     fn edit(model: &mut Model, (task, what, seed): Edit, side: &str) {
@@ -725,7 +726,7 @@ tasks:
         }
     }
 
-    /// Tasks by id, fields by name, lists as sets, whatever their order.
+    /// The tasks by id and fields by name, regardless of order; lists as sets.
     fn meaning(text: &str) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
         let file: serde_yaml::Value =
             serde_yaml::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
@@ -743,7 +744,7 @@ tasks:
         tasks.iter().map(one).collect()
     }
 
-    /// All of it that is in words of people.
+    /// The comments.
     fn comments(text: &str) -> BTreeSet<&str> {
         text.lines().filter(|line| line.trim_start().starts_with("# ")).map(str::trim).collect()
     }
@@ -756,7 +757,7 @@ tasks:
         #![proptest_config(ProptestConfig::with_cases(400))]
 
         #[test]
-        fn edits_of_different_things_all_arrive(
+        fn independent_edits_are_all_kept(
             count in 1..6usize,
             seeds in prop::collection::vec(0..50usize, 1..9),
             edits in edits(),
@@ -766,7 +767,8 @@ tasks:
             let (mut ours, mut theirs, mut both) = (base.clone(), base.clone(), base.clone());
             for one in edits {
                 let (task, what, seed) = one;
-                // A task goes only where nobody changes it; a field belongs to one side.
+                // A task is removed only if the other side does not change it; each field belongs
+                // to one side.
                 if what == 4 {
                     continue;
                 }
@@ -815,7 +817,7 @@ tasks:
         }
 
         #[test]
-        fn nothing_is_lost_when_both_change_the_same(
+        fn conflicting_edits_are_all_kept(
             count in 1..6usize,
             seeds in prop::collection::vec(0..50usize, 1..9),
             our_edits in edits(),
@@ -892,7 +894,7 @@ tasks:
     }
 
     #[test]
-    fn only_new_tasks_and_what_they_wait_for_are_adopted() {
+    fn only_new_tasks_and_their_edges_are_adopted() {
         let base = "# mine\nedges:\n  - {from: a, to: b}\ntasks:\n  - {id: a, status: pending}\n  - {id: b}\n";
         let ours = base.replace("status: pending}", "status: in-progress} # now") + "  - {id: d}\n";
         let edges = "  - {from: a, to: c}\n  - {from: c, to: b}\ntasks:";
@@ -907,7 +909,7 @@ tasks:
              - {id: c, depends_on: [a]} # new\n"
         );
         let again = Texts { base, ours: &adopted, theirs };
-        assert_eq!(adopt(again).unwrap(), None, "they are there already");
+        assert_eq!(adopt(again).unwrap(), None, "already adopted");
         assert_eq!(adopt(Texts { base, ours, theirs: ours }).unwrap(), None);
         assert!(adopt(Texts { base, ours, theirs: "tasks: [" }).is_err());
     }

@@ -1,13 +1,14 @@
-//! Paths that a task's text names: what it has to produce, what its checks are made of.
+//! Paths named by a task: its outputs, and the inputs of its verify commands.
 //!
-//! Pure: whether they are there is for others to see.
+//! The caller checks whether they exist.
 
 use serde_json::Value;
 
-/// What ends a word of a command line, quotes included: a path in quotes is still one.
+/// The characters that end a word of a command line, including quotes, so that a quoted path is
+/// found.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
 
-/// What a POSIX shell does itself or reads as its grammar.
+/// Built-ins and keywords of a POSIX shell.
 const SHELLS_OWN: &[&str] = &[
     ".", "alias", "bg", "break", "case", "cd", "command", "continue", "echo", "eval", "exec",
     "exit", "export", "false", "fc", "fg", "for", "getopts", "hash", "if", "jobs", "kill", "local",
@@ -15,20 +16,20 @@ const SHELLS_OWN: &[&str] = &[
     "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
 ];
 
-/// The paths of an `output` field: a list, or a text with commas. What has blanks in it describes
-/// something, and what has wildcards in it matches something: neither is a path to look for.
+/// The paths of an `output` field: a list, or a text with commas. Text with blanks is a description
+/// and text with wildcards is a pattern, so neither is a path.
 pub fn of_output(output: &Value) -> Vec<String> {
     let found: Vec<&str> = match output {
         Value::String(text) => text.split(',').map(str::trim).collect(),
         Value::Array(paths) => paths.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
     let is_path = |text: &&str| !text.is_empty() && !text.contains([' ', '\n', '*', '?', '{', '[']);
     found.into_iter().filter(is_path).map(plain).collect()
 }
 
-/// Those of the `changed` paths that verify commands name, or that lie in a folder
-/// they name: what an attempt can change so that its own check says what it likes.
+/// Returns the `changed` paths that verify commands name, or that lie in a folder they name: an
+/// attempt could change these to make its own check pass.
 pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
     let words: Vec<String> = verify
         .iter()
@@ -45,8 +46,8 @@ pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
     changed.iter().filter(is_named).cloned().collect()
 }
 
-/// The program with which a command of a shell begins, where that is a plain word: none for what
-/// the shell does itself and for what only a shell can read.
+/// The program of a shell command, if it is a plain word: none for built-ins and for text that only
+/// a shell can interpret.
 pub fn program_of(command: &str) -> Option<&str> {
     let word = command.split([' ', '\t', '\n', ';', '&', '|', '<', '>']).next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
@@ -54,7 +55,7 @@ pub fn program_of(command: &str) -> Option<&str> {
     (is_plain && !SHELLS_OWN.contains(&word)).then_some(word)
 }
 
-/// `./tests/` is `tests`.
+/// Normalizes a path: `./tests/` becomes `tests`.
 fn plain(path: &str) -> String {
     let mut path = path.trim_end_matches('/');
     while let Some(rest) = path.strip_prefix("./") {
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_are_paths_only_where_they_look_like_one() {
+    fn only_path_like_outputs_are_paths() {
         assert_eq!(of_output(&json!("a.md, ./docs/")), ["a.md", "docs"]);
         assert_eq!(of_output(&json!(["a,b", "a report", "src/*.rs", ""])), ["a,b"]);
         assert_eq!(of_output(&json!("a summary of it all")), [""; 0]);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_check_is_made_of_is_found_in_its_words() {
+    fn inputs_of_a_check_are_found_in_its_words() {
         let changed = ["tests/a.rs", "tests.rs", "check.sh", "src/lib.rs", "my dir/x"];
         let changed = changed.map(str::to_owned);
         let named = |verify: &str| named_by(&["true".to_owned(), verify.to_owned()], &changed);

@@ -1,13 +1,12 @@
-//! The span tree of a YAML text: which bytes hold which value.
+//! The span tree of a YAML text: the bytes of each value.
 //!
-//! One pass over the parser's events makes a flat list of small nodes in document order, so that
-//! a file of 100,000 tasks costs little more than reading it. Texts that could hang or exhaust a
-//! reader which builds values (deep nesting, alias bombs) are refused here, before any such
-//! reader sees them.
+//! One pass over the parser's events builds a flat list of small nodes in document order, so a file
+//! of 100,000 tasks costs little more than reading it. Texts that could hang or exhaust a reader
+//! that builds values (deep nesting, alias bombs) are rejected here first.
 //!
-//! It knows YAML and bytes only: not what a task is, nor where the text came from. It and its
-//! children are the only modules that name the parser. Odd on purpose: the parser's own spans leave out block headers,
-//! collection ends and the place of an empty value, so those are found again in the text.
+//! This module knows YAML and bytes only, not tasks or files. It and its children are the only
+//! users of the parser. The parser's spans omit block headers, collection ends and the location of
+//! an empty value, so these are found again in the text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,29 +15,29 @@ use std::ops::Range;
 mod build;
 mod fault;
 
-/// Largest text that is read, in bytes.
+/// The limit on the size of a text, in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Deepest nesting of lists and mappings.
+/// The limit on nesting of lists and mappings.
 pub const MAX_DEPTH: usize = 64;
-/// Most aliases (`*name`) in one text.
+/// The limit on aliases (`*name`) in one text.
 pub const MAX_ALIASES: usize = 1_000;
-/// Most bytes that all aliases together may stand for.
+/// The limit on the expanded size of all aliases, in bytes.
 pub const MAX_EXPANDED_BYTES: usize = 16 << 20;
 
 const ANCHORED: u8 = 1;
 const TAGGED: u8 = 2;
-/// The decoded text differs from the source and is kept in `Tree::decoded`.
+/// The decoded text differs from the source and is stored in `Tree::decoded`.
 const DECODED: u8 = 4;
 const BOM: &str = "\u{feff}";
 
-/// What makes a text unreadable, and where.
+/// A parse error with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong, as a lower-case fragment.
+    /// The message, as a lower-case fragment.
     pub message: String,
-    /// The bytes of the text that are to blame.
+    /// The bytes of the text that caused it.
     pub at: Range<usize>,
-    /// What to do about it.
+    /// A hint on how to fix it.
     pub help: Option<String>,
 }
 
@@ -50,12 +49,12 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// One node of a [`Tree`]. After an edit, ids of nodes that come later in the text are stale.
+/// The id of a node of a [`Tree`]. After an edit, ids of later nodes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// The outermost node.
+    /// The root node.
     pub(crate) const FIRST: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -63,10 +62,10 @@ impl NodeId {
     }
 }
 
-/// How a node is written.
+/// The style of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A scalar without quotes; an empty value is one of no width.
+    /// A scalar without quotes; an empty value is one of zero width.
     Plain,
     /// A scalar in `'`.
     SingleQuoted,
@@ -78,12 +77,12 @@ pub enum NodeKind {
     Folded,
     /// A list.
     Sequence {
-        /// Whether it is written in brackets.
+        /// Whether it is in brackets.
         flow: bool,
     },
     /// A mapping.
     Mapping {
-        /// Whether it is written in braces.
+        /// Whether it is in braces.
         flow: bool,
     },
     /// A reference to an anchor, `*name`.
@@ -91,35 +90,35 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Whether the node holds text itself.
+    /// Whether the node is a scalar.
     pub fn is_scalar(self) -> bool {
         !matches!(self, Self::Sequence { .. } | Self::Mapping { .. } | Self::Alias)
     }
 }
 
-/// Sixteen bytes, because a large file has a million of these.
+/// A node of sixteen bytes, because a large file has a million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     start: u32,
     end: u32,
-    /// Number of nodes in the subtree, itself included.
+    /// The number of nodes in the subtree, including itself.
     size: u32,
     kind: NodeKind,
     flags: u8,
 }
 
-/// The nodes of one document in document order, each with the bytes it takes.
+/// The nodes of one document in document order, each with its byte range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     nodes: Vec<Node>,
-    /// Texts that are no slice of the source, by node, ascending.
+    /// Texts that are not a slice of the source, by node, ascending.
     decoded: Vec<(u32, String)>,
-    /// Alias node and the node it stands for, by alias, ascending.
+    /// Each alias node with its target node, by alias, ascending.
     aliases: Vec<(u32, u32)>,
 }
 
 impl Tree {
-    /// Reads exactly one document; a text with nothing but blanks and comments has no root.
+    /// Parses exactly one document; a text with only blanks and comments has no root.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         if text.len() > MAX_BYTES {
             return Err(Fault {
@@ -132,64 +131,64 @@ impl Tree {
         build::Builder::new(text).run()
     }
 
-    /// The outermost node.
+    /// The root node.
     pub fn root(&self) -> Option<NodeId> {
         (!self.nodes.is_empty()).then_some(NodeId(0))
     }
 
-    /// How the node is written.
+    /// The style of the node.
     pub fn kind(&self, node: NodeId) -> NodeKind {
         self.nodes[node.index()].kind
     }
 
-    /// The value's own bytes: without anchor, tag, trailing blanks or comment; with quotes,
-    /// brackets and the header of a block scalar. An empty value has no width and stands behind
-    /// its colon, dash, anchor or tag.
+    /// The bytes of the value: without anchor, tag, trailing blanks or comment; with quotes,
+    /// brackets and the header of a block scalar. An empty value has zero width and is located
+    /// after its colon, dash, anchor or tag.
     pub fn range(&self, node: NodeId) -> Range<usize> {
         let node = &self.nodes[node.index()];
         node.start as usize..node.end as usize
     }
 
-    /// Whether the node carries an anchor (`&name`).
+    /// Whether the node has an anchor (`&name`).
     pub fn is_anchored(&self, node: NodeId) -> bool {
         self.nodes[node.index()].flags & ANCHORED != 0
     }
 
-    /// Whether the node carries a tag (`!name`).
+    /// Whether the node has a tag (`!name`).
     pub fn is_tagged(&self, node: NodeId) -> bool {
         self.nodes[node.index()].flags & TAGGED != 0
     }
 
-    /// The node an alias stands for.
+    /// The target of an alias.
     pub fn target(&self, alias: NodeId) -> Option<NodeId> {
         let found = self.aliases.binary_search_by_key(&alias.0, |pair| pair.0);
         found.ok().map(|at| NodeId(self.aliases[at].1))
     }
 
-    /// Whether some alias stands for exactly this node.
+    /// Whether an alias has exactly this node as its target.
     pub fn is_aliased(&self, node: NodeId) -> bool {
         self.aliases.iter().any(|pair| pair.1 == node.0)
     }
 
-    /// Whether anything stands for something else in the text.
+    /// Whether the text has aliases.
     pub fn has_aliases(&self) -> bool {
         !self.aliases.is_empty()
     }
 
-    /// The items of a sequence; nothing for any other node.
+    /// The items of a sequence; empty for any other node.
     pub fn items(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let is_sequence = matches!(self.kind(node), NodeKind::Sequence { .. });
         self.children(node).take_while(move |_| is_sequence)
     }
 
-    /// The keys and values of a mapping; nothing for any other node.
+    /// The keys and values of a mapping; empty for any other node.
     pub fn entries(&self, node: NodeId) -> impl Iterator<Item = (NodeId, NodeId)> {
         let is_mapping = matches!(self.kind(node), NodeKind::Mapping { .. });
         let mut children = self.children(node).take_while(move |_| is_mapping);
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
 
-    /// The entry of a mapping whose key reads as `key`.
+    /// The entry of a mapping with the decoded key `key`.
     pub fn entry(&self, text: &str, mapping: NodeId, key: &str) -> Option<(NodeId, NodeId)> {
         self.entries(mapping)
             .find(|entry| self.key(text, entry.0).is_some_and(|found| found == key))
@@ -211,16 +210,17 @@ impl Tree {
         match kind {
             NodeKind::Plain => text.get(start..end),
             NodeKind::SingleQuoted | NodeKind::DoubleQuoted => text.get(start + 1..end - 1),
-            _ => None,
+            NodeKind::Literal
+            | NodeKind::Folded
+            | NodeKind::Sequence { .. }
+            | NodeKind::Mapping { .. }
+            | NodeKind::Alias => None,
         }
     }
 
-    /// The text of a key, seen through an alias.
+    /// The text of a key; an alias is resolved.
     fn key<'a>(&'a self, text: &'a str, key: NodeId) -> Option<&'a str> {
-        let key = match self.kind(key) {
-            NodeKind::Alias => self.target(key)?,
-            _ => key,
-        };
+        let key = if self.kind(key) == NodeKind::Alias { self.target(key)? } else { key };
         self.slice(text, key)
     }
 
@@ -253,24 +253,24 @@ impl Tree {
         node.index()..node.index() + self.nodes[node.index()].size as usize
     }
 
-    /// Where the node at a position in document order starts.
+    /// The start of the node at a position in document order.
     pub(crate) fn start_at(&self, at: usize) -> Option<usize> {
         self.nodes.get(at).map(|node| node.start as usize)
     }
 
-    /// The last node below (or the node itself).
+    /// The last node of the subtree, or the node itself.
     pub(crate) fn last_of(&self, node: NodeId) -> NodeId {
         NodeId(node.0 + self.nodes[node.index()].size - 1)
     }
 
-    /// Whether an alias outside of `span` stands for a node inside of it.
+    /// Whether an alias outside `span` has a target inside it.
     pub(crate) fn is_used_outside(&self, span: &Range<usize>) -> bool {
         self.aliases.iter().any(|&(alias, target)| {
             span.contains(&(target as usize)) && !span.contains(&(alias as usize))
         })
     }
 
-    /// Whether what an alias stands for holds this node, so that an edit changes the alias too.
+    /// Whether the target of an alias contains this node, so that an edit also changes the alias.
     pub(crate) fn is_below_alias(&self, node: NodeId) -> bool {
         self.aliases.iter().any(|&(_, target)| {
             let span = self.subtree(NodeId(target));
@@ -278,8 +278,8 @@ impl Tree {
         })
     }
 
-    /// Whether two runs of nodes are written the same way and read the same, wherever they stand.
-    /// Collections are compared by their nodes' order only, so that a run may end inside of one.
+    /// Whether two runs of nodes have the same style and values, regardless of their location.
+    /// Collections are compared by the order of their nodes only, so a run may end inside one.
     pub(crate) fn same_run(
         (tree, text, run): (&Self, &str, Range<usize>),
         (other, other_text, other_run): (&Self, &str, Range<usize>),
@@ -293,7 +293,11 @@ impl Tree {
                     && match a.kind {
                         NodeKind::Sequence { .. } | NodeKind::Mapping { .. } => true,
                         NodeKind::Alias => text[tree.range(here)] == other_text[other.range(there)],
-                        _ => {
+                        NodeKind::Plain
+                        | NodeKind::SingleQuoted
+                        | NodeKind::DoubleQuoted
+                        | NodeKind::Literal
+                        | NodeKind::Folded => {
                             a.end - a.start == b.end - b.start
                                 && tree.slice(text, here) == other.slice(other_text, there)
                         }
@@ -301,7 +305,7 @@ impl Tree {
             })
     }
 
-    /// Whether `part`, moved by `offset` bytes, is exactly the subtree at `node`.
+    /// Whether `part`, moved by `offset` bytes, equals the subtree at `node`.
     pub(crate) fn matches_part(&self, node: NodeId, part: &Self, offset: isize) -> bool {
         let span = self.subtree(node);
         let first = node.0;
@@ -313,8 +317,8 @@ impl Tree {
                 .eq(part.decoded.iter().map(|(at, value)| (*at, value)))
     }
 
-    /// Puts `part`, moved by `offset` bytes, in the place of the subtree at `node`; all that
-    /// follows moves by `delta` bytes. No alias elsewhere may stand for a node in the subtree.
+    /// Replaces the subtree at `node` by `part`, moved by `offset` bytes; later nodes move by
+    /// `delta` bytes. No alias elsewhere may have its target in the subtree.
     pub(crate) fn graft(&mut self, node: NodeId, part: &Self, offset: isize, delta: isize) {
         let span = self.subtree(node);
         let (first, last) = (span.start as u32, span.end as u32);
@@ -366,25 +370,26 @@ impl Node {
     }
 }
 
-/// Positions stay far below `u32::MAX`, as the text's size is limited.
+/// Adds an offset to a position. Positions stay far below `u32::MAX`, because the size of the text
+/// is limited.
 fn grown(value: u32, by: isize) -> u32 {
     (value as usize).wrapping_add_signed(by) as u32
 }
 
-/// Start of the line that holds the byte at `at`.
+/// The start of the line with the byte at `at`.
 pub(crate) fn line_start(bytes: &[u8], at: usize) -> usize {
     let before = bytes[..at].iter();
     before.rev().position(|byte| *byte == b'\n').map_or(0, |back| at - back)
 }
 
-/// End of the line that holds the byte at `at`, its line break left out.
+/// The end of the line with the byte at `at`, excluding the line break.
 pub(crate) fn line_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let end = rest.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |on| at + on);
     end - usize::from(end > at && bytes.get(end) == Some(&b'\n') && bytes[end - 1] == b'\r')
 }
 
-/// Characters before `at` on its line, a byte order mark left out.
+/// The number of characters before `at` on its line, excluding a byte order mark.
 pub(crate) fn column(text: &str, at: usize) -> usize {
     let lead = &text[line_start(text.as_bytes(), at)..at];
     lead.trim_start_matches(BOM).chars().count()
@@ -428,7 +433,11 @@ mod tests {
                     out.push('}');
                 }
                 NodeKind::Alias => out.push_str(&text[range.clone()]),
-                _ => {
+                NodeKind::Plain
+                | NodeKind::SingleQuoted
+                | NodeKind::DoubleQuoted
+                | NodeKind::Literal
+                | NodeKind::Folded => {
                     out.push_str(&text[range.clone()]);
                     let value = tree.scalar(text, node).unwrap();
                     if value != text[range.clone()] {
@@ -454,8 +463,8 @@ mod tests {
         fault
     }
 
-    /// Text blamed and message.
-    fn blamed(text: &str) -> (String, String) {
+    /// The text of the location, and the message.
+    fn located(text: &str) -> (String, String) {
         let fault = fault(text);
         assert!(text.is_empty() || !fault.at.is_empty());
         (text[fault.at].to_owned(), fault.message)
@@ -467,14 +476,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_root() {
+    fn an_empty_text_has_no_root() {
         for text in ["", "\n", "# only\n", "---\n", "\u{feff}", "--- # x\n"] {
             assert_eq!(Tree::parse(text).unwrap().root(), None, "{text:?}");
         }
     }
 
     #[test]
-    fn ranges_are_the_values_own_bytes() {
+    fn ranges_cover_the_bytes_of_values() {
         for (text, expected) in [
             ("a: 1 # c\n", "{a=1 }@a: 1"),
             ("\u{feff}a: 1\n", "{a=1 }@a: 1"),
@@ -531,38 +540,38 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_refused() {
+    fn duplicate_keys_are_rejected() {
         let fault = fault("a: 1\nb:\n  id: x\n  'id': y\n");
         assert_eq!(fault.message, "`id` is given twice, first on line 3");
         assert_eq!(fault.at, 18..22);
         let many = (0..40).map(|n| format!("k{}: 1", n % 30));
         let many = many.collect::<Vec<_>>().join("\n");
-        assert_eq!(blamed(&many).1, "`k0` is given twice, first on line 1");
+        assert_eq!(located(&many).1, "`k0` is given twice, first on line 1");
     }
 
     #[test]
-    fn faults_say_what_and_where() {
+    fn faults_have_message_and_location() {
         for (text, at, message) in [
-            ("a: *nope\n", "*nope", "`*nope` stands for nothing"),
+            ("a: *nope\n", "*nope", "`*nope` has no anchor"),
             ("a: 1\n---\nb: 2\n", "---", "a second document starts here"),
             ("a: x\0y\n", "\0", "the control character `U+0000` is not allowed"),
             ("a: \"x\u{1b}y\"\n", "\u{1b}", "the control character `U+001B` is not allowed"),
             ("a: x\u{9b}y\n", "\u{9b}", "the control character `U+009B` is not allowed"),
-            ("a: x\rb: 1\r", "\r", "a carriage return stands without a line feed"),
+            ("a: x\rb: 1\r", "\r", "a carriage return has no line feed after it"),
             ("a:\n\tb: 1\n", "\t", "a tab is used as indentation"),
             (" \ta: 1\n", "\t", "a tab is used as indentation"),
             ("a: [1, 2", "[", "`[` is opened here and never closed"),
             ("a: \"x", "\"", "a quote is opened here and never closed"),
             ("a: b: c\n", ":", "a `:` is not allowed here"),
             ("é: @x\n", "@", "a value cannot start with `@`"),
-            ("a: &x [*x]\n", "*x", "`*x` stands inside of the value it names"),
+            ("a: &x [*x]\n", "*x", "`*x` is inside its own anchor"),
         ] {
-            assert_eq!(blamed(text), (at.to_owned(), message.to_owned()), "{text:?}");
+            assert_eq!(located(text), (at.to_owned(), message.to_owned()), "{text:?}");
         }
     }
 
     #[test]
-    fn hostile_texts_are_refused_at_once() {
+    fn hostile_texts_are_rejected_early() {
         let deep = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
         let mut maps = String::new();
         for depth in 0..6_000 {
@@ -576,7 +585,7 @@ mod tests {
         }
         let big = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(20_000));
         let many = format!("a: &a x\nb: [{}]\n", "*a, ".repeat(20_000));
-        let expands = "the aliases stand for more than 16 MiB";
+        let expands = "the aliases expand to more than 16 MiB";
         for (text, message) in [
             ("[".repeat(100_000), deep.as_str()),
             ("[".repeat(100_000) + &"]".repeat(100_000), &deep),
@@ -585,18 +594,18 @@ mod tests {
             (maps, &deep),
             (bomb, expands),
             (big, expands),
-            (many, "`*a` is one alias more than the 1000 allowed"),
+            (many, "`*a` exceeds the limit of 1000 aliases"),
         ] {
             let begin = Instant::now();
             let message_found = fault(&text).message;
             assert!(message_found.contains(message), "{message_found}");
-            // What is not refused early takes minutes, also on the fastest machine.
+            // A text that is not rejected early takes minutes, even on a fast machine.
             assert!(begin.elapsed() < Duration::from_secs(60), "{message}");
         }
     }
 
     #[test]
-    fn too_large_is_refused_first() {
+    fn size_is_checked_first() {
         let text = "\0".repeat(MAX_BYTES + 1);
         assert_eq!(Tree::parse(&text).unwrap_err().at, 0..0);
     }

@@ -1,11 +1,11 @@
-//! The built-in templates, by name: what `ralph template` prints and `ralph init` writes.
+//! The built-in templates, printed by `ralph template` and written by `ralph init`.
 
 use crate::core::prompt::DEFAULT_TEMPLATE;
 
-/// One of them.
+/// A built-in template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// `prompts/task.md`: what an agent is told of a task.
+    /// `prompts/task.md`: the prompt for a task.
     Task,
     /// `PROMPT.md` of a loop without a graph.
     Prompt,
@@ -13,7 +13,7 @@ pub enum Template {
     Graph,
     /// `.ralph/config.yaml`.
     Config,
-    /// The paragraph for `AGENTS.md` and `CLAUDE.md`, between its marks.
+    /// The paragraph for `AGENTS.md` and `CLAUDE.md`, between its markers.
     Agents,
     /// The recipes for a `justfile`.
     Just,
@@ -33,15 +33,15 @@ impl Template {
     }
 }
 
-/// A graph without its tasks.
+/// A task graph without tasks.
 pub const GRAPH_HEAD: &str = include_str!("template/graph.yaml");
 /// Tasks for a project that has no code yet.
 pub const TASKS_START: &str = include_str!("template/tasks-start.yaml");
-/// Tasks for one that has.
+/// Tasks for a project that has code.
 pub const TASKS_CODE: &str = include_str!("template/tasks-code.yaml");
-/// A task that makes others out of a document, which is called `PLAN` in it.
+/// A task that creates other tasks from a document, named `PLAN` in the text.
 pub const TASK_PLAN: &str = include_str!("template/tasks-plan.yaml");
-/// The settings for all projects.
+/// The user settings.
 pub const GLOBAL: &str = include_str!("template/global.yaml");
 /// `.ralph/.gitignore`.
 pub const IGNORE: &str = include_str!("template/ignore");

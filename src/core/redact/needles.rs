@@ -1,24 +1,24 @@
-//! Known values, in every spelling in which programs print them.
+//! Searches for known values, in every spelling that programs print.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::MARK;
 
-/// Values that are no longer than this, with all their spellings, are looked for in the fastest way.
+/// The limit on the total size of all spellings for which the fastest search is used.
 const FAST: usize = 32 << 10;
 
-/// Replaces what it looks for by [`MARK`]; values that overlap become one mark.
+/// Replaces values with [`MARK`]; overlapping values become one mark.
 #[derive(Clone)]
 pub(super) struct Needles {
-    /// None where there is nothing to look for.
+    /// None if there is nothing to search for.
     search: Option<AhoCorasick>,
     spelled: Vec<Vec<u8>>,
-    /// Whether a needle begins with this byte.
+    /// Whether a spelling starts with this byte.
     begins: Box<[bool; 256]>,
     longest: usize,
-    /// What came and is not decided yet.
+    /// The received bytes that are not decided yet.
     held: Vec<u8>,
-    /// So many bytes at the beginning of `held` belong to a secret that has its mark.
+    /// The number of bytes at the start of `held` that belong to a secret already marked.
     covered: usize,
 }
 
@@ -31,7 +31,7 @@ impl Needles {
         for needle in &needles {
             begins[usize::from(needle[0])] = true;
         }
-        // The fastest kind takes some hundred bytes for each byte that is looked for.
+        // The fastest search takes some hundred bytes of memory per byte of the values.
         let size: usize = needles.iter().map(Vec::len).sum();
         let kind = (size <= FAST).then_some(AhoCorasickKind::DFA);
         let search = (!needles.is_empty()).then(|| {
@@ -39,7 +39,7 @@ impl Needles {
                 .match_kind(MatchKind::LeftmostLongest)
                 .kind(kind)
                 .build(&needles)
-                .expect("values of an environment are far below the 2 GB that it takes")
+                .expect("the values of an environment are far below the limit of 2 GB")
         });
         let longest = needles.iter().map(Vec::len).max().unwrap_or(0);
         Needles { search, spelled: needles, begins, longest, held: Vec::new(), covered: 0 }
@@ -53,7 +53,7 @@ impl Needles {
         self.held.extend_from_slice(bytes);
         let text = &self.held[..];
         let open = if is_end { text.len() } else { self.open(text) };
-        // Up to here it is written, or covered by a mark.
+        // Bytes before `done` are written, or covered by a mark.
         let mut done = self.covered;
         let mut at = 0;
         while let Some(found) = search.find(&text[at..]) {
@@ -76,8 +76,7 @@ impl Needles {
         self.held.drain(..open);
     }
 
-    /// The first place from which on a needle may begin that is not whole yet. All that begins
-    /// before is decided.
+    /// The first position at which an incomplete value may start. Everything before it is decided.
     fn open(&self, text: &[u8]) -> usize {
         let first = text.len().saturating_sub(self.longest.saturating_sub(1));
         (first..text.len())
@@ -90,8 +89,8 @@ impl Needles {
     }
 }
 
-/// A value as it is, within JSON, within JSON within JSON, in a URL, and in base64 wherever in a
-/// longer text it begins.
+/// The spellings of a value: as it is, in JSON, in JSON within JSON, in a URL, and in base64 at any
+/// offset within a longer text.
 fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![value.to_vec()];
     if let Ok(text) = std::str::from_utf8(value) {
@@ -139,12 +138,12 @@ fn url(value: &[u8], digits: &[u8; 16], space: &str) -> Vec<u8> {
     escaped
 }
 
-/// The characters that depend on the value alone, when `offset` bytes stand before it in its group
+/// The base64 characters that depend only on the value, if `offset` bytes precede it in its group
 /// of three.
 fn base64(value: &[u8], offset: usize) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bit = |at: usize| value.get(at / 8).map_or(0, |byte| usize::from(byte >> (7 - at % 8) & 1));
-    // From the first bit of the value that begins a character; the bits of a part are left out.
+    // Starts at the first bit that begins a character, and drops an incomplete last character.
     let skipped = [0, 4, 2][offset];
     (skipped..)
         .step_by(6)

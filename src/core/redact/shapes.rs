@@ -1,29 +1,29 @@
-//! What has the shape of a key, whoever's it is.
+//! Searches for strings that look like keys, whatever their owner.
 //!
-//! A beginning that keys have is found first, then what follows is looked at: letters and digits in
-//! a row, so many at least, and not a word that a person might write.
+//! First a known prefix of keys is found, then the text after it is checked: a minimum number of
+//! letters and digits that do not look like words.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::MARK;
 
-/// So many bytes after a beginning decide whether it is a secret.
+/// The number of bytes after a prefix that decide whether it is a secret.
 const WINDOW: usize = 1024;
 
-/// What is behind a beginning.
+/// The shape of the text after a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretShape {
-    /// A key: so many characters at least, and whether `-` and `_` are among them.
+    /// A key of at least `least` characters; `dashes` allows `-` and `_`.
     Key { least: usize, dashes: bool },
-    /// So many characters exactly, capitals and digits.
+    /// Exactly this many capitals and digits.
     Capitals(usize),
     /// `eyJ….eyJ….…`.
     Jwt,
     /// `-----BEGIN … PRIVATE KEY-----` and its lines.
     Pem,
-    /// The value of an HTTP header, behind its scheme if it has one: `Authorization: Bearer …`.
+    /// The value of an HTTP header, after its scheme if there is one: `Authorization: Bearer …`.
     Header,
-    /// The value behind a scheme that stands by itself.
+    /// The value after a scheme without a header.
     Bearer,
 }
 
@@ -36,7 +36,7 @@ const fn word(least: usize) -> SecretShape {
 }
 
 const BEGINNINGS: &[(&str, SecretShape)] = &[
-    // Anthropic, OpenAI and those that spell theirs alike.
+    // Anthropic, OpenAI and compatible services.
     ("sk-", key(20)),
     ("sk_live_", word(16)),
     ("sk_test_", word(16)),
@@ -82,31 +82,32 @@ const BEGINNINGS: &[(&str, SecretShape)] = &[
     ("bearer ", SecretShape::Bearer),
 ];
 
-/// What a look at a beginning and what follows it came to.
+/// The result of checking a prefix and the text after it.
 #[derive(Clone, Copy, Debug)]
 enum ShapeMatch {
     /// More bytes are needed.
     Open,
-    /// Nothing secret.
+    /// Not a secret.
     Innocent,
-    /// These bytes are one, and perhaps more that have not been looked at.
+    /// A secret in these bytes, and possibly more bytes after them.
     Secret { from: usize, to: usize, more: Option<Swallow> },
 }
 
-/// What of the stream is left out now.
+/// The bytes of the stream to drop now.
 #[derive(Clone, Copy, Debug)]
 enum Swallow {
     /// Bytes of this class.
     Class(fn(u8) -> bool),
-    /// The lines of a key: dashes in a row, and whether five of them have begun the last line.
+    /// The lines of a key: the number of dashes in a row, and whether five of them have started the
+    /// last line.
     Pem { dashes: u8, ends: bool },
 }
 
-/// Replaces what looks like a key by [`MARK`].
+/// Replaces key-like strings with [`MARK`].
 #[derive(Clone, Debug)]
 pub(super) struct Shapes {
     search: AhoCorasick,
-    /// What came and is not decided yet.
+    /// The received bytes that are not decided yet.
     held: Vec<u8>,
     /// The last two bytes before `held`.
     before: [u8; 2],
@@ -118,7 +119,7 @@ impl Shapes {
         let search = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(BEGINNINGS.iter().map(|(beginning, _)| beginning))
-            .expect("a few short words");
+            .expect("the prefixes are few and short");
         Shapes { search, held: Vec::new(), before: [b'\n'; 2], swallow: None }
     }
 
@@ -157,8 +158,8 @@ impl Shapes {
         }
     }
 
-    /// Up to where all is innocent; and if a secret begins there, where it ends and what is left
-    /// out from there.
+    /// Returns the position up to which the text is not secret; and, if a secret starts there, its
+    /// end and the bytes to drop after it.
     fn next(
         &self,
         text: &[u8],
@@ -188,7 +189,7 @@ impl Shapes {
     }
 }
 
-/// The first place from `start` on at which a beginning may begin that is not whole yet.
+/// The first position from `start` at which an incomplete prefix may start.
 fn open(text: &[u8], start: usize) -> usize {
     const LONGEST: usize = 16;
     let is_part = |rest: &[u8]| {
@@ -199,8 +200,8 @@ fn open(text: &[u8], start: usize) -> usize {
         .unwrap_or(text.len())
 }
 
-/// A key begins where a word does; also behind an escape of JSON such as `\n`, and behind a colour
-/// such as `ESC[31m`.
+/// Whether a key may start here: at the start of a word, after a JSON escape such as `\n`, or after
+/// a color such as `ESC[31m`.
 fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     matches!(shape, SecretShape::Pem | SecretShape::Header)
@@ -210,11 +211,11 @@ fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
         }
 }
 
-/// A beginning and what is there after it.
+/// The text from a prefix on.
 #[derive(Clone, Copy)]
 struct Ahead<'a> {
     text: &'a [u8],
-    /// Whether nothing comes after that.
+    /// Whether the stream ends after it.
     is_end: bool,
 }
 
@@ -249,7 +250,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The bytes of a class from `begin` on, at most [`WINDOW`] of them; none if more may come.
+    /// The bytes of a class from `begin`, at most [`WINDOW`]; none if more may follow.
     fn run(self, begin: usize, class: fn(u8) -> bool) -> Option<&'a [u8]> {
         let rest = self.text.get(begin..).unwrap_or_default();
         let rest = &rest[..rest.len().min(WINDOW)];
@@ -278,7 +279,7 @@ impl<'a> Ahead<'a> {
             part.is_some_and(|part| part.len() >= 10 && part.starts_with(b"eyJ"))
         };
         if is_object(parts.next()) && is_object(parts.next()) {
-            // The full stop of a sentence is none of it.
+            // Excludes the full stop of a sentence.
             let end = body.iter().rposition(|byte| *byte != b'.').map_or(0, |at| at + 1);
             let body = if body.len() == WINDOW { body } else { &body[..end] };
             secret(0, 0, body.len(), class)
@@ -288,9 +289,9 @@ impl<'a> Ahead<'a> {
     }
 
     fn pem(self, begin: usize) -> ShapeMatch {
-        /// Within so many bytes after the first line there is one of the key's own.
+        /// The number of bytes after the first line within which a line of the key must start.
         const NEAR: usize = 512;
-        /// The characters of such a line, at least.
+        /// The minimum length of a line of the key.
         const LINE: usize = 40;
         let Some(label) = self
             .run(begin, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
@@ -312,7 +313,7 @@ impl<'a> Ahead<'a> {
                 let more = Some(Swallow::Pem { dashes: 0, ends: false });
                 return ShapeMatch::Secret { from: 0, to: first + at + 1, more };
             }
-            // The first five are behind the label, the next begin the last line.
+            // The first five dashes follow the label; the next ones start the last line.
             if (dashes == 5 && at > 4) || (*byte != b'\\' && !is_in_pem(*byte)) {
                 return ShapeMatch::Innocent;
             }
@@ -362,15 +363,15 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// From `from` to the end of a run that begins at `begin`; and what comes after it, if the run fills
-/// the window.
+/// A secret from `from` to the end of a run that starts at `begin`, with the bytes to drop after it
+/// if the run fills the window.
 fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> ShapeMatch {
     let more = (length == WINDOW).then_some(Swallow::Class(class));
     ShapeMatch::Secret { from, to: begin + length, more }
 }
 
 impl Swallow {
-    /// How many bytes are left out, and what of it goes on after them.
+    /// Returns the number of bytes to drop, and the state if more may follow.
     fn over(self, bytes: &[u8]) -> (usize, Option<Swallow>) {
         let (mut dashes, mut ends) = match self {
             Swallow::Class(class) => {
@@ -384,7 +385,7 @@ impl Swallow {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match byte {
-                // An escape is left out whole, so that JSON stays JSON.
+                // Drops an escape as a whole, so that JSON stays valid.
                 b'\\' => match bytes.get(at + 1) {
                     None => break,
                     Some(b'n' | b'r' | b't' | b'u' | b'/' | b'\\') => at += 1,
@@ -414,13 +415,13 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
 }
 
-/// What stands between the first and the last line of a key, indented, numbered or quoted.
+/// Bytes between the first and the last line of a key, which may be indented, numbered or quoted.
 fn is_in_pem(byte: u8) -> bool {
     is_base64(byte) || byte.is_ascii_whitespace() || b"-:,.".contains(&byte) || !byte.is_ascii()
 }
 
-/// Not made of words: capitals, small letters and digits, or many letters and digits in a row, or a
-/// long row of capitals and small letters.
+/// Whether a text does not look like words: capitals, small letters and digits, or many letters and
+/// digits in a row, or a long row of capitals and small letters.
 fn is_random(body: &[u8]) -> bool {
     let has = |part: &[u8], class: fn(&u8) -> bool| part.iter().any(class);
     let (upper, lower, digit) =
@@ -432,7 +433,7 @@ fn is_random(body: &[u8]) -> bool {
         || in_row().any(|row| row.len() >= 30 && has(row, upper) && has(row, lower))
 }
 
-/// Has a digit, a capital after a small letter, or the padding of base64.
+/// Whether a text has a digit, a capital after a small letter, or base64 padding.
 fn is_no_word(body: &[u8]) -> bool {
     body.ends_with(b"=")
         || body.iter().any(u8::is_ascii_digit)

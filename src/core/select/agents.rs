@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         let longest = TimeDelta::from_std(self.policy.max_wait).unwrap_or(TimeDelta::MAX);
         if until - since > longest {
             let limit = duration::short(self.policy.max_wait);
-            return Decision::Stop(StopReason::Limit(format!("the limit of {limit} of waiting")));
+            return Decision::Stop(StopReason::Limit(format!("{limit} of waiting")));
         }
         let why = resting().find(|rest| rest.met.until == Some(until));
         let why = why.map_or_else(String::new, |rest| rest.met.obstacle.to_string());

@@ -49,7 +49,7 @@ impl View<'_> {
     /// The limit of restarts, if it has been reached.
     pub(super) fn restarts(&self) -> Option<StopReason> {
         let max = self.policy.plain.as_ref()?.max_restarts?;
-        let limit = format!("the limit of {max} restart{}", if max == 1 { "" } else { "s" });
+        let limit = format!("{max} restart{}", if max == 1 { "" } else { "s" });
         (self.history.run.iterations > max).then_some(StopReason::Limit(limit))
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             Decision::Stop(reason) => reason.to_string(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(stop(Status::Pending, &[Again; 2]), "the limit of 1 restart reached");
+        assert_eq!(stop(Status::Pending, &[Again; 2]), "limit reached: 1 restart");
         assert!(stop(Status::NeedsInput, &[Again; 2]).starts_with("waiting for a person: `l`"));
         assert_eq!(stop(Status::Complete, &[Again, Complete]), "loop complete after 2 iterations");
         assert_eq!(stop(Status::Complete, &[]), "loop complete after 0 iterations");

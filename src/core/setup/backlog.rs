@@ -1,17 +1,17 @@
-//! Files that look like work to do: named, never imported.
+//! Files that look like a backlog: listed, never imported.
 
-/// One of them.
+/// A file that looks like a backlog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Where it is, from the top of the project.
+    /// The path from the top of the project.
     pub path: String,
-    /// What can be done about it.
+    /// Advice on how to use it.
     pub advice: String,
-    /// The path for a task that makes tasks of it, where an agent can read it so.
+    /// The path to give a task that creates tasks from it, if an agent can read it.
     pub document: Option<String>,
 }
 
-/// Documents that people keep plans in.
+/// Names of documents with plans.
 const DOCUMENTS: &[&str] = &[
     "implementation_plan.md",
     "prd.md",
@@ -27,7 +27,7 @@ const DOCUMENTS: &[&str] = &[
     ".taskmaster/tasks/tasks.json",
 ];
 
-/// Those among the paths of a project.
+/// Finds the backlogs among the paths of a project.
 pub fn backlog(paths: &[String]) -> Vec<Backlog> {
     let rank = |path: &String| DOCUMENTS.iter().position(|name| *name == path.to_lowercase());
     let mut plans: Vec<(usize, &String)> =
@@ -35,17 +35,17 @@ pub fn backlog(paths: &[String]) -> Vec<Backlog> {
     plans.sort_unstable();
     let graphs = paths.iter().filter(|path| is_graph(path)).map(|path| Backlog {
         path: path.clone(),
-        advice: format!("a task graph: `ralph --graph {path} check` reads it where it is"),
+        advice: format!("a task graph: check it with `ralph --graph {path} check`"),
         document: None,
     });
     let beads = paths.iter().filter(|path| *path == ".beads/").map(|path| Backlog {
         path: path.clone(),
-        advice: "`bd list` shows what is open; write those down as tasks".to_owned(),
+        advice: "list open issues with `bd list` and add them as tasks".to_owned(),
         document: None,
     });
     let plans = plans.into_iter().map(|(_, path)| Backlog {
         path: path.clone(),
-        advice: "a task can name it in `path`, and its agent reads it first".to_owned(),
+        advice: "name it as `path` in a task, whose agent then reads it first".to_owned(),
         document: Some(path.clone()),
     });
     graphs.chain(plans).chain(beads).collect()
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_are_known_by_their_names() {
+    fn plans_are_found_by_name() {
         let paths = [
             ".beads/",
             "README.md",

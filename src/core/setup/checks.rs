@@ -1,4 +1,4 @@
-//! How a project is tested, as far as it declares that.
+//! The test commands that a project declares.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::recipes;
 pub struct FoundCheck {
     /// The command, for a shell.
     pub command: String,
-    /// What it begins with.
+    /// The program it runs.
     pub program: String,
     /// The file that declares it.
     pub source: String,
-    /// Whether the project has it for people, whatever the language.
+    /// Whether it is the project's entry point for tests in any language, such as `just test`.
     pub is_entry: bool,
     /// Whether its program is on PATH.
     pub is_ready: bool,
 }
 
-/// The files, in lower case, whose texts [`checks`] looks at.
+/// The names, in lower case, of the files that [`checks`] reads.
 pub const READ: &[&str] = &[
     "justfile",
     ".justfile",
@@ -38,8 +38,8 @@ pub const READ: &[&str] = &[
     "requirements-dev.txt",
 ];
 
-/// What a project declares, by the names at its top, the texts of those in [`READ`] and the names
-/// in its folder `tests`.
+/// Finds the test commands of a project, from the names at its top, the texts of the files in
+/// [`READ`] and the names in its folder `tests`.
 pub fn checks(
     names: &[String],
     texts: &BTreeMap<String, String>,
@@ -100,8 +100,8 @@ fn has_target(text: &str, target: &str) -> bool {
     })
 }
 
-/// The command for the `test` script of a `package.json`, which npm writes into a new one too: to
-/// fail.
+/// The command for the `test` script of a `package.json`, unless it is npm's placeholder that
+/// always fails.
 fn node(text: &str, names: &[String]) -> Option<&'static str> {
     let package: Value = serde_json::from_str(text).ok()?;
     let script = package["scripts"]["test"].as_str()?;
@@ -117,14 +117,14 @@ fn node(text: &str, names: &[String]) -> Option<&'static str> {
         ("npm-shrinkwrap.json", "npm test"),
     ];
     let locked = locks.iter().find(|(lock, _)| names.iter().any(|name| name == lock));
-    let told = package["packageManager"].as_str().and_then(|told| {
-        let tool = told.split('@').next()?;
+    let declared = package["packageManager"].as_str().and_then(|declared| {
+        let tool = declared.split('@').next()?;
         locks.iter().find(|(_, command)| command.split(' ').next() == Some(tool))
     });
-    Some(locked.or(told).map_or("npm test", |(_, command)| command))
+    Some(locked.or(declared).map_or("npm test", |(_, command)| command))
 }
 
-/// Where it shows that the project is tested with pytest.
+/// The file that shows that the project uses pytest.
 fn pytest(
     names: &[String],
     texts: &BTreeMap<String, String>,
@@ -167,7 +167,7 @@ mod tests {
 
     type Files = [(&'static str, &'static str)];
 
-    /// Files with their texts; what ends with a slash is a folder with these in it.
+    /// Files with their texts; a name that ends with a slash is a folder with these files.
     fn of(files: &Files) -> Vec<String> {
         let names: Vec<String> = files.iter().map(|(name, _)| (*name).to_owned()).collect();
         let texts = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_project_has_its_command() {
+    fn each_kind_of_project_gets_its_command() {
         let script = r#"{"scripts": {"test": "vitest run"}}"#;
         let pnpm = r#"{"packageManager": "pnpm@9.1.0", "scripts": {"test": "vitest run"}}"#;
         let empty = r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#;

@@ -1,4 +1,4 @@
-//! The paragraph for agents, between marks in a file that is otherwise somebody else's.
+//! The paragraph for agents, between markers in a file that belongs to the user.
 
 use super::{FileFate, append, with_ends};
 use crate::core::prompt::template::Template;
@@ -6,7 +6,7 @@ use crate::core::prompt::template::Template;
 const BEGIN: &str = "<!-- ralph: begin -->";
 const END: &str = "<!-- ralph: end -->";
 
-/// Puts the paragraph behind the text, or, where it may be replaced, in place of the one there.
+/// Appends the paragraph, or replaces an existing one if allowed.
 pub(super) fn put(text: &str, may_replace: bool) -> FileFate {
     let paragraph = Template::Agents.text();
     let what = "a paragraph on `ralph`".to_owned();
@@ -14,7 +14,7 @@ pub(super) fn put(text: &str, may_replace: bool) -> FileFate {
     let (begin, end) = match (begin, end) {
         (None, None) => return FileFate::Add(append(text, &paragraph), what),
         (Some(begin), Some(end)) if begin < end => (begin, end + END.len()),
-        _ => return FileFate::Keep(format!("`{BEGIN}` and `{END}` do not belong together in it")),
+        _ => return FileFate::Keep(format!("has `{BEGIN}` and `{END}` that do not match")),
     };
     let crlf = text.contains("\r\n");
     let wanted = with_ends(paragraph.trim_end(), crlf);
@@ -23,7 +23,7 @@ pub(super) fn put(text: &str, may_replace: bool) -> FileFate {
     } else if may_replace {
         FileFate::Add(format!("{}{wanted}{}", &text[..begin], &text[end..]), what)
     } else {
-        FileFate::Keep("has such a paragraph already".to_owned())
+        FileFate::Keep("already has a paragraph on `ralph`".to_owned())
     }
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paragraph_is_put_there_once() {
+    fn the_paragraph_is_added_once() {
         for text in ["", "# Mine\n", "# Mine\r\n\r\nNo end"] {
             let FileFate::Add(once, _) = put(text, false) else { panic!("{text:?}") };
             assert!(once.starts_with(text));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_has_its_marks() {
+    fn the_template_has_its_markers() {
         let text = Template::Agents.text();
         assert!(text.starts_with(BEGIN) && text.ends_with(&format!("{END}\n")));
     }

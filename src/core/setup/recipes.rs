@@ -1,22 +1,23 @@
-//! Recipes for a `justfile`, beside those that are there.
+//! Recipes for a `justfile`, added to the existing ones.
 
 use std::collections::BTreeSet;
 
 use super::{FileFate, append};
 use crate::core::prompt::template::Template;
 
-/// Whether `just` takes a file of this name.
+/// Whether `just` reads a file with this name.
 pub fn is_justfile(name: &str) -> bool {
     ["justfile", ".justfile"].contains(&&*name.to_lowercase())
 }
 
-/// A new file with nothing but them.
+/// A new justfile with only these recipes.
 pub(super) fn new() -> String {
-    let head = "# What people type. `just` alone lists it.\n\n_default:\n    @just --list\n\n";
+    let head = "# Recipes for common commands. `just` without arguments lists them.\n\n\
+                _default:\n    @just --list\n\n";
     format!("{head}{}", Template::Just.text())
 }
 
-/// Adds those whose names are free.
+/// Adds the recipes whose names are free.
 pub(super) fn add(text: &str) -> FileFate {
     let taken = taken(text);
     let recipes = Template::Just.text();
@@ -33,7 +34,7 @@ pub(super) fn add(text: &str) -> FileFate {
     }
     let others = match clashes.len() {
         0 => String::new(),
-        _ => format!("has {} of its own", clashes.join(", ")),
+        _ => format!("already has {}", clashes.join(", ")),
     };
     if missing.is_empty() {
         return if others.is_empty() { FileFate::Same } else { FileFate::Keep(others) };
@@ -43,12 +44,12 @@ pub(super) fn add(text: &str) -> FileFate {
     FileFate::Add(append(text, &(missing.join("\n\n") + "\n")), what)
 }
 
-/// The names that recipes, aliases and modules have.
+/// The names of recipes, aliases and modules.
 pub(super) fn taken(text: &str) -> BTreeSet<String> {
     text.lines().filter_map(defined).collect()
 }
 
-/// What a line defines, if it is not a variable.
+/// The name that a line defines, unless it is a variable.
 fn defined(line: &str) -> Option<String> {
     let name = |text: &str| -> String {
         text.chars().take_while(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect()
@@ -75,21 +76,18 @@ mod tests {
                         @check target='all': build\n  cargo check\n\nbuild:\n  cargo build\n";
 
     #[test]
-    fn names_are_found_in_every_form() {
+    fn names_are_found_in_all_forms() {
         let found: Vec<String> = taken(MINE).into_iter().collect();
         assert_eq!(found, ["build", "c", "check", "docs"]);
     }
 
     #[test]
-    fn only_what_is_missing_is_added_and_only_once() {
+    fn missing_recipes_are_added_once() {
         let FileFate::Add(text, what) = add(MINE) else { panic!() };
         assert!(text.starts_with(MINE));
-        assert_eq!(
-            what,
-            "recipes ralph, prompt, dag-status, task-reset; it has `check` of its own"
-        );
+        assert_eq!(what, "recipes ralph, prompt, dag-status, task-reset; it already has `check`");
         assert_eq!(text.matches("check").count(), MINE.matches("check").count());
-        assert_eq!(add(&text), FileFate::Keep("has `check` of its own".to_owned()));
+        assert_eq!(add(&text), FileFate::Keep("already has `check`".to_owned()));
         assert_eq!(add(&new()), FileFate::Same);
         assert_eq!(add(&new().replace('\n', "\r\n")), FileFate::Same);
         let FileFate::Add(text, _) = add("a:\r\n  b\r\n") else { panic!() };

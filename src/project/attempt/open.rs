@@ -227,7 +227,7 @@ impl AttemptRecord {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
         let told = agent_output::told(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
-        let remains = AttemptOutput { format, told: &told, outcome, stderr: &stderr };
+        let remains = AttemptOutput { format, transcript: &told, outcome, stderr: &stderr };
         let obstacle = provider_error::classify(&remains, &Local::now());
         (told, obstacle)
     }

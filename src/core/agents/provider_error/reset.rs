@@ -1,7 +1,6 @@
-//! When a limit is lifted, out of the words that say it.
+//! Parses the time at which a limit resets from the text of an error.
 //!
-//! An agent writes the clock time of a named zone, and the zone of this machine need not be that
-//! one.
+//! Agents print the local time of a named zone, which may differ from the zone of the machine.
 
 use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
@@ -9,15 +8,15 @@ use chrono::{
 
 use crate::core::time_zone;
 
-/// A clock time that is past by less than this has just been reached, and is not tomorrow's.
+/// A time of day that passed less than this ago was just reached; it does not mean tomorrow.
 const JUST: TimeDelta = TimeDelta::minutes(15);
 
-/// When the limit is lifted that a text is about; none if it does not say so.
+/// Returns the time at which the limit in a text resets, if the text names it.
 ///
-/// - `… limit reached|1760000400`, seconds since 1970; 0 is what is written when it is not known;
+/// - `… limit reached|1760000400`: seconds since 1970; 0 means unknown.
 /// - `resets 10pm (Europe/Berlin)`, `reset at 9:56pm`, `resets Nov 23, 9pm`, `resets Mar 5, 2027,
-///   1am`, `try again at Jan 1st, 2030 12:00 AM`. Without a zone it is that of `now`, without a
-///   date the next such time, without a year the next such day.
+///   1am`, `try again at Jan 1st, 2030 12:00 AM`. Without a zone, the zone of `now` applies;
+///   without a date, the next such time; without a year, the next such day.
 pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
     epoch(text).or_else(|| {
         let clock = Clock::find(text)?;
@@ -31,12 +30,12 @@ pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>
 fn epoch(text: &str) -> Option<DateTime<Utc>> {
     let (_, rest) = text.split_once("limit reached|")?;
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    // Ten digits are seconds of 2001 to 2286.
+    // Ten digits are seconds from 2001 to 2286.
     let seconds = rest[..digits].parse().ok().filter(|_| digits == 10)?;
     DateTime::from_timestamp(seconds, 0)
 }
 
-/// A time as it is written.
+/// A time as printed.
 #[derive(Debug, PartialEq, Eq)]
 struct Clock {
     month_and_day: Option<(u32, u32)>,
@@ -48,7 +47,7 @@ struct Clock {
 impl Clock {
     fn find(text: &str) -> Option<Clock> {
         const BEFORE: &[&str] = &["resets at ", "resets ", "reset at ", "try again at "];
-        // ASCII only, so that places in both are the same.
+        // ASCII only, so that offsets are the same in both texts.
         let lower = text.to_ascii_lowercase();
         BEFORE.iter().find_map(|before| {
             let (at, _) = lower.match_indices(before).last()?;
@@ -87,7 +86,7 @@ impl Clock {
         Some(Clock { month_and_day, year, time: time_of_day(&time)?, zone })
     }
 
-    /// The next such time.
+    /// Returns the next such time.
     fn next<Z: TimeZone>(&self, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
         let zone = now.timezone();
         let today = now.naive_local().date();
@@ -109,7 +108,7 @@ impl Clock {
     }
 }
 
-/// The later of two where clocks are put back; the hour after where they are put forward over it.
+/// Converts a local time: the later one if it repeats, one hour later if it is skipped.
 fn instant<Z: TimeZone>(zone: &Z, date: NaiveDate, time: NaiveTime) -> Option<DateTime<Utc>> {
     let local = date.and_time(time);
     let found = match zone.from_local_datetime(&local) {
@@ -121,7 +120,8 @@ fn instant<Z: TimeZone>(zone: &Z, date: NaiveDate, time: NaiveTime) -> Option<Da
     Some(found.with_timezone(&Utc))
 }
 
-/// Without what may follow a word: a full stop, the end of a colour. In lower case.
+/// Cuts a word at the first other character, such as a full stop or the end of a color. In lower
+/// case.
 fn clean(word: &str) -> String {
     let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(word.len());
     word[..end].to_ascii_lowercase()
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn clock_times_are_read_in_their_zone() {
-        // 21:30 in Berlin, 05:30 of the next day in Tokyo, where this machine is.
+        // 21:30 in Berlin; 05:30 of the next day in Tokyo, the zone of the machine.
         let now = "2026-11-20T20:30:00Z";
         for (text, want) in [
             ("You've hit your 5-hour limit · resets 10pm (Europe/Berlin)", "2026-11-20 21:00"),
             ("resets 9:56pm (Europe/Berlin)", "2026-11-20 20:56"),
             ("resets 9pm (Europe/Berlin)", "2026-11-21 20:00"),
-            // Reached a moment ago, and not tomorrow's.
+            // Just reached, so it does not mean tomorrow.
             ("resets 9:20pm (Europe/Berlin)", "2026-11-20 20:20"),
             ("resets Nov 23, 9pm (Europe/Berlin)", "2026-11-23 20:00"),
             ("resets Nov 23 at 8:55pm (UTC)", "2026-11-23 20:55"),
@@ -206,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_put_forward_and_back() {
+    fn repeated_and_skipped_times_are_resolved() {
         let berlin = |text: &str, now| at(&format!("resets {text} (Europe/Berlin)"), now).unwrap();
-        // 02:00 to 03:00 does not exist on 28 March 2027; 02:00 to 03:00 comes twice on 31 October.
+        // 02:00 to 03:00 does not exist on 28 March 2027; 02:00 to 03:00 repeats on 31 October.
         assert_eq!(berlin("2:30am", "2027-03-27T23:00:00Z"), "2027-03-28 01:30");
         assert_eq!(berlin("2:30am", "2027-10-30T23:00:00Z"), "2027-10-31 01:30");
         assert_eq!(berlin("9pm", "2027-03-27T20:30:00Z"), "2027-03-28 19:00");

@@ -1,12 +1,12 @@
-//! The signs of each obstacle, as the agents give them: codes, statuses, words.
+//! The signs of each provider error in the output of agents: codes, HTTP statuses, texts.
 
 use super::ProviderErrorKind;
 
 const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None };
 
-/// What an agent's own name for an error means, whatever else it says. Claude Code's stand in the
-/// `error` of its last message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of
-/// its result; opencode's is the error's name, copilot's its `errorType`, aider's the exception.
+/// Maps an agent's error name that is unambiguous. Claude Code has it in the `error` of its last
+/// message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of its result. For
+/// opencode it is the name of the error, for copilot its `errorType`, for aider the exception.
 pub(super) fn of_sure_code(code: &str) -> Option<ProviderErrorKind> {
     Some(match code {
         "usage_limit_reached" => USAGE,
@@ -34,7 +34,7 @@ pub(super) fn of_sure_code(code: &str) -> Option<ProviderErrorKind> {
     })
 }
 
-/// What such a name means where no status says it better.
+/// Maps an error name that a status may override.
 pub(super) fn of_code(code: &str) -> Option<ProviderErrorKind> {
     Some(match code {
         "rate_limit" | "rate_limit_error" | "RateLimitError" => ProviderErrorKind::RateLimit,
@@ -46,7 +46,7 @@ pub(super) fn of_code(code: &str) -> Option<ProviderErrorKind> {
     })
 }
 
-/// What the status of the provider's answer means. 400 is too little to go by.
+/// Maps the HTTP status of the provider's answer. 400 is too general.
 pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     Some(match status {
         401 | 403 => ProviderErrorKind::Authentication,
@@ -60,11 +60,11 @@ pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     })
 }
 
-/// Words that are said of one obstacle only, the more telling ones first. In lower case.
+/// Phrases that are specific to one error, more specific ones first. In lower case.
 const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("(not your usage limit)", ProviderErrorKind::RateLimit),
     ("rate limit reached", ProviderErrorKind::RateLimit),
-    // Without a reset: nobody but the owner of the account can help.
+    // These have no reset time: only the owner of the account can act.
     ("your org is out of usage", ProviderErrorKind::Credit),
     ("your seat type doesn't include", ProviderErrorKind::Credit),
     ("has been disabled by your admin", ProviderErrorKind::Credit),
@@ -109,7 +109,7 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("stream disconnected", ProviderErrorKind::Network),
 ];
 
-/// What the text of an error says. Of a text that is not known to be one, ask [`is_error`] first.
+/// Classifies the text of an error. For a text that may not be an error, call [`is_error`] first.
 pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
     let text = plain(text);
     let reached = ["hit your ", "reached your "]
@@ -123,7 +123,7 @@ pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// The status of an answer, where the agents write it. In lower case.
+/// Finds an HTTP status in a text, in the forms that agents print. In lower case.
 fn status_in(text: &str) -> Option<u16> {
     const BEFORE: &[&str] = &[
         "api error: request rejected (",
@@ -139,7 +139,7 @@ fn status_in(text: &str) -> Option<u16> {
     })
 }
 
-/// How a line begins that is an error of an agent's. In lower case.
+/// The beginnings of lines that are errors of agents. In lower case.
 const OPENINGS: &[&str] = &[
     "api error",
     "[api error",
@@ -174,14 +174,14 @@ const OPENINGS: &[&str] = &[
     "litellm.",
 ];
 
-/// Whether a line is the error of an agent, and not its answer.
+/// Whether a line is an error message of an agent, not part of its answer.
 pub(super) fn is_error(line: &str) -> bool {
     let line = plain(line);
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '[');
     OPENINGS.iter().any(|opening| line.starts_with(opening))
 }
 
-/// Whether a line on standard error says that the agent did not accept how it was called.
+/// Whether a line of standard error says that the agent rejected its command line.
 pub(super) fn is_setup(line: &str) -> bool {
     const WORDS: &[&str] = &[
         "error: unknown option",
@@ -198,7 +198,7 @@ pub(super) fn is_setup(line: &str) -> bool {
     WORDS.iter().any(|words| line.contains(words))
 }
 
-/// In lower case, without colours and with one kind of apostrophe.
+/// Converts to lower case, removes colors and unifies apostrophes.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();

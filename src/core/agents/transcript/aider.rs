@@ -1,10 +1,10 @@
-//! aider prints words only, and exits with code 0 after errors of the model's provider too. Its
-//! errors begin a line with `litellm.`, and a turn that went well ends with `Tokens:`; so those
-//! lines are its result. An answer that quotes such an error is followed by the second.
+//! aider prints text only, and exits with code 0 even after provider errors. Its error lines start
+//! with `litellm.`, and a successful turn ends with `Tokens:`, so these lines are its result. An
+//! answer that quotes such an error is followed by a `Tokens:` line.
 
 use super::{AgentTranscript, FinalResult, Tokens, text};
 
-/// The end so far, and the error since the last turn that went well.
+/// The end of the text so far, and the error since the last successful turn.
 #[derive(Debug, Default)]
 pub(super) struct AiderReader {
     text: text::TextReader,
@@ -12,9 +12,9 @@ pub(super) struct AiderReader {
 }
 
 impl AiderReader {
-    pub fn line(&mut self, told: &mut AgentTranscript, line: &[u8]) {
-        self.text.take(told, line);
-        self.text.take(told, b"\n");
+    pub fn line(&mut self, transcript: &mut AgentTranscript, line: &[u8]) {
+        self.text.take(transcript, line);
+        self.text.take(transcript, b"\n");
         let line = String::from_utf8_lossy(line);
         if let Some(rest) = line.strip_prefix("litellm.") {
             let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
@@ -23,17 +23,22 @@ impl AiderReader {
             }
         } else if let Some(tokens) = tokens(&line) {
             self.error = None;
-            told.spends(tokens);
-            told.turn();
+            transcript.add_tokens(tokens);
+            transcript.begin_turn();
         }
     }
 
-    pub fn finish(&mut self, told: &mut AgentTranscript) {
-        self.text.finish(told);
+    pub fn finish(&mut self, transcript: &mut AgentTranscript) {
+        self.text.finish(transcript);
         if let Some(text) = self.error.take() {
             let name = text["litellm.".len()..].split([':', ' ']).next().unwrap_or_default();
             let codes = vec![name.to_owned()];
-            told.ends(FinalResult { text, is_error: true, codes, ..FinalResult::default() });
+            transcript.finish_with(FinalResult {
+                text,
+                is_error: true,
+                codes,
+                ..FinalResult::default()
+            });
         }
     }
 }
@@ -46,7 +51,7 @@ fn tokens(line: &str) -> Option<Tokens> {
             None => (word, 1.0),
         };
         let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e12).contains(number))?;
-        #[expect(clippy::cast_sign_loss, reason = "not negative, as was just seen")]
+        #[expect(clippy::cast_sign_loss, reason = "checked above to be non-negative")]
         Some((number * unit) as u64)
     };
     let rest = line.strip_prefix("Tokens: ")?;

@@ -1,12 +1,13 @@
-//! Claude Code's `stream-json`, and its `json`, which is the last event of the other.
+//! Claude Code's `stream-json`, and its `json`, which consists of the last event of the former.
 //!
-//! - One process may give several results, when background tasks end after the first: the last one
-//!   counts, its `total_cost_usd` is of the whole process, its `usage` and `num_turns` of its part.
-//! - `subtype` is `success` in most errors: `is_error` says whether it is one. At a limit of turns
-//!   older versions say so in `subtype` alone.
-//! - `rate_limit_event` is a heartbeat; it tells of a limit only when its status is `rejected` and
-//!   the run fails.
-//! - An error of the provider comes as a message of the model `<synthetic>` with its name.
+//! - One process may report several results if background tasks end after the first. The last one
+//!   counts: its `total_cost_usd` covers the whole process, its `usage` and `num_turns` only its
+//!   part.
+//! - `subtype` is `success` for most errors; `is_error` tells. At a turn limit, older versions set
+//!   only `subtype`.
+//! - `rate_limit_event` is a heartbeat. It means a limit only if its status is `rejected` and the
+//!   run fails.
+//! - A provider error arrives as a message of the model `<synthetic>` with its name.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -16,64 +17,69 @@ use super::{
     target,
 };
 
-/// What was told since the last result, and before it.
+/// The state since the last result, and the totals before it.
 #[derive(Debug, Default)]
 pub(super) struct ClaudeReader {
-    /// Of all results.
+    /// The tokens of all results.
     settled: Tokens,
     turns: u64,
-    /// Of the messages since, but the last.
+    /// The tokens of the messages since then, except the last one.
     open: Tokens,
     open_turns: u64,
-    /// The last message and its tokens: each of its parts repeats them.
+    /// The id of the last message and its tokens, which each part of the message repeats.
     message: String,
     last: Tokens,
-    /// The name of the error that the last message was.
+    /// The error name of the last message.
     error: Option<String>,
-    /// When the limit is lifted that it has met.
+    /// The reset time of a limit that was hit.
     rejected_until: Option<DateTime<Utc>>,
 }
 
 impl ClaudeReader {
-    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
-        told.converses(&event["session_id"]);
+    pub fn event(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        transcript.set_conversation(&event["session_id"]);
         match event["type"].as_str().unwrap_or_default() {
-            "system" => system(told, event),
-            "assistant" => self.assistant(told, event),
+            "system" => system(transcript, event),
+            "assistant" => self.assistant(transcript, event),
             "user" if event["message"]["content"][0]["type"] == "tool_result" => {
-                told.does("thinking");
+                transcript.set_activity("thinking");
             }
             "rate_limit_event" => {
                 let limit = &event["rate_limit_info"];
                 let resets_at = instant(&limit["resetsAt"]);
                 self.rejected_until = resets_at.filter(|_| limit["status"] == "rejected");
             }
-            "result" => self.result(told, event),
+            "result" => self.result(transcript, event),
             _ => {}
         }
     }
 
-    fn assistant(&mut self, told: &mut AgentTranscript, event: &Value) {
-        told.goes_on();
+    fn assistant(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        transcript.reopen();
         let message = &event["message"];
         let is_own = event["parent_tool_use_id"].is_null();
-        told.runs_on(message["model"].as_str());
+        transcript.set_model(message["model"].as_str());
         self.error = code(&event["error"]);
-        told.usage.tokens = Some(self.settled.plus(self.spend(message)));
-        told.usage.turns = Some(self.turns.saturating_add(self.open_turns));
+        transcript.usage.tokens = Some(self.settled.plus(self.spend(message)));
+        transcript.usage.turns = Some(self.turns.saturating_add(self.open_turns));
         for part in message["content"].as_array().into_iter().flatten() {
             match part["type"].as_str().unwrap_or_default() {
-                "text" if is_own => told.says(part["text"].as_str().unwrap_or_default()),
-                "tool_use" => {
-                    told.uses(part["name"].as_str().unwrap_or("tool"), target(&part["input"]));
+                "text" if is_own => {
+                    transcript.record_message(part["text"].as_str().unwrap_or_default());
                 }
-                "thinking" => told.does("thinking"),
+                "tool_use" => {
+                    transcript.record_tool(
+                        part["name"].as_str().unwrap_or("tool"),
+                        target(&part["input"]),
+                    );
+                }
+                "thinking" => transcript.set_activity("thinking"),
                 _ => {}
             }
         }
     }
 
-    /// The tokens of all messages since the last result, this one included.
+    /// Adds a message and returns the tokens of all messages since the last result.
     fn spend(&mut self, message: &Value) -> Tokens {
         let id = cut(message["id"].as_str().unwrap_or_default(), PHRASE);
         let tokens = tokens(&message["usage"]);
@@ -85,16 +91,16 @@ impl ClaudeReader {
         self.open.plus(self.last)
     }
 
-    fn result(&mut self, told: &mut AgentTranscript, event: &Value) {
+    fn result(&mut self, transcript: &mut AgentTranscript, event: &Value) {
         self.settled = self.settled.plus(tokens(&event["usage"]));
         self.turns = self.turns.saturating_add(count(&event["num_turns"]));
         (self.open, self.open_turns) = (Tokens::default(), 0);
         (self.message, self.last) = (String::new(), Tokens::default());
-        told.usage.tokens = Some(self.settled);
-        told.usage.turns = Some(self.turns);
-        told.usage.cost_usd = dollars(&event["total_cost_usd"]).or(told.usage.cost_usd);
+        transcript.usage.tokens = Some(self.settled);
+        transcript.usage.turns = Some(self.turns);
+        transcript.usage.cost_usd = dollars(&event["total_cost_usd"]).or(transcript.usage.cost_usd);
         if let Some(models) = event["modelUsage"].as_object().filter(|models| models.len() == 1) {
-            told.runs_on(models.keys().next().map(String::as_str));
+            transcript.set_model(models.keys().next().map(String::as_str));
         }
 
         let subtype = event["subtype"].as_str().unwrap_or_default();
@@ -119,27 +125,27 @@ impl ClaudeReader {
             let heard = self.rejected_until.take();
             end.resets_at = instant(&limit["resetsAt"]).or(heard);
         } else {
-            told.says(&text);
+            transcript.record_message(&text);
         }
-        told.ends(end);
+        transcript.finish_with(end);
     }
 }
 
-fn system(told: &mut AgentTranscript, event: &Value) {
+fn system(transcript: &mut AgentTranscript, event: &Value) {
     match event["subtype"].as_str().unwrap_or_default() {
         "init" => {
-            told.goes_on();
-            told.runs_on(event["model"].as_str());
-            told.does("thinking");
+            transcript.reopen();
+            transcript.set_model(event["model"].as_str());
+            transcript.set_activity("thinking");
         }
-        "api_retry" => told.waits(&format!(
+        "api_retry" => transcript.record_wait(&format!(
             "{}, retry {} of {}",
             event["error"].as_str().unwrap_or("error"),
             count(&event["attempt"]),
             count(&event["max_retries"]),
         )),
         "background_tasks_changed" => {
-            told.background = event["tasks"].as_array().map_or(0, Vec::len);
+            transcript.background = event["tasks"].as_array().map_or(0, Vec::len);
         }
         _ => {}
     }

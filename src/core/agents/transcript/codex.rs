@@ -1,5 +1,5 @@
-//! `codex exec --json`. Its end is `turn.completed` or `turn.failed`. An `error` is also told for
-//! every retry, and an item of type `error` may be a mere warning: neither is an end.
+//! `codex exec --json`. Its end is `turn.completed` or `turn.failed`. An `error` event also
+//! announces each retry, and an item of type `error` may be only a warning; neither is an end.
 
 use std::collections::HashSet;
 
@@ -7,60 +7,64 @@ use serde_json::Value;
 
 use super::{AgentTranscript, FinalResult, MESSAGE, PHRASE, Tokens, count, cut, target};
 
-/// More than can be under way at once.
+/// The limit on open items, above the number that can be open at once.
 const OPEN: usize = 1000;
 
-/// The items that have begun.
+/// The items that have started.
 #[derive(Debug, Default)]
 pub(super) struct CodexReader {
     open: HashSet<String>,
 }
 
 impl CodexReader {
-    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
+    pub fn event(&mut self, transcript: &mut AgentTranscript, event: &Value) {
         match event["type"].as_str().unwrap_or_default() {
-            "thread.started" => told.converses(&event["thread_id"]),
+            "thread.started" => transcript.set_conversation(&event["thread_id"]),
             "turn.started" => {
-                told.turn();
-                told.does("thinking");
+                transcript.begin_turn();
+                transcript.set_activity("thinking");
             }
             "item.started" => {
-                told.goes_on();
+                transcript.reopen();
                 if self.open.len() < OPEN {
                     self.open.insert(id(&event["item"]));
                 }
-                uses(told, &event["item"]);
+                record_item(transcript, &event["item"]);
             }
             "item.completed" => {
-                told.goes_on();
+                transcript.reopen();
                 let item = &event["item"];
                 if self.open.remove(&id(item)) {
-                    told.does("thinking");
+                    transcript.set_activity("thinking");
                 } else {
-                    uses(told, item);
+                    record_item(transcript, item);
                 }
                 if item["type"] == "agent_message" {
-                    told.says(item["text"].as_str().unwrap_or_default());
+                    transcript.record_message(item["text"].as_str().unwrap_or_default());
                 }
             }
-            "error" => told.does(event["message"].as_str().unwrap_or("error")),
+            "error" => transcript.set_activity(event["message"].as_str().unwrap_or("error")),
             "turn.completed" => {
                 let usage = &event["usage"];
                 let (all, cached) =
                     (count(&usage["input_tokens"]), count(&usage["cached_input_tokens"]));
-                told.spends(Tokens {
+                transcript.add_tokens(Tokens {
                     input: all.saturating_sub(cached),
                     output: count(&usage["output_tokens"]),
                     cache_read: cached,
                     cache_write: count(&usage["cache_write_input_tokens"]),
                 });
-                let text = told.message.clone().unwrap_or_default();
-                told.ends(FinalResult { text, ..FinalResult::default() });
+                let text = transcript.message.clone().unwrap_or_default();
+                transcript.finish_with(FinalResult { text, ..FinalResult::default() });
             }
             "turn.failed" => {
                 let text = event["error"]["message"].as_str().unwrap_or_default();
                 let text = cut(text, MESSAGE);
-                told.ends(FinalResult { text, is_error: true, ..FinalResult::default() });
+                transcript.finish_with(FinalResult {
+                    text,
+                    is_error: true,
+                    ..FinalResult::default()
+                });
             }
             _ => {}
         }
@@ -71,14 +75,14 @@ fn id(item: &Value) -> String {
     cut(item["id"].as_str().unwrap_or_default(), PHRASE)
 }
 
-fn uses(told: &mut AgentTranscript, item: &Value) {
+fn record_item(transcript: &mut AgentTranscript, item: &Value) {
     let kind = item["type"].as_str().unwrap_or_default();
     match kind {
         "command_execution" | "file_change" | "web_search" => {
             let path = item["changes"][0]["path"].as_str();
-            told.uses(kind, target(item).or(path));
+            transcript.record_tool(kind, target(item).or(path));
         }
-        "mcp_tool_call" => told.uses(item["tool"].as_str().unwrap_or(kind), None),
+        "mcp_tool_call" => transcript.record_tool(item["tool"].as_str().unwrap_or(kind), None),
         _ => {}
     }
 }

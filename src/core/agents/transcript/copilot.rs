@@ -1,4 +1,5 @@
-//! `copilot --output-format json`: events with their fields under `data`, and a last line `result`.
+//! `copilot --output-format json`: events with their fields under `data`, and a last line of type
+//! `result`.
 
 use serde_json::Value;
 
@@ -11,29 +12,32 @@ pub(super) struct CopilotReader {
 }
 
 impl CopilotReader {
-    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
+    pub fn event(&mut self, transcript: &mut AgentTranscript, event: &Value) {
         let data = &event["data"];
         match event["type"].as_str().unwrap_or_default() {
             "assistant.turn_start" => {
-                told.turn();
-                told.does("thinking");
+                transcript.begin_turn();
+                transcript.set_activity("thinking");
             }
             "assistant.turn_retry" => {
                 let why = data["reason"].as_str().unwrap_or("error");
-                told.waits(why);
+                transcript.record_wait(why);
             }
             "assistant.message" => {
                 self.error = None;
-                told.goes_on();
-                told.runs_on(data["model"].as_str());
-                told.says(data["content"].as_str().unwrap_or_default());
+                transcript.reopen();
+                transcript.set_model(data["model"].as_str());
+                transcript.record_message(data["content"].as_str().unwrap_or_default());
             }
             "tool.execution_start" => {
-                told.goes_on();
-                told.uses(data["toolName"].as_str().unwrap_or("tool"), target(&data["arguments"]));
+                transcript.reopen();
+                transcript.record_tool(
+                    data["toolName"].as_str().unwrap_or("tool"),
+                    target(&data["arguments"]),
+                );
             }
-            "tool.execution_complete" => told.does("thinking"),
-            "model.call_failure" => told.runs_on(data["model"].as_str()),
+            "tool.execution_complete" => transcript.set_activity("thinking"),
+            "model.call_failure" => transcript.set_model(data["model"].as_str()),
             "session.error" => {
                 self.error = Some(FinalResult {
                     text: cut(data["message"].as_str().unwrap_or_default(), MESSAGE),
@@ -44,10 +48,10 @@ impl CopilotReader {
                 });
             }
             "result" => {
-                told.converses(&event["sessionId"]);
+                transcript.set_conversation(&event["sessionId"]);
                 let is_error = event["exitCode"] != 0;
-                let answer = told.message.clone().unwrap_or_default();
-                told.ends(match self.error.take() {
+                let answer = transcript.message.clone().unwrap_or_default();
+                transcript.finish_with(match self.error.take() {
                     Some(error) if is_error => error,
                     _ if is_error => FinalResult { is_error, ..FinalResult::default() },
                     _ => FinalResult { text: answer, ..FinalResult::default() },

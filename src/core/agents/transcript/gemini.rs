@@ -1,30 +1,29 @@
-//! `gemini --output-format stream-json`. Its errors have no class: it is in their text, and in the
-//! exit status.
+//! `gemini --output-format stream-json`. Its errors have no code, only a text and an exit status.
 
 use serde_json::Value;
 
 use super::{AgentTranscript, FinalResult, MESSAGE, Tokens, code, count, cut, target};
 
-/// The message that is being told in parts.
+/// The message that is arriving in parts.
 #[derive(Debug, Default)]
 pub(super) struct GeminiReader {
     message: String,
 }
 
 impl GeminiReader {
-    pub fn event(&mut self, told: &mut AgentTranscript, event: &Value) {
+    pub fn event(&mut self, transcript: &mut AgentTranscript, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
         if kind != "message" {
             self.message.clear();
         }
         match kind {
             "init" => {
-                told.converses(&event["session_id"]);
-                told.runs_on(event["model"].as_str());
-                told.does("thinking");
+                transcript.set_conversation(&event["session_id"]);
+                transcript.set_model(event["model"].as_str());
+                transcript.set_activity("thinking");
             }
             "message" if event["role"] == "assistant" => {
-                told.goes_on();
+                transcript.reopen();
                 if event["delta"] != true {
                     self.message.clear();
                 }
@@ -32,25 +31,25 @@ impl GeminiReader {
                 if self.message.len() < MESSAGE {
                     self.message.push_str(part);
                 }
-                told.says(&self.message);
+                transcript.record_message(&self.message);
             }
             "tool_use" => {
-                told.goes_on();
+                transcript.reopen();
                 let name = event["tool_name"].as_str().unwrap_or("tool");
-                told.uses(name, target(&event["parameters"]));
+                transcript.record_tool(name, target(&event["parameters"]));
             }
-            "tool_result" => told.does("thinking"),
-            "result" => result(told, event),
+            "tool_result" => transcript.set_activity("thinking"),
+            "result" => result(transcript, event),
             _ => {}
         }
     }
 }
 
-fn result(told: &mut AgentTranscript, event: &Value) {
+fn result(transcript: &mut AgentTranscript, event: &Value) {
     let stats = &event["stats"];
     if stats.is_object() {
         let (all, cached) = (count(&stats["input_tokens"]), count(&stats["cached"]));
-        told.spends(Tokens {
+        transcript.add_tokens(Tokens {
             input: all.saturating_sub(cached),
             output: count(&stats["output_tokens"]),
             cache_read: cached,
@@ -58,12 +57,12 @@ fn result(told: &mut AgentTranscript, event: &Value) {
         });
     }
     let is_error = event["status"] == "error";
-    let text = match &event["error"]["message"] {
-        Value::String(text) => cut(text, MESSAGE),
-        _ if is_error => String::new(),
-        _ => told.message.clone().unwrap_or_default(),
+    let text = match event["error"]["message"].as_str() {
+        Some(text) => cut(text, MESSAGE),
+        None if is_error => String::new(),
+        None => transcript.message.clone().unwrap_or_default(),
     };
-    told.ends(FinalResult {
+    transcript.finish_with(FinalResult {
         text,
         is_error,
         codes: code(&event["error"]["type"]).into_iter().collect(),

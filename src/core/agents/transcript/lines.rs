@@ -1,23 +1,24 @@
-//! Bytes to lines, lines to events: in bounded memory, and as much as a damaged line still gives.
+//! Splits bytes into lines and lines into events, in bounded memory, and recovers events from
+//! damaged lines.
 
 use serde_json::{Deserializer, Value};
 
-/// The longest line that is kept. Results of tools are hundreds of kilobytes.
+/// The longest line that is kept, in bytes. Results of tools take hundreds of kilobytes.
 const LONGEST: usize = 8 << 20;
-/// How many places of a damaged line are tried.
+/// The number of positions to try in a damaged line.
 const TRIES: usize = 64;
 
-/// Puts lines together again.
+/// Splits a stream into lines.
 #[derive(Debug, Default)]
 pub(super) struct LineSplitter {
     line: Vec<u8>,
     skips: bool,
-    /// Lines over [`LONGEST`].
+    /// The number of lines longer than [`LONGEST`].
     pub skipped: u64,
 }
 
 impl LineSplitter {
-    /// Calls `take` with every line that is complete now, without its end.
+    /// Calls `take` with each line that is complete, without its line break.
     pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, is_whole) = match part.strip_suffix(b"\n") {
@@ -44,14 +45,14 @@ impl LineSplitter {
         }
     }
 
-    /// What came after the last line's end.
+    /// The bytes after the last line break.
     pub fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.line)
     }
 }
 
-/// The events in a line: mostly one; several where lines were joined, or where one was written into
-/// the middle of another.
+/// The events in a line: usually one, but several if lines were joined or one was written into the
+/// middle of another.
 pub(super) fn events(line: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim();
@@ -59,7 +60,7 @@ pub(super) fn events(line: &[u8]) -> Vec<Value> {
     if !whole.is_empty() {
         return whole.into_iter().flat_map(flat).collect();
     }
-    // An event within another, or after one that was cut.
+    // An event within another one, or after a truncated one.
     for (at, _) in text.match_indices("{\"").skip_while(|(at, _)| *at == 0).take(TRIES) {
         let mut values = Deserializer::from_str(&text[at..]).into_iter::<Value>();
         let Some(Ok(inner @ Value::Object(_))) = values.next() else {
@@ -77,7 +78,7 @@ pub(super) fn events(line: &[u8]) -> Vec<Value> {
     Vec::new()
 }
 
-/// Objects and lists of objects, one after the other, up to the first damage.
+/// Consecutive objects and lists of objects, up to the first damage.
 fn joined(text: &str) -> Vec<Value> {
     if !text.starts_with(['{', '[']) {
         return Vec::new();
@@ -87,10 +88,10 @@ fn joined(text: &str) -> Vec<Value> {
 }
 
 fn flat(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(values) => values.into_iter().filter(Value::is_object).collect(),
-        value => vec![value],
+    if let Value::Array(values) = value {
+        return values.into_iter().filter(Value::is_object).collect();
     }
+    vec![value]
 }
 
 #[cfg(test)]
@@ -102,26 +103,26 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_give_what_is_whole_in_them() {
+    fn whole_events_are_recovered_from_damaged_lines() {
         let (a, b) = (r#"{"type":"a","x":{"y":[1]}}"#, r#"{"type":"b"}"#);
         assert_eq!(types(a), ["\"a\""]);
         assert_eq!(types(&format!("{a}{b}\r")), ["\"a\"", "\"b\""]);
         assert_eq!(types(&format!("[{a},{b},3]")), ["\"a\"", "\"b\""]);
         assert_eq!(types(&format!("{a} and words")), ["\"a\""]);
         assert_eq!(types(&format!("warning: {a}")), ["\"a\""]);
-        // Written into the middle of another, anywhere between two of its parts.
+        // An event written into the middle of another one.
         assert_eq!(types(&a.replacen("\"x\"", &format!("{b}\"x\""), 1)), ["\"b\"", "\"a\""]);
-        // After one that was cut.
+        // An event after a truncated one.
         assert_eq!(types(&format!("{}{b}", &a[..14])), ["\"b\""]);
         for nothing in ["", "words", "{", "{\"type\":", "17", "\"x\"", "[[{", "]"] {
             assert_eq!(types(nothing), [""; 0], "{nothing}");
         }
-        // A byte that is no UTF-8 costs itself, not the line.
+        // A byte that is not UTF-8 does not lose the line.
         assert_eq!(events(b"{\"type\":\"a\xff\"}")[0]["type"], "a\u{fffd}");
     }
 
     #[test]
-    fn a_line_without_an_end_is_dropped_and_counted() {
+    fn a_line_that_is_too_long_is_dropped_and_counted() {
         let mut lines = LineSplitter::default();
         let mut seen = Vec::new();
         let block = vec![b'x'; 1 << 20];

@@ -1,16 +1,16 @@
-//! Words for people: the end of them is all there is to keep.
+//! Plain text, of which only the end is kept.
 
 use super::{AgentTranscript, MESSAGE, phrase};
 
-/// The end so far.
+/// The end of the text so far.
 #[derive(Debug, Default)]
 pub(super) struct TextReader {
     tail: Vec<u8>,
 }
 
 impl TextReader {
-    pub fn take(&mut self, told: &mut AgentTranscript, bytes: &[u8]) {
-        told.has_spoken = told.has_spoken || !bytes.trim_ascii().is_empty();
+    pub fn take(&mut self, transcript: &mut AgentTranscript, bytes: &[u8]) {
+        transcript.has_spoken = transcript.has_spoken || !bytes.trim_ascii().is_empty();
         let bytes = &bytes[bytes.len().saturating_sub(MESSAGE)..];
         self.tail.extend_from_slice(bytes);
         if self.tail.len() > 4 * MESSAGE {
@@ -18,20 +18,20 @@ impl TextReader {
         }
         let near = &self.tail[self.tail.len().saturating_sub(2048)..];
         if let Some(line) = last(&String::from_utf8_lossy(near)) {
-            told.doing = Some(phrase(line));
+            transcript.doing = Some(phrase(line));
         }
     }
 
-    pub fn finish(&mut self, told: &mut AgentTranscript) {
+    pub fn finish(&mut self, transcript: &mut AgentTranscript) {
         let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
         let text = String::from_utf8_lossy(tail);
-        told.last_line = last(&text).map(short);
-        told.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
-        told.doing = None;
+        transcript.last_line = last(&text).map(short);
+        transcript.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        transcript.doing = None;
     }
 }
 
-/// The last line that is not blank. What a progress bar wrote over is not a line.
+/// The last non-blank line. A line overwritten by a progress bar does not count.
 fn last(text: &str) -> Option<&str> {
     text.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -1,7 +1,7 @@
-//! One mapping's text on which a change is tried and checked.
+//! A draft: the text of one mapping, on which an edit is tried and checked.
 //!
-//! It must not know the document around it, unless it was given all of it. Odd on purpose: it
-//! finds the bytes to splice by looking at the text, but trusts only the tree parsed afterwards.
+//! A draft does not know the rest of the document, unless it holds all of it. It finds the bytes to
+//! replace in the text, but trusts only the tree that is parsed afterwards.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,25 +9,26 @@ use std::ops::Range;
 use super::{Change, Unsupported, quote, unsupported};
 use crate::core::graph::yaml::{NodeId, NodeKind, Tree, column, line_end, line_start};
 
-/// Keys after which a new key is placed, the best first.
+/// The keys after which a new key is placed, in order of preference.
 const PLACES: [&str; 2] = ["status", "id"];
 
-/// A text on which an edit is tried.
+/// The text of a mapping, on which an edit is tried.
 #[derive(Clone)]
 pub(super) struct DraftDocument {
     pub(super) text: String,
     pub(super) tree: Tree,
     pub(super) mapping: NodeId,
     pub(super) newline: &'static str,
-    /// Whether blanks before the first entry are the document's, not padding.
+    /// Whether blanks before the first entry belong to the document and are not padding.
     pub(super) on_own_line: bool,
-    /// Whether the document goes on with a blank line or comment that has a tab before it.
+    /// Whether a blank line or comment after a tab follows in the document.
     pub(super) tabs_follow: bool,
-    /// Whether it is all of the document, so that what is outside of the mapping is compared too.
+    /// Whether the draft is the whole document, so that nodes outside of the mapping are compared
+    /// too.
     pub(super) whole: bool,
 }
 
-/// A change of some bytes, and which entry it concerns.
+/// A replacement of bytes, and the entry it belongs to.
 struct Splice {
     at: Range<usize>,
     with: String,
@@ -53,7 +54,7 @@ impl DraftDocument {
         let (leads, all) = blank_or_comment_lines(self.text.as_bytes(), splice.at.end);
         if leads.contains(&b'\t') || (all && self.tabs_follow) {
             return unsupported(format!(
-                "a blank line or comment with a tab before it follows `{key}`"
+                "a blank line or comment indented by a tab follows `{key}`"
             ));
         }
         let mut text = self.text.clone();
@@ -64,7 +65,7 @@ impl DraftDocument {
                 *self = next;
                 Ok(())
             }
-            _ => unsupported(format!("`{key}` cannot be changed in the way this is written")),
+            _ => unsupported(format!("`{key}` cannot be changed in this layout")),
         }
     }
 
@@ -76,7 +77,7 @@ impl DraftDocument {
         self.tree.entries(self.mapping).collect()
     }
 
-    /// Whether `next` is this draft with nothing but the change made.
+    /// Whether `next` equals this draft with only the change applied.
     fn leads_to(
         &self,
         next: &Self,
@@ -173,7 +174,7 @@ impl DraftDocument {
             }
             with.insert(0, ' ');
         } else if matches!(kind, NodeKind::Literal | NodeKind::Folded) {
-            // A comment may follow the header; it stays behind the new value.
+            // A comment after the header is kept after the new value.
             let header = bytes[range.start..].iter();
             let header = header.take_while(|byte| !byte.is_ascii_whitespace()).count();
             let line = line_end(bytes, range.start).min(range.end);
@@ -218,11 +219,10 @@ impl DraftDocument {
 
     fn insert_in_flow(&self, after: usize, key: &str, value: &str) -> Result<Splice, Unsupported> {
         let entries = self.entries();
-        let style =
-            entries.get(after).map_or(NodeKind::Plain, |entry| match self.tree.kind(entry.0) {
-                NodeKind::DoubleQuoted => NodeKind::DoubleQuoted,
-                _ => NodeKind::Plain,
-            });
+        let quotes_keys = entries
+            .get(after)
+            .is_some_and(|entry| self.tree.kind(entry.0) == NodeKind::DoubleQuoted);
+        let style = if quotes_keys { NodeKind::DoubleQuoted } else { NodeKind::Plain };
         let entry = format!("{}: {}", quote::like(style, key), quote::like(style, value));
         let Some((old_key, old_value)) = entries.get(after) else {
             let at = self.tree.range(self.mapping).start + 1;
@@ -233,12 +233,12 @@ impl DraftDocument {
         if !self.text[self.tree.range(*old_key).end..end].contains(':') {
             return unsupported("an entry of the mapping has no `:`");
         }
-        // Older readers take `key:,` for one plain text.
+        // Older readers parse `key:,` as one plain text.
         let gap = if self.tree.range(*old_value).is_empty() { " " } else { "" };
         Ok(Splice { at: end..end, with: format!("{gap}, {entry}"), entry: after + 1 })
     }
 
-    /// First byte of a block entry and the end of its last line, its line break included.
+    /// The first byte of a block entry and the end of its last line, including the line break.
     fn lines(&self, entry: usize) -> Result<(usize, usize), Unsupported> {
         let (key, value) = self.entries()[entry];
         let bytes = self.text.as_bytes();
@@ -307,7 +307,7 @@ impl DraftDocument {
         if bytes[..last].ends_with(b"\n") || line == 0 {
             return Ok(line..last);
         }
-        // Without a final line break, the one before the entry goes instead.
+        // Without a final line break, the line break before the entry is removed instead.
         let before = line_end(bytes, line - 1);
         Ok(before.min(line - 1 - usize::from(self.text[..line].ends_with("\r\n")))..last)
     }
@@ -325,7 +325,7 @@ impl DraftDocument {
         let lead =
             entry.checked_sub(1).map_or(mapping.start + 1, |on| self.tree.range(entries[on].1).end);
         if !before.ends_with([',', '{']) {
-            return unsupported("a comment or an anchor stands before the entry");
+            return unsupported("a comment or an anchor precedes the entry");
         }
         let rest = self.text[end..mapping.end].trim_start();
         let comma = mapping.end - rest.len();
@@ -343,19 +343,19 @@ impl DraftDocument {
             return unsupported("a comment follows the entry");
         }
         if self.text[lead..start].contains('#') {
-            return unsupported("a comment stands before the entry");
+            return unsupported("a comment precedes the entry");
         }
         Ok(if entry == 0 { start..end } else { lead..end })
     }
 }
 
-/// End of the line at `at`, its line break included.
+/// The end of the line at `at`, including the line break.
 pub(crate) fn next_line(bytes: &[u8], at: usize) -> usize {
     let rest = bytes[at..].iter();
     rest.clone().position(|byte| *byte == b'\n').map_or(bytes.len(), |on| at + on + 1)
 }
 
-/// End of the line at `at` and of all blank lines that follow it.
+/// The end of the line at `at` and of all blank lines after it.
 pub(super) fn blank_lines_end(bytes: &[u8], at: usize) -> usize {
     let mut end = next_line(bytes, at);
     while end < bytes.len() {
@@ -368,14 +368,14 @@ pub(super) fn blank_lines_end(bytes: &[u8], at: usize) -> usize {
     end
 }
 
-/// Whether a blank line or comment indented by a tab follows: some readers take it for the end of
-/// a plain value, but for an error behind anything else.
+/// Whether a blank line or comment indented by a tab follows. Some readers accept it as the end of
+/// a plain value, but report an error after other values.
 pub(super) fn has_tab_lines(bytes: &[u8], at: usize) -> bool {
     let (lead, _) = blank_or_comment_lines(bytes, at);
     lead.contains(&b'\t')
 }
 
-/// The indentation of all lines below `at` up to the next one with content, and whether there is
+/// The indentation of all lines after `at` up to the next line with content, and whether there is
 /// no such line.
 fn blank_or_comment_lines(bytes: &[u8], at: usize) -> (Vec<u8>, bool) {
     let mut next = if line_start(bytes, at) == at { at } else { next_line(bytes, at) };

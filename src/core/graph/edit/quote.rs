@@ -1,29 +1,39 @@
-//! How a text is written as a YAML scalar so that every reader takes it for that very text.
+//! Quoting: writes a text as a YAML scalar that every reader parses as this text.
 //!
-//! It must not know where the scalar goes. Odd on purpose: it quotes more than YAML 1.2 asks for,
-//! as YAML 1.1 readers take `no`, `1:30` or `2026-11-20` for something other than text.
+//! It quotes more than YAML 1.2 requires, because YAML 1.1 readers parse `no`, `1:30` or
+//! `2026-11-20` as other types.
 
 use std::fmt::Write;
 
 use crate::core::graph::yaml::NodeKind;
 
-/// Words some reader takes for a truth value, null or a number.
+/// Words that some readers parse as a boolean, null or a number.
 const WORDS: [&str; 13] =
     ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "infinity", "none"];
 
-/// Writes `value` in the style of `kind` if that style can hold it.
+/// Writes `value` in the style of `kind`, if that style can represent it.
 pub(super) fn like(kind: NodeKind, value: &str) -> String {
     match kind {
         NodeKind::SingleQuoted if !value.chars().any(needs_escape) => {
             format!("'{}'", value.replace('\'', "''"))
         }
         NodeKind::SingleQuoted | NodeKind::DoubleQuoted => double(value),
-        _ if is_plain(value) => value.to_owned(),
-        _ => double(value),
+        NodeKind::Plain
+        | NodeKind::Literal
+        | NodeKind::Folded
+        | NodeKind::Sequence { .. }
+        | NodeKind::Mapping { .. }
+        | NodeKind::Alias => {
+            if is_plain(value) {
+                value.to_owned()
+            } else {
+                double(value)
+            }
+        }
     }
 }
 
-/// Writes `value` in double quotes; what it gives is JSON too, but for rare invisible characters.
+/// Writes `value` in double quotes. The result is also JSON, except for rare invisible characters.
 pub(super) fn double(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);
     out.push('"');
@@ -50,7 +60,7 @@ pub(super) fn double(value: &str) -> String {
     out
 }
 
-/// Characters that are invisible, change lines, or turn the direction of the text around.
+/// Whether a character is invisible, breaks lines, or changes the text direction.
 fn needs_escape(c: char) -> bool {
     c.is_control()
         || (c != ' ' && c.is_whitespace())
@@ -58,7 +68,7 @@ fn needs_escape(c: char) -> bool {
         || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{ffff}')
 }
 
-/// Whether `value` without quotes reads as the same text in block and flow, YAML 1.1 and 1.2.
+/// Whether `value` without quotes reads as the same text in block and flow, in YAML 1.1 and 1.2.
 pub(crate) fn is_plain(value: &str) -> bool {
     let Some(first) = value.chars().next() else {
         return false;
@@ -77,13 +87,13 @@ pub(crate) fn is_plain(value: &str) -> bool {
         && colons_are_inner(value, first)
 }
 
-/// Letters which no number or time is written with, hexadecimal ones included.
+/// Whether a letter occurs in no number or time, including hexadecimal ones.
 fn beyond_numbers(c: char) -> bool {
     c.is_alphabetic()
         && !matches!(c, 'a'..='f' | 'A'..='F' | 'x' | 'X' | 'o' | 'O' | 't' | 'T' | 'z' | 'Z')
 }
 
-/// A colon is safe between letters only, and never where digits could make it a time.
+/// Whether all colons are between letters, and cannot make the text a time.
 fn colons_are_inner(value: &str, first: char) -> bool {
     let mut parts = value.split(':').peekable();
     let mut has_colon = false;

@@ -1,7 +1,7 @@
-//! One list or mapping as the text pieces that it is made of, in block style and in brackets.
+//! Cuts a list or mapping into pieces of text, in block and flow style.
 //!
-//! Every byte of the part is in exactly one of its pieces, but for what separates them. Odd on
-//! purpose: whatever is written in an uncommon way is not cut at all; who asked does without.
+//! Each byte of a part is in exactly one piece, except separators. A part in an uncommon layout is
+//! not cut; the caller does without.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,48 +16,48 @@ pub(super) struct CutSource<'a> {
     pub(super) tree: &'a Tree,
 }
 
-/// The bytes that belong to a node: its key, its comment behind, deeper comments below.
+/// The bytes of a node: its key, the comment after it, and deeper comments below.
 #[derive(Clone, Debug)]
 pub(super) struct CutPart {
-    /// The node; none for a file with nothing in it.
+    /// The node; none for an empty file.
     pub(super) node: Option<NodeId>,
-    /// Where it stands.
+    /// The byte range.
     pub(super) at: Range<usize>,
-    /// Blanks in place of a dash that stands before it on its line.
+    /// The number of blanks that replace a dash before it on its line.
     pub(super) pad: usize,
 }
 
-/// How pieces are put together.
+/// The style in which pieces are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutStyle {
-    /// As whole lines; in this column.
+    /// Whole lines, in this column.
     Block(usize),
     /// Between brackets, with commas.
     Flow,
 }
 
-/// A part in pieces.
+/// The pieces of a part.
 pub(super) struct Cut {
     pub(super) style: CutStyle,
-    /// What stands before the first piece.
+    /// The text before the first piece.
     pub(super) open: String,
-    /// What stands on the first line before the first piece, a dash or only blanks.
+    /// The text on the first line before the first piece: a dash or blanks.
     pub(super) dash: String,
     pub(super) pieces: Vec<CutPiece>,
-    /// The place of each piece by its name.
+    /// The index of each piece by name.
     pub(super) by_name: HashMap<String, usize>,
-    /// What stands behind the last piece.
+    /// The text after the last piece.
     pub(super) close: String,
 }
 
 /// One entry or item.
 pub(super) struct CutPiece {
-    /// Blank lines and comments above, or the blanks behind a comma.
+    /// The blank lines and comments above, or the blanks after a comma.
     pub(super) lead: String,
     pub(super) part: CutPart,
 }
 
-/// A child in the text: its node, the bytes of its key and value, its name.
+/// A child in the text: its node, the bytes of its key and value, and its name.
 struct CutChild {
     node: NodeId,
     at: Range<usize>,
@@ -65,7 +65,7 @@ struct CutChild {
 }
 
 impl CutSource<'_> {
-    /// All of the text.
+    /// The whole text.
     pub(super) fn whole(&self) -> CutPart {
         CutPart { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
     }
@@ -81,7 +81,7 @@ impl CutSource<'_> {
         }
     }
 
-    /// Cuts a part, if it is written in a common way.
+    /// Cuts a part, if its layout is common.
     pub(super) fn cut(&self, part: &CutPart, shape: ValueShape) -> Option<Cut> {
         let node = part.node?;
         let children = self.children(node, shape)?;
@@ -92,7 +92,12 @@ impl CutSource<'_> {
             NodeKind::Mapping { .. } | NodeKind::Sequence { .. } => {
                 self.cut_block(part, node, children, shape == ValueShape::File)
             }
-            _ => None,
+            NodeKind::Plain
+            | NodeKind::SingleQuoted
+            | NodeKind::DoubleQuoted
+            | NodeKind::Literal
+            | NodeKind::Folded
+            | NodeKind::Alias => None,
         }
     }
 
@@ -151,7 +156,7 @@ impl CutSource<'_> {
         let col = column(text, self.tree.range(node).start);
         let first = children.first()?;
         let first_line = line_start(bytes, self.tree.range(node).start);
-        // The first entry of an item stands behind its dash; everything else has lines of its own.
+        // The first entry of an item follows its dash; all other entries have their own lines.
         let is_behind_dash = !is_list && !is_file && first_line <= part.at.start;
         let (mut open, mut dash) = (String::new(), String::new());
         let mut end = part.at.start;
@@ -177,7 +182,7 @@ impl CutSource<'_> {
                 (lead.len() == col && lead.bytes().all(|byte| byte == b' ')).then_some(line)?
             };
             let lead = text.get(end..start)?;
-            // Above the first entry of the file there may be directives.
+            // Directives may precede the first entry of the file.
             let is_head = is_file && pieces.is_empty();
             if !is_head && !lead.lines().all(is_blank_or_comment) {
                 return None;
@@ -193,7 +198,7 @@ impl CutSource<'_> {
         Some(Cut { style: CutStyle::Block(col), open, dash, pieces, by_name, close })
     }
 
-    /// The start of the one line in `gap` that has the dash of an item.
+    /// The start of the only line in `gap` with the dash of an item.
     fn dash_line(&self, gap: Range<usize>, col: usize) -> Option<usize> {
         let mut at = gap.start;
         let mut found = None;
@@ -208,7 +213,7 @@ impl CutSource<'_> {
         found
     }
 
-    /// The end of a child's last line. Blank lines are part of a text that keeps them.
+    /// The end of a child's last line, including blank lines if they are part of its text.
     fn end_of(&self, child: &CutChild, limit: usize) -> usize {
         let bytes = self.text.as_bytes();
         let last = self.tree.last_of(child.node);
@@ -228,8 +233,8 @@ fn is_blank_or_comment(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-/// How many bytes at the beginning are comments that stand deeper than `col`, and so belong to what
-/// is above them.
+/// The number of leading bytes that are comments indented deeper than `col`, which belong to the
+/// entry above.
 fn deeper_comments(text: &str, col: usize) -> usize {
     let (mut length, mut found) = (0, 0);
     for line in text.split_inclusive('\n') {

@@ -1,8 +1,7 @@
-//! Finds the text for what is wanted, made of the pieces of three texts.
+//! Builds the text for a merged value from pieces of three texts.
 //!
-//! Whatever one side alone has written stands as it is there: comments, quotes, line breaks. What
-//! cannot be put together becomes a conflict, in the text and in what is wanted. Nothing here is
-//! trusted: the text is read again afterwards.
+//! Changes of one side keep their layout: comments, quotes, line breaks. Changes that cannot be
+//! combined become a conflict, in the text and in the value. The caller parses the result again.
 
 use super::cut::{Cut, CutPart, CutPiece, CutSource, CutStyle};
 use super::rules::{Three, Want, plainly};
@@ -14,7 +13,7 @@ pub(super) struct Fitter<'a> {
     pub(super) sources: Three<CutSource<'a>>,
 }
 
-/// A text, and what it reads as.
+/// A text and its value.
 type Fitted = (String, Want);
 
 impl Fitter<'_> {
@@ -49,7 +48,8 @@ impl Fitter<'_> {
         self.sources[side].value_of(parts[side].as_ref()?)
     }
 
-    /// One side's text as a whole; only what stands behind it may be the other's.
+    /// Takes the text of one side as a whole; only the text after the value may come from the other
+    /// side.
     fn one(&self, want: &Want, parts: &Three<Option<CutPart>>) -> Option<Fitted> {
         let value = want.settled()?;
         let sides = [1, 2, 0].into_iter();
@@ -64,21 +64,21 @@ impl Fitter<'_> {
             Some((head, source.text[end..part.at.end].to_owned()))
         };
         let (heads, rests): (Vec<_>, Vec<_>) = (0..3).map(split).map(Option::unzip).unzip();
-        // A comment within what is not taken must not get lost.
-        let told = |other: usize| {
+        // Refuses to lose a comment of a side that is not taken.
+        let loses_comment = |other: usize| {
             other != side
                 && heads[other] != heads[0]
                 && heads[other] != heads[side]
                 && heads[other].as_ref().is_some_and(|head| head.contains('#'))
         };
-        if told(1) || told(2) {
+        if loses_comment(1) || loses_comment(2) {
             return None;
         }
         let rest = between([rests[0].as_deref(), rests[1].as_deref(), rests[2].as_deref()])?;
         Some((heads[side].clone()? + &rest, want.clone()))
     }
 
-    /// Put together of parts from all sides.
+    /// Combines parts from all sides.
     fn pieces(
         &self,
         want: &Want,
@@ -110,7 +110,7 @@ impl Fitter<'_> {
         };
         let is_block = open.ends_with('\n');
         let open = match open.trim_end().strip_suffix(':') {
-            // Nothing under a key would not be an empty list.
+            // A key without a value would not be an empty list.
             Some(key) if is_block && wanted.is_empty() => {
                 is_list.then(|| format!("{key}: []\n"))?
             }
@@ -140,7 +140,7 @@ impl Fitter<'_> {
                     .map(|(text, want)| (lead.clone() + &text, want)),
                 None => None,
             };
-            // All tasks between marks are worse than what a merge by lines makes of them.
+            // Markers around all tasks are worse than the result of a merge by lines.
             let is_too_much = shape.below(&name) == ValueShape::Tasks
                 && pieces[1].is_some()
                 && pieces[2].is_some();
@@ -160,7 +160,7 @@ impl Fitter<'_> {
         Some((text, fitted))
     }
 
-    /// Both sides between marks, for a person.
+    /// Puts both sides between markers, for a person.
     fn marked(&self, pieces: Three<Option<&CutPiece>>, parts: &Three<Option<CutPart>>) -> Fitted {
         let texts = self.texts(parts);
         let lead = |side: usize| pieces[side].map(|piece| piece.lead.as_str());
@@ -189,7 +189,7 @@ impl Fitter<'_> {
         for (name, want) in wanted {
             let pieces = pieces_of(cuts, &name);
             let parts = pieces.map(|piece| piece.map(|piece| piece.part.clone()));
-            // Within a line there is no place for marks.
+            // Markers need lines of their own.
             let (text, want) = self.fit(&want, shape.below(&name), &parts)?;
             let own = sides().find_map(|cut| match cut.by_name.get(&name)? {
                 0 => None,
@@ -215,7 +215,7 @@ fn pieces_of<'c>(cuts: &'c Three<Option<Cut>>, name: &str) -> Three<Option<&'c C
     })
 }
 
-/// What stands between values, merged as one; where neither side says anything in it, ours.
+/// Merges the text between values; if neither side has a comment there, ours wins.
 fn between(texts: Three<Option<&str>>) -> Option<String> {
     if let Some(side) = plainly(&texts) {
         return Some(texts[side].or(texts[1]).or(texts[2]).unwrap_or_default().to_owned());
@@ -224,7 +224,7 @@ fn between(texts: Three<Option<&str>>) -> Option<String> {
         (Some(ours), Some(theirs)) if !ours.contains('#') && !theirs.contains('#') => {
             Some(ours.to_owned())
         }
-        // What is only on one side stands as it is there.
+        // Text that only one side has is taken as it is.
         (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
         _ => None,
     }

@@ -1,13 +1,13 @@
-//! What two sides come to that both changed something: by task, by field, by item.
+//! The merge rules for values: by task, by field, by item.
 //!
-//! It decides on values alone and must not know how they are written.
+//! The rules do not depend on the layout.
 
 use std::collections::{HashMap, HashSet};
 
 use super::value::{Value, ValueShape};
 use crate::core::graph::task::Status;
 
-/// What shall stand in one place.
+/// The merged value of one place.
 #[derive(Clone, Debug)]
 pub(super) enum Want {
     /// This value.
@@ -16,11 +16,11 @@ pub(super) enum Want {
     Map(Vec<(String, Want)>),
     /// A list of parts.
     List(Vec<(String, Want)>),
-    /// What a person must decide: ours, theirs.
+    /// A conflict for a person to resolve: ours, theirs.
     Conflict(Option<Value>, Option<Value>),
 }
 
-/// Which side a person could take.
+/// A side of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Ours,
@@ -28,7 +28,7 @@ pub(super) enum Side {
 }
 
 impl Want {
-    /// What it is if the person takes this side everywhere.
+    /// The value with all conflicts resolved to one side.
     pub(super) fn taking(&self, side: Side) -> Option<Value> {
         let all = |parts: &[(String, Want)]| -> Vec<(String, Value)> {
             parts
@@ -49,7 +49,7 @@ impl Want {
         }
     }
 
-    /// The value, where nothing is left to decide.
+    /// The value, if there is no conflict.
     pub(super) fn settled(&self) -> Option<Value> {
         if self.is_settled() { self.taking(Side::Ours) } else { None }
     }
@@ -62,7 +62,7 @@ impl Want {
         }
     }
 
-    /// Its parts, and whether it is a list.
+    /// The parts, and whether it is a list.
     pub(super) fn parts(&self, shape: ValueShape) -> Option<(bool, Vec<(String, Want)>)> {
         match self {
             Want::Map(parts) => Some((false, parts.clone())),
@@ -77,10 +77,10 @@ impl Want {
     }
 }
 
-/// Base, ours, theirs.
+/// The base, our and their version of something.
 pub(super) type Three<T> = [T; 3];
 
-/// Which of ours (1) and theirs (2) stands, if that is clear without looking into them.
+/// Whether ours (1) or theirs (2) wins, if that is clear without looking inside.
 pub(super) fn plainly<T: PartialEq>([base, ours, theirs]: &Three<T>) -> Option<usize> {
     if ours == theirs || base == theirs {
         Some(1)
@@ -91,7 +91,7 @@ pub(super) fn plainly<T: PartialEq>([base, ours, theirs]: &Three<T>) -> Option<u
     }
 }
 
-/// Merges what may be missing on any side; none if it shall be missing.
+/// Merges values that may be missing on any side; none if the result is missing.
 pub(super) fn merge(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
     if let Some(side) = plainly(&sides) {
         return sides[side].cloned().map(Want::Just);
@@ -136,18 +136,16 @@ fn by_part(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
     Some(if is_list { Want::List(wanted) } else { Want::Map(wanted) })
 }
 
-/// The base with the tasks that are in theirs and neither in it nor in ours, and with the edges of
-/// theirs that lead to them; none where there are none.
+/// The base with the tasks that only theirs has, and with the edges of theirs that lead to them;
+/// none if there are none.
 pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Value> {
     let Value::Map(entries) = theirs else {
         return None;
     };
     let ids = |file: &Value| -> HashSet<String> {
         let lists = ["tasks", "nodes"].into_iter().filter_map(|key| file.get(key));
-        let items = lists.filter_map(|list| match list {
-            Value::List(items) => Some(items),
-            _ => None,
-        });
+        let items =
+            lists.filter_map(|list| if let Value::List(items) = list { Some(items) } else { None });
         items.flatten().filter_map(|item| item.name(ValueShape::Tasks)).collect()
     };
     let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
@@ -155,9 +153,8 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
         let id = item.get(key).and_then(Value::text);
         id.is_some_and(|id| !known.contains(id))
     };
-    let mut added = match base {
-        Value::Map(entries) => entries.clone(),
-        _ => return None,
+    let Value::Map(mut added) = base.clone() else {
+        return None;
     };
     let mut is_any = false;
     for (name, value) in entries {
@@ -184,7 +181,7 @@ pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Va
 }
 
 /// The names of all sides in one order: that of ours, or that of theirs if only they moved
-/// something; what is new on the other side stands behind what it follows there.
+/// something. A new name of the other side follows its predecessor there.
 fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {
     let set = |names: &[&'a str]| names.iter().copied().collect::<HashSet<&str>>();
     let sets = [set(base), set(ours), set(theirs)];
@@ -220,7 +217,7 @@ fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {
     all
 }
 
-/// How far a task is: these go together, from one side.
+/// The fields of the progress of a task, which are taken together from one side.
 const PROGRESS: [&str; 4] = ["status", "claimed_at", "claimed_by", "completed_at"];
 
 #[derive(Clone, Copy)]
@@ -249,7 +246,7 @@ fn progress(tasks: Three<Option<&Value>>) -> MergeProgress {
     }
 }
 
-/// A task without a status is pending.
+/// The status of a task; pending by default.
 fn status(value: Option<&Value>) -> Option<Status> {
     match value {
         None => Some(Status::Pending),
@@ -258,9 +255,8 @@ fn status(value: Option<&Value>) -> Option<Status> {
     }
 }
 
-/// Which of two statuses says more. What is done stays done whatever was thought of it elsewhere; a
-/// person's "not now" says more than a question, and that more than a claim. Only "done" and "will
-/// not be done" contradict each other.
+/// The precedence of a status. Complete beats everything but cancelled; a block by a person beats a
+/// question, and a question beats a claim. Only complete and cancelled contradict each other.
 fn rank(status: Status) -> u8 {
     match status {
         Status::Pending => 0,
@@ -271,8 +267,8 @@ fn rank(status: Status) -> u8 {
     }
 }
 
-/// Of two that came to the same status, the first stands: times as `ralph` writes them sort as
-/// text. One without a time comes last.
+/// The sort key of the time at which a status was reached: the earlier one wins. Times written by
+/// `ralph` sort as text. A missing time sorts last.
 fn since(fields: [Option<&Value>; 4]) -> [(bool, &str); 3] {
     let [_, claimed_at, claimed_by, completed_at] = fields;
     [completed_at, claimed_at, claimed_by].map(|field| {

@@ -1,17 +1,17 @@
-//! What a text says, without how it is written; and which of its parts can be told apart by name.
+//! The values of a text, independent of its layout, and the names of their parts.
 //!
-//! It knows the file's format no further than that a task has an id, an edge two ends, and which
-//! lists are sets.
+//! Of the file format, this module only knows that a task has an id, that an edge has two ends, and
+//! which lists are sets.
 
 use std::collections::HashSet;
 
 use crate::core::graph::edit::is_plain;
 use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
 
-/// A value. Two mappings are the same in whatever order they are written, two lists are not.
+/// A value. The order of entries matters in lists but not in mappings.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// A single value. Whether it stands in quotes only matters where it could be no text without.
+    /// A scalar. `is_text` is set if it is quoted, or is a string even without quotes.
     Single {
         is_text: bool,
         text: String,
@@ -21,7 +21,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Reads one node. None for what has a tag, or a key that is no text or stands there twice.
+    /// Reads one node. None for a tag, a key that is not a scalar, or a duplicate key.
     pub(super) fn read(text: &str, tree: &Tree, node: NodeId) -> Option<Value> {
         if tree.is_tagged(node) {
             return None;
@@ -43,47 +43,51 @@ impl Value {
                 }
                 Some(Value::Map(entries))
             }
-            kind => {
+            kind @ (NodeKind::Plain
+            | NodeKind::SingleQuoted
+            | NodeKind::DoubleQuoted
+            | NodeKind::Literal
+            | NodeKind::Folded) => {
                 let text = tree.scalar(text, node)?.into_owned();
                 Some(Value::Single { is_text: kind != NodeKind::Plain || is_plain(&text), text })
             }
         }
     }
 
-    /// Reads a whole file; one with nothing in it is an empty mapping.
+    /// Reads a whole file; an empty file is an empty mapping.
     pub(super) fn of_file(text: &str, tree: &Tree) -> Option<Value> {
         tree.root().map_or(Some(Value::Map(Vec::new())), |root| Value::read(text, tree, root))
     }
 
-    /// A single value's text.
+    /// The text of a scalar.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Value::Single { text, .. } => Some(text),
-            _ => None,
+            Value::List(_) | Value::Map(_) => None,
         }
     }
 
-    /// What stands under a key of a mapping.
+    /// The value of a key of a mapping.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Value::Map(entries) => {
                 entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
             }
-            _ => None,
+            Value::Single { .. } | Value::List(_) => None,
         }
     }
 
-    /// Whether nothing stands there, as behind the colon of `tasks:` alone.
+    /// Whether the value is null, as in `tasks:` alone.
     pub(super) fn is_nothing(&self) -> bool {
         match self {
             Value::Single { is_text, text } => {
                 !is_text && ["", "~", "null", "Null", "NULL"].contains(&text.as_str())
             }
-            _ => false,
+            Value::List(_) | Value::Map(_) => false,
         }
     }
 
-    /// The parts and their names, if all have one of their own.
+    /// The parts with their names, if each has a unique name.
     pub(super) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
         match self {
             Value::Map(entries) if shape != ValueShape::Whole => {
@@ -95,11 +99,11 @@ impl Value {
                 let unique: HashSet<&String> = named.iter().map(|(name, _)| name).collect();
                 (unique.len() == named.len()).then_some(named)
             }
-            _ => None,
+            Value::Single { .. } | Value::Map(_) => None,
         }
     }
 
-    /// The name as an item of a list of this shape.
+    /// The name of an item in a list of this shape.
     pub(super) fn name(&self, list: ValueShape) -> Option<String> {
         let of = |key: &str| Some(self.get(key)?.text()?.to_owned());
         match list {
@@ -134,10 +138,10 @@ impl PartialEq for Value {
     }
 }
 
-/// What a place in the file is for.
+/// The role of a place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueShape {
-    /// All of it.
+    /// The whole file.
     File,
     /// `tasks` or `nodes`.
     Tasks,
@@ -145,18 +149,18 @@ pub(super) enum ValueShape {
     Task,
     /// `edges`.
     Edges,
-    /// `defaults`, `milestones`, `meta` and whatever else stands beside the tasks.
+    /// `defaults`, `milestones`, `meta` and other top-level values.
     Other,
-    /// The mappings one level below.
+    /// The mappings one level below those.
     Fields,
-    /// A list in which the order says nothing.
+    /// A list without order.
     Set,
-    /// What is only merged as one.
+    /// A value that is merged as a whole.
     Whole,
 }
 
 impl ValueShape {
-    /// The shape of what stands under this name.
+    /// The shape of the value under this name.
     pub(super) fn below(self, name: &str) -> ValueShape {
         match (self, name) {
             (ValueShape::File, "tasks" | "nodes") => ValueShape::Tasks,

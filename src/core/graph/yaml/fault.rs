@@ -1,7 +1,7 @@
-//! The parser's complaints in words for people, and where in the text each belongs.
+//! Messages for parser errors, with their locations in the text.
 //!
-//! It must not decide what is refused, control characters aside: it only words refusals. The
-//! parser's own messages are compiled out, as they speak of scanners and tokens.
+//! Except for control characters, other modules decide what is an error. The parser's own messages
+//! are compiled out, because they use terms such as scanner and token.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use granit_parser::{ErrorKind, ScanError};
 
 use super::{Fault, MAX_DEPTH};
 
-/// A fault at `at`, widened to one character at least and cut to the text.
+/// Creates a fault at `at`, widened to at least one character and limited to the text.
 pub(super) fn fault(text: &str, at: Range<usize>, message: String, help: &str) -> Fault {
     let whole = |at: &usize| text.is_char_boundary(*at);
     let latest = at.start.min(text.len().saturating_sub(1));
@@ -40,13 +40,13 @@ pub(super) fn unknown_alias(text: &str, at: usize) -> Fault {
     fault(
         text,
         at..at + name.len(),
-        format!("`{name}` stands for nothing"),
-        &format!("write `&{anchor}` before a value further up, or quote `{name}` if it is text"),
+        format!("`{name}` has no anchor"),
+        &format!("write `&{anchor}` before an earlier value, or quote `{name}` if it is text"),
     )
 }
 
-/// Control characters are invisible in an editor and harmful on a terminal; a carriage return alone
-/// is a line break to the parser but to few editors.
+/// Rejects control characters, which are invisible in an editor and dangerous on a terminal; and a
+/// lone carriage return, which is a line break for the parser but not for most editors.
 pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
     let bytes = text.as_bytes();
     // Bitwise and without early exit, so that the compiler can use vector instructions.
@@ -58,7 +58,7 @@ pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
     });
     let mut returns = text.match_indices('\r');
     if let Some((at, _)) = returns.find(|(at, _)| bytes.get(at + 1) != Some(&b'\n')) {
-        let message = "a carriage return stands without a line feed".to_owned();
+        let message = "a carriage return has no line feed after it".to_owned();
         let help = "save the file with LF or CRLF line breaks";
         return Err(fault(text, at..at, message, help));
     }
@@ -75,6 +75,7 @@ pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 pub(super) fn of_scan(text: &str, error: &ScanError) -> Fault {
     let at = error.marker().byte_offset().unwrap_or(0).min(text.len());
     match error.kind() {
@@ -92,7 +93,7 @@ pub(super) fn of_scan(text: &str, error: &ScanError) -> Fault {
     fault(text, at..at, message, help)
 }
 
-/// The parser stops behind the tab; the first one on the line up to there is meant.
+/// The parser stops after the tab; the first tab on the line is reported.
 fn tab_near(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let line = super::line_start(bytes, at);
@@ -100,6 +101,7 @@ fn tab_near(text: &str, at: usize) -> usize {
     near.enumerate().find(|(_, byte)| **byte == b'\t').map_or(at, |(on, _)| line + on)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 fn words(kind: &ErrorKind) -> (String, &'static str) {
     let (message, help) = match kind {
         ErrorKind::UnclosedFlowCollection { open } => {
@@ -121,26 +123,26 @@ fn words(kind: &ErrorKind) -> (String, &'static str) {
         | ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::UnexpectedEofFlowMapping
         | ErrorKind::UnexpectedEofImplicitFlowMapping => {
-            ("the text ends inside of brackets", "add the closing bracket")
+            ("the text ends inside brackets", "add the closing bracket")
         }
         ErrorKind::MisplacedFlowCollectionEnd => {
             ("a bracket is closed here that was never opened", "remove it, or quote the value")
         }
         ErrorKind::ExpectedFlowMappingSeparator => {
-            ("a `,` or `}` is missing here", "part entries by `,` and end them with `}`")
+            ("a `,` or `}` is missing here", "separate entries with `,` and end them with `}`")
         }
         ErrorKind::ExpectedFlowSequenceSeparator => {
-            ("a `,` or `]` is missing here", "part items by `,` and end them with `]`")
+            ("a `,` or `]` is missing here", "separate items with `,` and end them with `]`")
         }
         ErrorKind::MappingValueNotAllowed
         | ErrorKind::InvalidColonPlacement
         | ErrorKind::InvalidMappingValueWhitespace
         | ErrorKind::FlowMappingValueAdjacentCollection => (
             "a `:` is not allowed here",
-            "put a value that holds `: ` in quotes, or mend this line's indentation",
+            "put a value that contains `: ` in quotes, or fix this line's indentation",
         ),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
-            ("this key has no `:`", "write `key: value`, or mend this line's indentation")
+            ("this key has no `:`", "write `key: value`, or fix this line's indentation")
         }
         ErrorKind::ExpectedBlockMappingKey
         | ErrorKind::ExpectedBlockSequenceEntry
@@ -150,14 +152,15 @@ fn words(kind: &ErrorKind) -> (String, &'static str) {
         | ErrorKind::InvalidFlowScalarIndent
         | ErrorKind::InvalidQuotedScalarIndent
         | ErrorKind::InvalidBlockScalarIndent => (
-            "this line's indentation does not fit the lines above",
-            "line it up with its neighbours",
+            "this line's indentation does not match the lines above",
+            "align it with its neighbors",
         ),
         _ => return words_for_text(kind),
     };
     (message.to_owned(), help)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum is not exhaustive")]
 fn words_for_text(kind: &ErrorKind) -> (String, &'static str) {
     let (message, help) = match kind {
         ErrorKind::UnknownQuotedScalarEscape
@@ -168,22 +171,20 @@ fn words_for_text(kind: &ErrorKind) -> (String, &'static str) {
         ),
         ErrorKind::InvalidTrailingSingleQuotedScalar
         | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-            ("text follows the closing quote", "put the quotes around all of the value")
+            ("text follows the closing quote", "put the quotes around the whole value")
         }
         ErrorKind::CommentNotSeparated => {
-            ("a comment needs a blank before its `#`", "add a blank, or quote the value")
+            ("a comment needs a space before its `#`", "add a space, or quote the value")
         }
         ErrorKind::CommentInterceptedScalar => {
-            ("a comment stands inside of a value of several lines", "move the comment")
+            ("a comment is inside a value of several lines", "move the comment")
         }
-        ErrorKind::BomInsideDocument => {
-            ("a byte order mark stands inside of the text", "remove it")
-        }
+        ErrorKind::BomInsideDocument => ("a byte order mark is inside the text", "remove it"),
         ErrorKind::UndeclaredTagHandle => ("a tag with an unknown prefix", "remove the tag"),
         ErrorKind::BlockEntryInFlowCollection => {
-            ("a `-` stands inside of brackets", "part items by `,`, or quote the value")
+            ("a `-` is inside brackets", "separate items with `,`, or quote the value")
         }
-        _ => ("this is not YAML", "mend or quote the value"),
+        _ => ("this is not YAML", "fix or quote the value"),
     };
     (message.to_owned(), help)
 }
