@@ -1,31 +1,27 @@
 //! What a git repository shows: where HEAD is, what was committed since, what is not committed.
 //!
-//! The only user of `git2`. Looks and does not touch: no branch, index or file of the user is
-//! written. What it adds is a line in `info/exclude`, refs under `refs/ralph/` (`repo/pin`) and,
-//! when told to, a commit of given paths (`repo/commit`). Knows no task and no attempt, and does
-//! not judge what it sees.
+//! The only user of `git2`. It reads and does not write: no branch, index or file of the user is
+//! changed. It adds lines to `info/exclude`, refs under `refs/ralph/` (`git/pin`) and, when told
+//! to, a commit of given paths (`git/commit`). It knows neither tasks nor attempts, and does not
+//! judge what it reads.
 //!
-//! Odd on purpose: everything is there twice. libgit2 answers in microseconds where the `git`
-//! program takes milliseconds, but it cannot read every repository (SHA-256, reftable, partial
-//! clones, split and sparse indexes), runs no clean filters, and is slower at the status of a large
-//! tree. So libgit2 is asked first, and when it cannot, the program is; what the program says on
-//! its error output is what the person gets to read. The tests hold both against each other.
+//! The `git` program does the work. `git/backend` answers the frequent queries with libgit2 where
+//! libgit2 can read the repository.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    env,
     ffi::OsStr,
-    fs::{self, File},
-    io::{self, Read},
+    fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOptions};
+use git2::{ErrorCode, Repository};
 
 use crate::core::verdict::{Commit, DiffStat};
 
+mod backend;
 mod branch;
 mod commit;
 mod control;
@@ -41,6 +37,7 @@ mod submodule;
 mod trial;
 mod worktree;
 
+use backend::{Backend, RepositoryFolders};
 pub use branch::BranchRoom;
 pub use commit::CommitDraft;
 pub use driver::{MergedLines, merge_lines};
@@ -53,9 +50,6 @@ pub use worktree::Worktree;
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
 
-/// From this many entries in the index on, `git status` is faster than libgit2, about twice.
-const LARGE: u32 = 5_000;
-
 /// Paths from the root with the two letters that `git status` has for them.
 type Codes = BTreeMap<Vec<u8>, String>;
 
@@ -65,8 +59,7 @@ pub struct Repo {
     common_dir: PathBuf,
     /// That of this work tree; the common one unless the work tree was added.
     git_dir: PathBuf,
-    /// None where libgit2 cannot open it.
-    library: Option<Repository>,
+    backend: Backend,
 }
 
 /// Where HEAD is.
@@ -97,29 +90,15 @@ impl Repo {
     /// # Errors
     /// When there is none, when it is bare, and when git refuses it, with git's own words.
     pub fn discover(dir: &Path) -> Result<Repo> {
-        let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
-            .map(|list| env::split_paths(&list).collect())
-            .unwrap_or_default();
-        let library = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings).ok();
-        let (root, common_dir, git_dir) = match &library {
-            Some(library) => {
-                let root = library.workdir().ok_or_else(|| bare(dir))?;
-                (root.to_owned(), library.commondir().to_owned(), library.path().to_owned())
-            }
-            None => program::places(dir)?,
-        };
-        Ok(Repo {
-            root: canonical(&root)?,
-            common_dir: canonical(&common_dir)?,
-            git_dir: canonical(&git_dir)?,
-            library,
-        })
+        let (backend, folders) = Backend::open(dir)?;
+        let RepositoryFolders { root, common_dir, git_dir } = folders;
+        Ok(Repo { root, common_dir, git_dir, backend })
     }
 
     /// Whether there is no repository around `dir`, not even one that cannot be opened.
     pub fn is_missing(dir: &Path) -> bool {
         let found = Repository::discover_path(dir, &[] as &[PathBuf]);
-        found.is_err_and(|error| error.code() == git2::ErrorCode::NotFound)
+        found.is_err_and(|error| error.code() == ErrorCode::NotFound)
     }
 
     /// Makes a repository of `dir`, as `git init` does.
@@ -172,7 +151,7 @@ impl Repo {
 
     /// Where HEAD is now. Reads two small files; neither index nor work tree.
     pub fn head(&self) -> Result<Head> {
-        self.either(library_head, || program::head(&self.root)).context("cannot read HEAD")
+        self.backend.head().context("cannot read HEAD")
     }
 
     /// What was committed since `base`, a full id; none means that there was no commit then.
@@ -181,7 +160,7 @@ impl Repo {
     /// HEAD has not moved, nothing but HEAD is read.
     pub fn since(&self, base: Option<&str>) -> Result<Since> {
         if let Some(id) = base
-            && !matches!((id.len(), is_hex(id)), (40 | 64, true))
+            && !is_commit(id)
         {
             bail!("`{id}` is not a commit id");
         }
@@ -192,20 +171,32 @@ impl Repo {
         let Some(head) = head else {
             return Ok(Since::default());
         };
-        self.either(
-            |repo| library_since(repo, base, &head),
-            || program::since(&self.root, base, &head),
-        )
-        .context("cannot list the new commits")
+        let list = || -> Result<Since> {
+            let from = match base {
+                Some(base) if self.has_ancestor(&head, base)? => base.to_owned(),
+                Some(_) => return Ok(Since::default()),
+                None => program::empty_tree(&self.root)?,
+            };
+            let mut commits = self.backend.log(&head, base, LISTED)?;
+            commits.reverse();
+            let diff = program::diff_stat(&self.root, &from, &head)?;
+            Ok(Since { commits, diff: Some(diff), descends: true })
+        };
+        list().context("cannot list the new commits")
+    }
+
+    /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
+    fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
+        match self.backend.is_ancestor(base, head) {
+            Err(_) if program::commit(&self.root, base)?.is_none() => Ok(false),
+            other => other,
+        }
     }
 
     /// A file, its path relative to the root, as a commit has it; none where it has none.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        self.either(
-            |repo| library_file(repo, commit, path),
-            || program::file(&self.root, commit, path),
-        )
-        .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+        program::file(&self.root, commit, path)
+            .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
     /// The paths that are changed, staged or untracked and not ignored, each with a fingerprint
@@ -225,21 +216,11 @@ impl Repo {
         let Some(head) = self.head()?.commit else {
             return Ok(Vec::new());
         };
-        self.either(
-            |repo| library_log(repo, None, &head, count),
-            || program::log(&self.root, &[&head], count),
-        )
-        .context("cannot list the last commits")
+        self.backend.log(&head, None, count).context("cannot list the last commits")
     }
 
     fn codes(&self) -> Result<Codes> {
-        let program = || program::dirty(&self.root);
-        let answer = if self.library.as_ref().is_some_and(suits_library) {
-            self.either(library_dirty, program)
-        } else {
-            program()
-        };
-        answer.context("cannot read the status of the work tree")
+        self.backend.status().context("cannot read the status of the worktree")
     }
 
     /// Those of the changed paths that have these names, which are lossy where a path is no UTF-8.
@@ -254,26 +235,15 @@ impl Repo {
         self.root.join(OsStr::from_bytes(path))
     }
 
-    /// Asks libgit2, and the program when libgit2 cannot.
-    fn either<T>(
-        &self,
-        library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
-        program: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        match self.library.as_ref().map(library) {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(_)) | None => program(),
-        }
-    }
-
     fn fingerprint(&self, path: &[u8], code: &str) -> String {
         let file = self.file(path);
         let Ok(found) = fs::symlink_metadata(&file) else {
             return format!("{code} gone");
         };
         if found.is_dir() {
-            let head = Repository::open(&file).ok().and_then(|nested| library_head(&nested).ok());
-            let commit = head.and_then(|head| head.commit).unwrap_or_default();
+            let is_nested = file.join(".git").exists();
+            let commit = is_nested.then(|| program::commit(&file, "HEAD").ok().flatten()).flatten();
+            let commit = commit.unwrap_or_default();
             return format!("{code} {commit}");
         }
         format!(
@@ -317,151 +287,20 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn is_hex(id: &str) -> bool {
-    id.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Whether the text is a full commit id.
+fn is_commit(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn branch_name(reference: &str) -> String {
     reference.strip_prefix("refs/heads/").unwrap_or(reference).to_owned()
 }
 
-fn library_dirty(repo: &Repository) -> Result<Codes, git2::Error> {
-    let mut options = StatusOptions::new();
-    options.include_untracked(true).recurse_untracked_dirs(true).update_index(false);
-    let statuses = repo.statuses(Some(&mut options))?;
-    let changed =
-        statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
-    Ok(changed.collect())
-}
-
-/// The two letters of `git status`: in the index against HEAD, in the work tree against the index.
-fn letters(status: Status) -> String {
-    let one = |pairs: &[(Status, char)]| {
-        let found = pairs.iter().find(|(flag, _)| status.contains(*flag));
-        found.map_or('.', |(_, letter)| *letter)
-    };
-    if status.contains(Status::CONFLICTED) {
-        return "UU".to_owned();
-    }
-    if status == Status::WT_NEW {
-        return "??".to_owned();
-    }
-    let index = one(&[
-        (Status::INDEX_NEW, 'A'),
-        (Status::INDEX_DELETED, 'D'),
-        (Status::INDEX_TYPECHANGE, 'T'),
-        (Status::INDEX_MODIFIED, 'M'),
-    ]);
-    let work_tree = one(&[
-        (Status::WT_NEW, '?'),
-        (Status::WT_DELETED, 'D'),
-        (Status::WT_TYPECHANGE, 'T'),
-        (Status::WT_MODIFIED, 'M'),
-    ]);
-    [index, work_tree].into_iter().collect()
-}
-
-/// Not when the index is large, nor when a clean filter is configured (LFS and the like), without
-/// which a file that was only touched would look changed.
-fn suits_library(repo: &Repository) -> bool {
-    let filtered = repo
-        .config()
-        .and_then(|config| {
-            let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
-            Ok(filters.next().is_some())
-        })
-        .unwrap_or(true);
-    !filtered && entries(&repo.path().join("index")).unwrap_or(0) < LARGE
-}
-
-/// How many entries the index has: the third number of its header (gitformat-index(5)).
-fn entries(index: &Path) -> io::Result<u32> {
-    let mut header = [0; 12];
-    File::open(index)?.read_exact(&mut header)?;
-    let [.., a, b, c, d] = header;
-    Ok(u32::from_be_bytes([a, b, c, d]))
-}
-
-fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
-    let head = repo.find_reference("HEAD")?;
-    let Some(target) = head.symbolic_target_bytes() else {
-        let commit = head.target().map(|id| id.to_string());
-        return Ok(Head { commit, branch: None });
-    };
-    let branch = Some(branch_name(&lossy(target)));
-    let commit = match repo.refname_to_id("HEAD") {
-        Ok(id) => Some(id.to_string()),
-        Err(error) if error.code() == ErrorCode::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    Ok(Head { commit, branch })
-}
-
-fn library_since(repo: &Repository, base: Option<&str>, head: &str) -> Result<Since, git2::Error> {
-    let tip = Oid::from_str(head)?;
-    let mut from = None;
-    if let Some(base) = base {
-        let base = Oid::from_str(base)?;
-        let commit = match repo.find_commit(base) {
-            Err(error) if error.code() == ErrorCode::NotFound => return Ok(Since::default()),
-            other => other?,
-        };
-        if !repo.graph_descendant_of(tip, base)? {
-            return Ok(Since::default());
-        }
-        from = Some(commit.tree()?);
-    }
-    let mut commits = library_log(repo, base, head, LISTED)?;
-    commits.reverse();
-    let to = repo.find_commit(tip)?.tree()?;
-    let stats = repo.diff_tree_to_tree(from.as_ref(), Some(&to), None)?.stats()?;
-    let diff = DiffStat {
-        files: stats.files_changed(),
-        insertions: stats.insertions(),
-        deletions: stats.deletions(),
-    };
-    Ok(Since { commits, diff: Some(diff), descends: true })
-}
-
-fn library_file(
-    repo: &Repository,
-    commit: &str,
-    path: &str,
-) -> Result<Option<Vec<u8>>, git2::Error> {
-    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
-    match tree.get_path(Path::new(path)) {
-        Ok(entry) => Ok(Some(repo.find_blob(entry.id())?.content().to_owned())),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Newest first.
-fn library_log(
-    repo: &Repository,
-    base: Option<&str>,
-    head: &str,
-    count: usize,
-) -> Result<Vec<Commit>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.push(Oid::from_str(head)?)?;
-    if let Some(base) = base {
-        walk.hide(Oid::from_str(base)?)?;
-    }
-    walk.take(count)
-        .map(|id| {
-            let commit = repo.find_commit(id?)?;
-            Ok(Commit {
-                id: commit.id().to_string(),
-                subject: lossy(commit.summary_bytes().unwrap_or_default()),
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
+        env,
+        fs::File,
         os::unix::fs::{PermissionsExt, symlink},
         process::{Command, Output},
     };
@@ -589,7 +428,8 @@ mod tests {
     }
 
     pub(super) fn without_library(repo: &Repo) -> Repo {
-        Repo { library: None, ..Repo::discover(repo.root()).unwrap() }
+        let repo = Repo::discover(repo.root()).unwrap();
+        Repo { backend: repo.backend.without_library(), ..repo }
     }
 
     pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<String>, Option<String>) {
@@ -995,7 +835,6 @@ mod tests {
                 continue;
             };
             let repo = Repo::discover(&place.top).unwrap();
-            println!("{format}: libgit2 opens it: {}", repo.library.is_some());
             assert_eq!(repo.root(), place.top);
             assert_eq!(repo.common_dir(), place.top.join(".git"));
             assert_eq!(repo.head().unwrap().branch, Some("main".to_owned()));

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use git2::{ErrorCode, Oid, Reference, Repository};
+use git2::Reference;
 
-use super::{Repo, branch_name, lossy, program};
+use super::{Repo, program};
 
 /// Whether there is room for a branch of some name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,7 @@ impl Repo {
     pub fn branch_room(&self, name: &str) -> Result<BranchRoom> {
         let full = format!("refs/heads/{name}");
         ensure!(Reference::is_valid_name(&full), "no branch can be called `{name}`");
-        let found = self.either(
-            |repo| library_branches(repo, name),
-            || program::branches_around(&self.root, name),
-        )?;
+        let found = program::branches_around(&self.root, name)?;
         let commit = found.iter().find(|(other, _)| other == name).map(|(_, id)| id.clone());
         if commit.is_none()
             && let Some((by, _)) = found.into_iter().next()
@@ -66,13 +63,7 @@ impl Repo {
             return Ok(false);
         }
         let name = format!("refs/heads/{name}");
-        let program = || program::run(&self.root, &["update-ref", "-d", &name, old]).map(drop);
-        let library = |repo: &Repository| {
-            let mut found = repo.find_reference(&name)?;
-            // What has moved meanwhile is refused by libgit2 as by git.
-            if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
-        };
-        let delete = self.either(library, program);
+        let delete = self.backend.delete_ref(&name, old);
         match (delete, self.commit_of(&name)?) {
             (_, None) => Ok(true),
             (Err(_), Some(tip)) if tip != old => Ok(false),
@@ -85,34 +76,8 @@ impl Repo {
     /// # Errors
     /// In git's own words, when one of them is not here.
     pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
-        let ancestor = ["merge-base", "--is-ancestor", old, new];
-        self.either(
-            |repo| {
-                let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
-                repo.find_commit(old)?;
-                Ok(old == new || repo.graph_descendant_of(new, old)?)
-            },
-            || program::test(&self.root, &ancestor),
-        )
+        self.backend.is_ancestor(old, new)
     }
-}
-
-/// The branch of that name, those that are a folder of the name, and one of those it is a folder of.
-fn library_branches(repo: &Repository, name: &str) -> Result<Vec<(String, String)>, git2::Error> {
-    let mut found = Vec::new();
-    let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
-    for branch in ends.map(|end| &name[..end]) {
-        match repo.refname_to_id(&format!("refs/heads/{branch}")) {
-            Err(error) if error.code() == ErrorCode::NotFound => {}
-            id => found.push((branch.to_owned(), id?.to_string())),
-        }
-    }
-    for reference in repo.references_glob(&format!("refs/heads/{name}/*"))?.take(1) {
-        let reference = reference?;
-        let id = reference.target().map(|id| id.to_string()).unwrap_or_default();
-        found.push((branch_name(&lossy(reference.name_bytes())), id));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

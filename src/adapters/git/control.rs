@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
-use super::{Repo, lossy, program};
+use super::{Repo, program};
 
 /// The setting that says where the hooks are.
-const HOOKS: &str = "core.hooksPath";
+pub(super) const HOOKS: &str = "core.hooksPath";
 
 impl Repo {
     /// The hooks and settings of this repository, each with a fingerprint of its contents: path,
@@ -53,15 +53,7 @@ impl Repo {
     }
 
     fn hooks_path(&self) -> Option<String> {
-        if let Some(library) = &self.library {
-            let config = library.config().and_then(|mut config| config.snapshot()).ok()?;
-            return config.get_path(HOOKS).ok().map(|path| path.display().to_string());
-        }
-        let all = ["config", "--type=path", "-z", "--get-all", HOOKS];
-        let all = lossy(&program::run(&self.root, &all).ok()?);
-        // The last one is given by whoever runs git here, so that no hook runs meanwhile.
-        let (others, _) = all.strip_suffix('\0')?.rsplit_once('\0')?;
-        others.rsplit('\0').next().map(str::to_owned)
+        self.backend.hooks_path().ok().flatten()
     }
 
     /// The paths that differ between two commits, or from nothing, in no order that means anything.

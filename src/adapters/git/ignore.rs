@@ -15,7 +15,8 @@ impl Repo {
     /// Whether the ignore rules match `path`, relative to the root; a directory that does not
     /// exist yet ends in a slash. Says nothing on whether the path is tracked all the same.
     pub fn is_ignored(&self, path: &str) -> Result<bool> {
-        self.either(|repo| repo.is_path_ignored(path), || program::is_ignored(&self.root, path))
+        self.backend
+            .is_ignored(path)
             .with_context(|| format!("cannot see whether `{path}` is ignored"))
     }
 

@@ -7,7 +7,6 @@
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
 use anyhow::{Context, Result};
-use git2::Repository;
 use serde::{Deserialize, Serialize};
 
 use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
@@ -90,7 +89,7 @@ pub enum Integrated {
 impl Repo {
     /// The commit that has the work on top of `onto` as it is, with nothing to do: the head of a
     /// branch that began there, if it is to be rebased and changes none of the paths `own`. Starts
-    /// no process where libgit2 can read the repository.
+    /// at most one process where libgit2 can read the repository.
     ///
     /// # Errors
     /// In git's own words.
@@ -265,15 +264,7 @@ impl Repo {
 
     /// Who commits, for the environment: nobody if git knows, else this program.
     fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
-        let is_set = |library: &Repository| {
-            let config = library.config().and_then(|mut config| config.snapshot());
-            config.is_ok_and(|config| {
-                ["user.name", "user.email"]
-                    .iter()
-                    .all(|key| config.get_bytes(key).is_ok_and(|value| !value.is_empty()))
-            })
-        };
-        if self.library.as_ref().is_some_and(is_set) || self.committer().is_ok() {
+        if self.committer().is_ok() {
             return Vec::new();
         }
         IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()

@@ -151,7 +151,7 @@ impl Repo {
     /// # Errors
     /// In git's own words.
     pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
-        let mut commits = program::log(&self.root, &[to, &format!("^{from}")], LISTED)?;
+        let mut commits = self.backend.log(to, Some(from), LISTED)?;
         commits.reverse();
         Ok(commits)
     }

@@ -6,11 +6,9 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    path::Path,
 };
 
 use anyhow::{Context, Result};
-use git2::{ErrorCode, Oid, Repository, Sort};
 
 use super::{Repo, lossy, program};
 
@@ -27,22 +25,17 @@ pub(super) type Entries = Vec<Option<String>>;
 impl Repo {
     /// The commits that `head` has and the others have not, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
-        let list = || {
-            let hidden = hidden.map(|id| format!("^{id}"));
-            let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
-            let text = program::run(
-                &self.root,
-                &[&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat(),
-            )?;
-            let text = lossy(&text);
-            let links = text.lines().map(|line| {
-                let mut ids = line.split(' ').map(str::to_owned);
-                CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
-            });
-            Ok(links.collect())
-        };
-        self.either(|repo| library_links(repo, head, hidden), list)
-            .context("cannot list the commits of the branch")
+        let hidden = hidden.map(|id| format!("^{id}"));
+        let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
+        let list = [&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat();
+        let text =
+            program::run(&self.root, &list).context("cannot list the commits of the branch")?;
+        let text = lossy(&text);
+        let links = text.lines().map(|line| {
+            let mut ids = line.split(' ').map(str::to_owned);
+            CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
+        });
+        Ok(links.collect())
     }
 
     /// Whether any of the commits changes one of the paths.
@@ -133,22 +126,7 @@ impl Repo {
         if own.is_empty() {
             return Ok(Vec::new());
         }
-        let list = || {
-            let list = [&["--literal-pathspecs", "ls-tree", "-z", commit, "--"], own].concat();
-            let text = lossy(&program::run(&self.root, &list)?);
-            let mut entries = vec![None; own.len()];
-            for (what, path) in text.split('\0').filter_map(|entry| entry.split_once('\t')) {
-                let mut words = what.split(' ');
-                if let (Some(at), Some(mode), Some(id)) =
-                    (own.iter().position(|it| *it == path), words.next(), words.nth(1))
-                {
-                    entries[at] = Some(format!("{mode} {id}"));
-                }
-            }
-            Ok(entries)
-        };
-        self.either(|repo| library_entries(repo, commit, own), list)
-            .with_context(|| format!("cannot read commit {commit}"))
+        self.backend.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
     }
 
     /// The tree of a commit with something else at the paths.
@@ -179,33 +157,4 @@ fn sources(link: &CommitLink, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> 
     let outside: Vec<&str> =
         link.parents.iter().map(String::as_str).filter(|id| !is_of_branch(id)).collect();
     if outside.is_empty() { link.parents.iter().map(String::as_str).collect() } else { outside }
-}
-
-fn library_links(
-    repo: &Repository,
-    head: &str,
-    hidden: [&str; 2],
-) -> Result<Vec<CommitLink>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-    walk.push(Oid::from_str(head)?)?;
-    for hidden in hidden {
-        walk.hide(Oid::from_str(hidden)?)?;
-    }
-    walk.map(|id| {
-        let commit = repo.find_commit(id?)?;
-        let parents = commit.parent_ids().map(|id| id.to_string()).collect();
-        Ok(CommitLink { id: commit.id().to_string(), parents })
-    })
-    .collect()
-}
-
-fn library_entries(repo: &Repository, commit: &str, own: &[&str]) -> Result<Entries, git2::Error> {
-    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
-    let entry = |path: &&str| match tree.get_path(Path::new(path)) {
-        Ok(entry) => Ok(Some(format!("{:06o} {}", entry.filemode(), entry.id()))),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    };
-    own.iter().map(entry).collect()
 }

@@ -12,8 +12,6 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use git2::{ErrorCode, Repository};
-
 use super::{Codes, Repo, lossy, program};
 
 /// Larger files are named instead of copied, in bytes.
@@ -137,13 +135,7 @@ impl Repo {
     /// # Errors
     /// In git's own words.
     pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
-        let look = |repo: &Repository| match repo.find_reference(name) {
-            Ok(found) => found.peel_to_commit().map(|commit| Some(commit.id().to_string())),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error),
-        };
-        self.either(look, || program::commit(&self.root, name))
-            .with_context(|| format!("cannot look for `{name}`"))
+        self.backend.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
     }
 
     /// Makes a branch at a commit, and does not switch to it.

@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, LISTED, Since, branch_name, lossy};
+use super::{Codes, Head, RepositoryFolders, branch_name, control::HOOKS, lossy, omit::Entries};
 use crate::core::verdict::{Commit, DiffStat};
 
 /// Where a repository is may be told to programs that git starts, hooks above all; for calls that
@@ -36,26 +36,39 @@ pub(super) const FOREIGN: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// The top of the work tree that `dir` is in, the common git directory, and that of the work tree.
-pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
-    let is_bare = match run(dir, &["rev-parse", "--is-bare-repository"]) {
-        Err(error) if error.to_string().contains("not a git repository (or any") => {
-            bail!("`{}` is not in a git repository; make one with `git init`", dir.display())
-        }
-        other => other?,
-    };
-    if is_bare.starts_with(b"true") {
+/// The folders of the repository that contains `dir`, in one process.
+pub(super) fn folders(dir: &Path) -> Result<RepositoryFolders> {
+    let ask = ["--is-bare-repository", "--git-common-dir", "--git-dir", "--show-toplevel"];
+    let arguments = [&["rev-parse"], &ask[..]].concat();
+    let output = git(dir, &arguments)?;
+    if output.stdout.starts_with(b"true") {
         return Err(super::bare(dir));
     }
-    let ask = |what: &str| {
-        let answer = run(dir, &["rev-parse", what])?;
-        let path = answer.strip_suffix(b"\n").unwrap_or(&answer);
-        anyhow::Ok(dir.join(OsStr::from_bytes(path)))
+    if !output.status.success() {
+        let error = failed(&arguments, &output);
+        if error.to_string().contains("not a git repository (or any") {
+            bail!("`{}` is not in a git repository; make one with `git init`", dir.display());
+        }
+        return Err(error);
+    }
+    let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
+    let [_, common_dir, git_dir, root, b""] = lines[..] else {
+        bail!("cannot open the repository in `{}`: its path has a line break", dir.display());
     };
-    Ok((ask("--show-toplevel")?, ask("--git-common-dir")?, ask("--git-dir")?))
+    let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
+    Ok(RepositoryFolders { root: path(root), common_dir: path(common_dir), git_dir: path(git_dir) })
 }
 
+/// HEAD in one process; in three on a branch without a commit, where `rev-parse` fails.
 pub(super) fn head(root: &Path) -> Result<Head> {
+    let output = git(root, &["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"])?;
+    let text = lossy(&output.stdout);
+    if output.status.success()
+        && let [commit, name] = text.lines().collect::<Vec<_>>()[..]
+    {
+        let branch = (name != "HEAD").then(|| branch_name(name));
+        return Ok(Head { commit: Some(commit.to_owned()), branch });
+    }
     let branch = answer(root, &["symbolic-ref", "-q", "HEAD"])?;
     Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
 }
@@ -65,31 +78,27 @@ pub(super) fn commit(root: &Path, name: &str) -> Result<Option<String>> {
     answer(root, &["rev-parse", "-q", "--verify", &name])
 }
 
-pub(super) fn since(root: &Path, base: Option<&str>, head: &str) -> Result<Since> {
-    let from = if let Some(base) = base {
-        let ancestor = ["merge-base", "--is-ancestor", base, head];
-        if commit(root, base)?.is_none() || !test(root, &ancestor)? {
-            return Ok(Since::default());
-        }
-        base.to_owned()
-    } else {
-        empty_tree(root)?
-    };
-    let hidden = base.map(|base| format!("^{base}"));
-    let range: Vec<&str> = [head].into_iter().chain(hidden.as_deref()).collect();
-    let mut commits = log(root, &range, LISTED)?;
-    commits.reverse();
+/// What changed from `from` to `to`, a renamed file counted as one removed and one added.
+pub(super) fn diff_stat(root: &Path, from: &str, to: &str) -> Result<DiffStat> {
     let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
-    let diff = [&diff[..], &["--no-textconv", &from, head]].concat();
-    let diff = diff_stat(&lossy(&run(root, &diff)?));
-    Ok(Since { commits, diff: Some(diff), descends: true })
+    let diff = [&diff[..], &["--no-textconv", from, to]].concat();
+    Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
 }
 
-pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commit>> {
+/// The last `count` commits of `head` without those of `hidden`, newest first.
+pub(super) fn log(
+    root: &Path,
+    head: &str,
+    hidden: Option<&str>,
+    count: usize,
+) -> Result<Vec<Commit>> {
     let count = format!("--max-count={count}");
-    let arguments = ["rev-list", "--format=%s", "--encoding=UTF-8", &count];
-    let text = lossy(&run(root, &[&arguments[..], range, &["--"]].concat())?);
-    // Two lines for each: `commit ID`, then the subject.
+    let hidden = hidden.map(|id| format!("^{id}"));
+    let mut arguments = vec!["rev-list", "--format=%s", "--encoding=UTF-8", &count, head];
+    arguments.extend(hidden.as_deref());
+    arguments.push("--");
+    let text = lossy(&run(root, &arguments)?);
+    // Two lines for each commit: `commit ID`, then the subject.
     let mut lines = text.split('\n');
     let mut commits = Vec::new();
     while let (Some(id), Some(subject)) = (lines.next(), lines.next()) {
@@ -101,12 +110,39 @@ pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commi
     Ok(commits)
 }
 
+/// A file of a commit, in one process where the commit has it; none where it has not.
 pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
     let name = format!("{commit}:{path}");
-    match answer(root, &["rev-parse", "-q", "--verify", &name])? {
-        Some(blob) => run(root, &["cat-file", "blob", &blob]).map(Some),
-        None => Ok(None),
+    let failed = match run(root, &["cat-file", "blob", &name]) {
+        Ok(text) => return Ok(Some(text)),
+        Err(error) => error,
+    };
+    let is_there = answer(root, &["rev-parse", "-q", "--verify", &name])?.is_some();
+    if is_there { Err(failed) } else { Ok(None) }
+}
+
+/// The mode and id of what a commit has at each of the paths.
+pub(super) fn entries(root: &Path, commit: &str, paths: &[&str]) -> Result<Entries> {
+    let list = [&["--literal-pathspecs", "ls-tree", "-z", commit, "--"], paths].concat();
+    let text = lossy(&run(root, &list)?);
+    let mut entries = vec![None; paths.len()];
+    for (what, path) in text.split('\0').filter_map(|entry| entry.split_once('\t')) {
+        let mut words = what.split(' ');
+        if let (Some(at), Some(mode), Some(id)) =
+            (paths.iter().position(|it| *it == path), words.next(), words.nth(1))
+        {
+            entries[at] = Some(format!("{mode} {id}"));
+        }
     }
+    Ok(entries)
+}
+
+/// The configured folder of the hooks; none where it is not configured.
+pub(super) fn hooks_path(root: &Path) -> Result<Option<String>> {
+    let all = lossy(&run(root, &["config", "--type=path", "-z", "--get-all", HOOKS])?);
+    // The last value is the one of `command`, which turns hooks off for this call.
+    let others = all.strip_suffix('\0').and_then(|all| all.rsplit_once('\0'));
+    Ok(others.and_then(|(others, _)| others.rsplit('\0').next()).map(str::to_owned))
 }
 
 /// `blob`, `tree`, or `commit` for a submodule; none where the commit has nothing.
@@ -126,11 +162,11 @@ pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<V
     Ok(names.map(lossy).collect())
 }
 
-fn empty_tree(root: &Path) -> Result<String> {
+pub(super) fn empty_tree(root: &Path) -> Result<String> {
     Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
 }
 
-pub(super) fn dirty(root: &Path) -> Result<Codes> {
+pub(super) fn status(root: &Path) -> Result<Codes> {
     let text =
         run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;
     let mut codes: BTreeMap<&[u8], String> = BTreeMap::new();
@@ -174,7 +210,7 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// The commit and the branch of each work tree.
-pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
+pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut heads: HashMap<PathBuf, Head> = HashMap::new();
     let mut path = PathBuf::new();
@@ -216,7 +252,7 @@ pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, St
 }
 
 /// Reads ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
-fn diff_stat(text: &str) -> DiffStat {
+fn parse_diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();
     for part in text.trim().split(", ") {
         let (count, what) = part.split_once(' ').unwrap_or_default();
@@ -333,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_diff_stat_may_lack_parts() {
-        let stat = |text: &str| diff_stat(text).to_string();
+        let stat = |text: &str| parse_diff_stat(text).to_string();
         let whole = " 2 files changed, 3 insertions(+), 1 deletion(-)\n";
         assert_eq!(stat(whole), "2 files, +3 -1");
         assert_eq!(stat(" 1 file changed, 4 deletions(-)"), "1 file, +0 -4");

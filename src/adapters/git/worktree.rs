@@ -7,7 +7,6 @@
 //! What moves HEAD or writes an index works in added work trees only: the main one is a person's.
 
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -17,9 +16,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use git2::{Oid, Repository};
 
-use super::{Head, Repo, branch_name, is_hex, lock_files, lossy, program};
+use super::{Head, Repo, branch_name, is_commit, lock_files, lossy, program};
 
 /// What was begun and not finished, by the file that shows it, and how git forgets that without
 /// touching a file of the work tree.
@@ -57,6 +55,15 @@ pub struct Worktree {
     pub missing: bool,
 }
 
+/// Where the files of a worktree are.
+pub(super) struct WorktreeFolders {
+    /// Its top, without symbolic links.
+    pub(super) path: PathBuf,
+    /// Its git directory.
+    pub(super) git_dir: PathBuf,
+    is_main: bool,
+}
+
 impl Worktree {
     /// Whether a branch is at work here, so that nobody else should move it. A folder that was
     /// deleted has nothing at work, unless it is locked: then it may only be out of reach.
@@ -78,44 +85,43 @@ impl Repo {
     /// # Errors
     /// In git's own words.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
-        let mut trees = Vec::new();
-        let listed = match &self.library {
-            Some(_) => HashMap::new(),
-            None => program::work_tree_heads(&self.root)?,
-        };
-        let mut add = |path: PathBuf, admin: &Path, is_main: bool| {
-            let Head { commit, branch } = match &self.library {
-                Some(library) => head_in(library, admin),
-                None => listed.get(&path).cloned().unwrap_or_default(),
-            };
-            let locked = fs::read(admin.join("locked")).ok().filter(|_| !is_main);
-            trees.push(Worktree {
-                head: commit,
-                branch,
-                busy: busy_in(admin),
+        let folders = self.worktree_folders()?;
+        let heads = self.backend.worktree_heads(&folders)?;
+        let tree = |(folders, head): (WorktreeFolders, Head)| {
+            let WorktreeFolders { path, git_dir, is_main } = folders;
+            let locked = fs::read(git_dir.join("locked")).ok().filter(|_| !is_main);
+            Worktree {
+                head: head.commit,
+                branch: head.branch,
+                busy: busy_in(&git_dir),
                 locked: locked.map(|why| lossy(&why).trim().to_owned()),
                 missing: !path.join(".git").exists() && !is_main,
                 path,
-            });
+            }
         };
-        if let Some(main) = self.main_root()? {
-            add(main, &self.common_dir, true);
-        }
+        Ok(folders.into_iter().zip(heads).map(tree).collect())
+    }
+
+    fn worktree_folders(&self) -> Result<Vec<WorktreeFolders>> {
+        let main = self.main_root()?;
+        let main = main.map(|path| {
+            let git_dir = self.common_dir.clone();
+            WorktreeFolders { path, git_dir, is_main: true }
+        });
         let entries = fs::read_dir(self.common_dir.join("worktrees"));
         let mut admins: Vec<PathBuf> =
             entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         admins.sort();
-        for admin in admins {
-            // What git is only about to make, or is about to remove, has no such file.
-            let Ok(text) = fs::read(admin.join("gitdir")) else { continue };
+        let added = admins.into_iter().filter_map(|git_dir| {
+            // This file is missing while git adds or removes the worktree.
+            let text = fs::read(git_dir.join("gitdir")).ok()?;
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
-            // Relative to the folder of the note, where git was told to.
-            let file = admin.join(OsStr::from_bytes(text));
-            if let Some(path) = file.parent() {
-                add(without_links(path), &admin, false);
-            }
-        }
-        Ok(trees)
+            // Git can be configured to write a path relative to the git directory.
+            let file = git_dir.join(OsStr::from_bytes(text));
+            let path = without_links(file.parent()?);
+            Some(WorktreeFolders { path, git_dir, is_main: false })
+        });
+        Ok(main.into_iter().chain(added).collect())
     }
 
     /// The top of the main work tree, also when asked from an added one; none in a repository that
@@ -127,10 +133,7 @@ impl Repo {
         if !self.is_added() {
             return Ok(Some(self.root.clone()));
         }
-        let found = match Repository::open(&self.common_dir) {
-            Ok(main) => main.workdir().map(Path::to_owned),
-            Err(_) => program::main_root(&self.root)?,
-        };
+        let found = self.backend.main_root()?;
         Ok(found.map(|path| without_links(&path)))
     }
 
@@ -230,7 +233,7 @@ impl Repo {
         if !is_there {
             self.stand_at(base)?;
         }
-        let program = || {
+        let point = || {
             let name = format!("refs/heads/{branch}");
             // Zeros say that there must not be one.
             let none = "0".repeat(base.len());
@@ -238,8 +241,7 @@ impl Repo {
             program::run(&self.root, &update)?;
             program::run(&self.root, &["symbolic-ref", "-m", MOVED, "HEAD", &name]).map(drop)
         };
-        self.either(|repo| library_switch(repo, branch, base, old), program)
-            .with_context(|| format!("cannot go to the branch `{branch}`"))
+        point().with_context(|| format!("cannot go to the branch `{branch}`"))
     }
 
     /// HEAD at a commit and on no branch, and the files of it.
@@ -264,10 +266,7 @@ impl Repo {
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
             let detach = ["update-ref", "--no-deref", "-m", MOVED, "HEAD", commit];
-            self.either(
-                |repo| repo.set_head_detached(Oid::from_str(commit)?),
-                || program::run(&self.root, &detach).map(drop),
-            )?;
+            program::run(&self.root, &detach)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }
@@ -373,19 +372,6 @@ fn without_links(path: &Path) -> PathBuf {
     }
 }
 
-/// Where HEAD is in the work tree of which git keeps notes in `admin`.
-fn head_in(library: &Repository, admin: &Path) -> Head {
-    let text = lossy(&fs::read(admin.join("HEAD")).unwrap_or_default());
-    let text = text.trim();
-    match text.strip_prefix("ref: ") {
-        Some(name) => {
-            let commit = library.refname_to_id(name).ok();
-            Head { commit: commit.map(|id| id.to_string()), branch: Some(branch_name(name)) }
-        }
-        None => Head { commit: is_commit(text).then(|| text.to_owned()), branch: None },
-    }
-}
-
 /// The branches that a rebase or a bisection there will come back to.
 fn busy_in(admin: &Path) -> Vec<String> {
     let first = |file: &str| {
@@ -400,24 +386,6 @@ fn busy_in(admin: &Path) -> Vec<String> {
         busy.push(branch_name(&bisected));
     }
     busy
-}
-
-fn is_commit(text: &str) -> bool {
-    matches!((text.len(), is_hex(text)), (40 | 64, true))
-}
-
-fn library_switch(
-    repo: &Repository,
-    branch: &str,
-    base: &str,
-    old: Option<&str>,
-) -> Result<(), git2::Error> {
-    let name = format!("refs/heads/{branch}");
-    // Zeros say that there must not be one. Not `force: false`: in an added work tree libgit2 looks
-    // for the branch among the refs of that tree alone, and then moves it.
-    let old = old.map_or_else(|| Ok(Oid::ZERO_SHA1), Oid::from_str)?;
-    repo.reference_matching(&name, Oid::from_str(base)?, true, old, MOVED)?;
-    repo.set_head(&name)
 }
 
 #[cfg(test)]
