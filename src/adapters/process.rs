@@ -362,6 +362,17 @@ pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
+/// Replaces standard input, output and error of this process by `/dev/null`.
+///
+/// # Errors
+/// As the system gives them.
+pub fn close_stdio() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
+}
+
 /// Finds the program that `argv[0]` means in `dir`: with a slash in it a path from `dir`, otherwise
 /// a name on the `PATH` of this process. The result is absolute.
 ///
