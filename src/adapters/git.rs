@@ -53,11 +53,11 @@ pub const LISTED: usize = 200;
 /// Paths from the root with the two letters that `git status` has for them.
 type Codes = BTreeMap<Vec<u8>, String>;
 
-/// A repository with a work tree, kept open.
+/// A repository with a worktree, kept open.
 pub struct Repo {
     root: PathBuf,
     common_dir: PathBuf,
-    /// That of this work tree; the common one unless the work tree was added.
+    /// That of this worktree; the common one unless the worktree was added.
     git_dir: PathBuf,
     backend: Backend,
 }
@@ -104,17 +104,17 @@ impl Repo {
     /// Makes a repository of `dir`, as `git init` does.
     ///
     /// # Errors
-    /// As git gives them.
+    /// The error of libgit2.
     pub fn init(dir: &Path) -> Result<()> {
         Repository::init(dir).map(drop).with_context(|| format!("git init `{}`", dir.display()))
     }
 
-    /// The top of the work tree, without symbolic links.
+    /// The top of the worktree, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The git directory that all work trees of the repository share, without symbolic links.
+    /// The git directory that all worktrees of the repository share, without symbolic links.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
     }
@@ -133,7 +133,7 @@ impl Repo {
     }
 
     /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
-    /// loose references. Those of other work trees and of `ralph` itself are not among them.
+    /// loose references. Those of other worktrees and of `ralph` itself are not among them.
     pub fn locks(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for (folder, depth) in [
@@ -149,7 +149,7 @@ impl Repo {
         found
     }
 
-    /// Where HEAD is now. Reads two small files; neither index nor work tree.
+    /// Where HEAD is now. Reads two small files; neither index nor worktree.
     pub fn head(&self) -> Result<Head> {
         self.backend.head().context("cannot read HEAD")
     }
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// A repository with one commit in it, and names for work trees beside it.
+    /// A repository with one commit in it, and names for worktrees beside it.
     pub(super) struct TestWorktrees {
         pub(super) place: TestRepository,
         pub(super) first: String,

@@ -1,24 +1,24 @@
 //! Sends one request to a webhook. The only user of ureq.
 //!
-//! What is said of a failure never has the address in it: that may be as good as a password.
+//! Error messages never contain the address, which may be as secret as a password.
 
 use std::time::Duration;
 
 use ureq::{Agent, Error};
 
-/// Why a request was not taken.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// In words.
+    /// The reason as text.
     pub why: String,
-    /// Whether it may be taken a little later.
+    /// Whether a retry may succeed.
     pub again: bool,
 }
 
-/// Sends JSON to an address. Redirects are not followed: what is signed is for this address.
+/// Sends JSON to an address. Redirects are not followed, because the signature is for this address.
 ///
 /// # Errors
-/// When it cannot be sent in time, or is not taken.
+/// When it cannot be sent in time, or is rejected.
 pub fn post(
     url: &str,
     headers: &[(&str, String)],

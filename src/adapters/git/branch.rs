@@ -17,9 +17,9 @@ pub enum BranchRoom {
         /// Where it is.
         commit: String,
     },
-    /// There is one, and a work tree is on it or will come back to it.
+    /// There is one, and a worktree is on it or will come back to it.
     CheckedOut {
-        /// The top of that work tree.
+        /// The top of that worktree.
         path: PathBuf,
         /// Where the branch is; none before its first commit.
         commit: Option<String>,
@@ -54,10 +54,10 @@ impl Repo {
     }
 
     /// Deletes a branch that is still at `old`, and nothing of the configuration. Says whether it
-    /// is gone: not if it has moved or a work tree has it.
+    /// is gone: not if it has moved or a worktree has it.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn delete_branch(&self, name: &str, old: &str) -> Result<bool> {
         if self.worktrees()?.iter().any(|tree| tree.holds(name)) {
             return Ok(false);

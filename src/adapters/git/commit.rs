@@ -80,7 +80,7 @@ impl Repo {
     /// Takes back what preparing a commit did that was not made.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn drop_draft(&self, draft: &CommitDraft) -> Result<()> {
         let forget = ["update-index", "--force-remove", "-z", "--stdin"];
         program::feed(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)

@@ -46,7 +46,7 @@ impl Repo {
     /// Where the hooks are.
     pub(super) fn hooks_dir(&self) -> PathBuf {
         match self.hooks_path() {
-            // Hooks run at the top of the work tree.
+            // Hooks run at the top of the worktree.
             Some(path) => self.root.join(path),
             None => self.common_dir.join("hooks"),
         }
@@ -59,7 +59,7 @@ impl Repo {
     /// The paths that differ between two commits, or from nothing, in no order that means anything.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
         program::differing(&self.root, base, head)
             .with_context(|| format!("cannot see what commit {head} changed"))
@@ -69,7 +69,7 @@ impl Repo {
     /// blanks only, true for any other file and for a folder.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
         let path = path.trim_end_matches('/');
         match program::kind(&self.root, commit, path)?.as_deref() {

@@ -19,7 +19,7 @@ pub struct MergedLines {
 /// Merges three texts by lines, as git does without a driver.
 ///
 /// # Errors
-/// As libgit2 gives them.
+/// The error of libgit2.
 pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLines> {
     // The library is set up by whatever is made first, and this call alone does not do it.
     let _set_up = git2::Config::new();
@@ -37,7 +37,7 @@ pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLine
 }
 
 impl Repo {
-    /// The repository's own attributes: not committed, shared by its work trees.
+    /// The repository's own attributes: not committed, shared by its worktrees.
     pub fn attributes(&self) -> PathBuf {
         self.common_dir.join("info/attributes")
     }
@@ -46,7 +46,7 @@ impl Repo {
     /// not known like that.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn set_driver(&self, name: &str, about: &str, command: &str) -> Result<bool> {
         let mut is_news = false;
         for (key, value) in [("name", about), ("driver", command)] {
@@ -63,7 +63,7 @@ impl Repo {
     /// Takes a merge driver out of the configuration again. Says whether it was there.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn unset_driver(&self, name: &str) -> Result<bool> {
         let section = format!("merge.{name}");
         let keys = format!("^merge\\.{name}\\.");
@@ -78,7 +78,7 @@ impl Repo {
     /// What git does at a merge with a path: `unspecified` where no attribute says it.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn merged_with(&self, path: &str) -> Result<String> {
         let answer = program::run(&self.root, &["check-attr", "-z", "merge", "--", path])?;
         Ok(lossy(answer.split(|byte| *byte == 0).nth(2).unwrap_or_default()))

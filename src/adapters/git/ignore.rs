@@ -21,7 +21,7 @@ impl Repo {
     }
 
     /// Adds those of `patterns` that it has not got to the repository's own ignore file, which is
-    /// not committed and is shared by all its work trees. Leaves every line there as it is.
+    /// not committed and is shared by all its worktrees. Leaves every line there as it is.
     pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
         let file = self.common_dir.join("info/exclude");
         let failed = || format!("cannot add to `{}`", file.display());
@@ -59,7 +59,7 @@ impl Repo {
     /// root.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
         let others = ["ls-files", "-z", "--others", "--ignored"];
         let named = program::run(

@@ -1,7 +1,7 @@
-//! Brings what a branch has onto another commit, in a work tree that is there for that alone.
+//! Brings what a branch has onto another commit, in a worktree that is there for that alone.
 //!
 //! The `git` program merges, because libgit2 knows no merge drivers, filters and signatures. What a
-//! git that was killed left in the work tree is kept under a ref of that work tree, and the next
+//! git that was killed left in the worktree is kept under a ref of that worktree, and the next
 //! one begins afresh: nothing of an earlier call is gone on with.
 
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
 
-/// What was in the work tree and is in no commit; the last such. A ref that only this work tree
+/// What was in the worktree and is in no commit; the last such. A ref that only this worktree
 /// has, and that goes with it.
 const KEPT: &str = "refs/worktree/kept";
 
@@ -92,7 +92,7 @@ impl Repo {
     /// at most one process where libgit2 can read the repository.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn fits_as_it_is(
         &self,
         onto: &str,
@@ -111,16 +111,16 @@ impl Repo {
         Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.to_owned()))
     }
 
-    /// Brings the work onto `onto`, in this work tree, whose HEAD is at the result then and on no
+    /// Brings the work onto `onto`, in this worktree, whose HEAD is at the result then and on no
     /// branch. No branch is moved, no hook is run. What the branch changed at the paths `own` is
     /// left out: its commits are made anew without it, and one that changed nothing else is gone.
     /// `attributes` is a file of attributes that hold here (gitattributes(5)).
     ///
-    /// After a conflict the work tree is clean. It may be called again after it was killed at any
+    /// After a conflict the worktree is clean. It may be called again after it was killed at any
     /// moment.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree.
+    /// In git's own words; in the main worktree.
     pub fn integrate(
         &self,
         onto: &str,
@@ -129,7 +129,7 @@ impl Repo {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
-        self.make_ready().context("cannot make the work tree for merges ready")?;
+        self.make_ready().context("cannot make the worktree for merges ready")?;
         if let Some(same) = self.fits_as_it_is(onto, piece, how, own)? {
             self.stand_at(&same)?;
             return Ok(Integrated::Done(same));
@@ -160,7 +160,7 @@ impl Repo {
         }
     }
 
-    /// Makes the work tree clean, whatever was left in it.
+    /// Makes the worktree clean, whatever was left in it.
     fn make_ready(&self) -> Result<()> {
         self.drop_locks()?;
         self.forget_unfinished()?;
@@ -172,7 +172,7 @@ impl Repo {
         let left =
             PinSource { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
-        let kept = self.pin(KEPT, "Left in the work tree for merges\n\n", left, &scratch)?;
+        let kept = self.pin(KEPT, "Left in the worktree for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
             // What cannot be kept stays as it is, and git refuses if it is in the way.
             Some(commit) => self.settle_on(&commit).map(drop),
@@ -286,7 +286,7 @@ impl Calls<'_> {
         program::tell(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
     }
 
-    /// What git stopped at; then the work tree is made clean again.
+    /// What git stopped at; then the worktree is made clean again.
     fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
         let names = self.tell(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
@@ -331,7 +331,7 @@ mod tests {
     const HOWS: [IntegrationMethod; 3] =
         [IntegrationMethod::Rebase, IntegrationMethod::Merge, IntegrationMethod::Squash];
 
-    /// A work tree `1` to work in, and one to merge in.
+    /// A worktree `1` to work in, and one to merge in.
     struct IntegratePlace {
         trees: TestWorktrees,
         slot: Repo,
@@ -716,7 +716,7 @@ mod tests {
         let piece = BranchWork { head: &fits, base: &place.trees.first, message: "" };
         let refused =
             place.trees.main().integrate(&onto, &piece, IntegrationMethod::Rebase, &[], None);
-        assert!(said(refused).contains("main work tree"));
+        assert!(said(refused).contains("main worktree"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether a commit is kept, and which work trees are `ralph`'s own.
+//! Whether a commit is kept, and which worktrees are `ralph`'s own.
 
 use std::{
     fs, io,
@@ -12,13 +12,13 @@ use anyhow::{Context, Result};
 use super::{LISTED, Repo, Worktree, program};
 use crate::core::verdict::Commit;
 
-/// The note in git's folder for a work tree that `ralph` has made it: at which commit it left it.
+/// The note in git's folder for a worktree that `ralph` has made it: at which commit it left it.
 const NOTE: &str = "ralph";
 
-/// Why git locks a work tree until it is made.
+/// Why git locks a worktree until it is made.
 const BEING_MADE: &str = "initializing";
 
-/// The work tree in `folder` that git is about to make, by its notes in `admin`, if it has not come so
+/// The worktree in `folder` that git is about to make, by its notes in `admin`, if it has not come so
 /// far as to write the first file of it.
 fn begun_in(admin: &Path, folder: &Path) -> Option<PathBuf> {
     let read = |name: &str| fs::read_to_string(admin.join(name)).unwrap_or_default();
@@ -36,29 +36,29 @@ impl Worktree {
 }
 
 impl Repo {
-    /// The git directory of this work tree alone.
+    /// The git directory of this worktree alone.
     pub fn git_dir(&self) -> &Path {
         &self.git_dir
     }
 
-    /// Notes that this work tree is one of `ralph`'s own, and left at this commit, which is kept.
+    /// Notes that this worktree is one of `ralph`'s own, and left at this commit, which is kept.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn own(&self, commit: &str) -> Result<()> {
         let note = self.git_dir.join(NOTE);
         fs::write(&note, commit).with_context(|| format!("write `{}`", note.display()))
     }
 
-    /// Whether this work tree is one of `ralph`'s own.
+    /// Whether this worktree is one of `ralph`'s own.
     pub fn is_own(&self) -> bool {
         self.is_added() && self.git_dir.join(NOTE).is_file()
     }
 
-    /// Whether a commit stays when this work tree is moved away from it: some ref has it.
+    /// Whether a commit stays when this worktree is moved away from it: some ref has it.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn is_kept(&self, commit: &str) -> Result<bool> {
         if fs::read_to_string(self.git_dir.join(NOTE)).is_ok_and(|noted| noted == commit) {
             return Ok(true);
@@ -69,7 +69,7 @@ impl Repo {
     /// Whether a ref under `folder` has a commit.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn is_under(&self, commit: &str, folder: &str) -> Result<bool> {
         let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];
         Ok(!program::run(&self.root, &[&list[..], &[folder]].concat())?.is_empty())
@@ -78,21 +78,21 @@ impl Repo {
     /// Where a branch is; none without one.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn branch(&self, name: &str) -> Result<Option<String>> {
         self.commit_of(&format!("refs/heads/{name}"))
     }
 
-    /// Whether a git that was killed has made this work tree, and not to its end.
+    /// Whether a git that was killed has made this worktree, and not to its end.
     pub fn is_half_made(&self) -> bool {
         fs::read_to_string(self.git_dir.join("locked")).is_ok_and(|why| why.trim() == BEING_MADE)
     }
 
-    /// Undoes those of the work trees in `folder` that a git which was killed has only begun to make:
+    /// Undoes those of the worktrees in `folder` that a git which was killed has only begun to make:
     /// one whose notes are not written to their end lets git fail in the whole repository.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn undo_begun(&self, folder: &Path) -> Result<()> {
         /// Much longer than git takes to write these notes, should it not have been killed.
         const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,23 +116,23 @@ impl Repo {
         Ok(())
     }
 
-    /// Locks this work tree, as `git worktree lock` does, which looks at all the others as well and
+    /// Locks this worktree, as `git worktree lock` does, which looks at all the others as well and
     /// fails where git is just making one.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn lock_here(&self, why: &str) -> Result<()> {
-        fs::write(self.git_dir.join("locked"), why).context("lock the work tree")
+        fs::write(self.git_dir.join("locked"), why).context("lock the worktree")
     }
 
     /// The other way round.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn unlock_here(&self) -> Result<()> {
         match fs::remove_file(self.git_dir.join("locked")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).context("unlock the work tree")
+                Err(error).context("unlock the worktree")
             }
             _ => Ok(()),
         }
@@ -141,7 +141,7 @@ impl Repo {
     /// Writes those files of the index that are not there.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn fill(&self) -> Result<()> {
         self.quietly(&["checkout-index", "--all", "--quiet"])
     }
@@ -149,7 +149,7 @@ impl Repo {
     /// The commits of `to` that `from` has not got, oldest first.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
         let mut commits = self.backend.log(to, Some(from), LISTED)?;
         commits.reverse();
@@ -159,7 +159,7 @@ impl Repo {
     /// Keeps a commit under the ref `name`.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, commit]).map(drop)
     }

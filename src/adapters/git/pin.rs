@@ -55,7 +55,7 @@ impl Repo {
     /// overwritten.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn pin(
         &self,
         name: &str,
@@ -92,7 +92,7 @@ impl Repo {
     /// The newest of the pins whose refs lie under `folder`; none without one.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn newest_pin(&self, folder: &str) -> Result<Option<String>> {
         // Where logs were removed, attempts are numbered anew beside the old pins; so time goes
         // first.
@@ -108,7 +108,7 @@ impl Repo {
     /// touched since. `scratch` is a file that may be overwritten.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn still_as_pinned(
         &self,
         pin: &str,
@@ -133,7 +133,7 @@ impl Repo {
     /// The commit that a ref means; none without such a ref.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
         self.backend.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
     }
@@ -281,7 +281,7 @@ mod tests {
         repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
     }
 
-    /// The index, HEAD, the branches and the work tree.
+    /// The index, HEAD, the branches and the worktree.
     fn all_of(place: &TestRepository) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut all = BTreeMap::new();
         let mut folders = vec![place.top.clone()];

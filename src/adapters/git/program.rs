@@ -200,7 +200,7 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
-/// The top of the main work tree; none if the repository is bare otherwise.
+/// The top of the main worktree; none if the repository is bare otherwise.
 pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut lines = text.split(|byte| *byte == 0).take_while(|line| !line.is_empty());
@@ -209,7 +209,7 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
 }
 
-/// The commit and the branch of each work tree.
+/// The commit and the branch of each worktree.
 pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut heads: HashMap<PathBuf, Head> = HashMap::new();

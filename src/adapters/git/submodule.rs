@@ -1,6 +1,6 @@
-//! Brings the submodules of an added work tree to what its commit says.
+//! Brings the submodules of an added worktree to what its commit says.
 //!
-//! Each work tree has clones of its own. What the main checkout has cloned already is cloned from
+//! Each worktree has clones of its own. What the main checkout has cloned already is cloned from
 //! there, so that no server is asked for what is on the disk.
 
 use std::path::{Component, Path};
@@ -17,11 +17,11 @@ const ORIGIN: &str = "remote.origin.url";
 
 impl Repo {
     /// Fetches and checks out the submodules, and those in them. Nothing happens where there are
-    /// none. Called after the work tree was added or has gone to another commit.
+    /// none. Called after the worktree was added or has gone to another commit.
     ///
     /// # Errors
     /// In git's own words, above all when a server cannot be reached, and when files in a submodule
-    /// are changed that would be overwritten; in the main work tree.
+    /// are changed that would be overwritten; in the main worktree.
     pub fn update_submodules(&self) -> Result<()> {
         self.must_be_added()?;
         let mut open = vec![(self.root.clone(), self.common_dir.join("modules"))];
@@ -52,7 +52,7 @@ fn borrow(top: &Path, name: &str, path: &str, clone: &Path) -> Result<()> {
     };
     let folder = top.join(path);
     if !folder.join(".git").exists() {
-        // A setting of this call alone, or those that all work trees share would be changed.
+        // A setting of this call alone, or those that all worktrees share would be changed.
         let from = format!("submodule.{name}.url={disk}");
         let update = ["-c", &from, "submodule", "update", "--quiet", "--init", "--", path];
         // It fails where the clone has not got the commit, which is fetched later, and where there
@@ -72,7 +72,7 @@ fn borrow(top: &Path, name: &str, path: &str, clone: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The submodules of a work tree, by name and path.
+/// The submodules of a worktree, by name and path.
 fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
     if !top.join(".gitmodules").exists() {
         return Ok(Vec::new());
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(fs::read_to_string(trees.place.top.join(".git/config")).unwrap(), config);
         slot.update_submodules().unwrap();
         let refused = said(trees.main().update_submodules());
-        assert!(refused.contains("main work tree"), "{refused}");
+        assert!(refused.contains("main worktree"), "{refused}");
 
         // A commit that only its origin has: asked for there, and not found today.
         commit(&trees.place, &away[0], "2\n");

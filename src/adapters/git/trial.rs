@@ -21,7 +21,7 @@ const HOOKS: &[&str] =
 /// The throw-away repository.
 #[derive(Clone, Debug)]
 pub struct TrialRepository {
-    /// The top of its work tree.
+    /// The top of its worktree.
     pub dir: PathBuf,
     /// Set in the environment of its commands.
     pub env: Vec<(String, String)>,
@@ -44,13 +44,13 @@ impl Repo {
     /// Whether commits are signed here.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn signs_commits(&self) -> Result<bool> {
         let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
         Ok(answer.as_deref() == Some("true"))
     }
 
-    /// Makes a throw-away repository of an empty folder. Its work tree is empty until
+    /// Makes a throw-away repository of an empty folder. Its worktree is empty until
     /// [`checkout`](Trial::checkout).
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Repo {
 }
 
 impl TrialRepository {
-    /// The command that puts the files of HEAD into the work tree. Runs no hook.
+    /// The command that puts the files of HEAD into the worktree. Runs no hook.
     pub fn checkout(&self) -> Vec<String> {
         let quiet = ["core.hooksPath=/dev/null", "submodule.recurse=false"];
         let mut argv = commit::git(&quiet);

@@ -1,10 +1,10 @@
-//! The work trees of a repository: which there are, and how one is taken from work to work.
+//! The worktrees of a repository: which there are, and how one is taken from work to work.
 //!
 //! Git is never forced. What lies in the way of a move is first kept by whoever moves
-//! ([`Repo::pin`]); then the work tree is [settled](Repo::settle_on) on what was kept, which makes
+//! ([`Repo::pin`]); then the worktree is [settled](Repo::settle_on) on what was kept, which makes
 //! it clean without a file being touched, and an ordinary checkout goes on from there.
 //!
-//! What moves HEAD or writes an index works in added work trees only: the main one is a person's.
+//! What moves HEAD or writes an index works in added worktrees only: the main one is a person's.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{Head, Repo, branch_name, is_commit, lock_files, lossy, program};
 
 /// What was begun and not finished, by the file that shows it, and how git forgets that without
-/// touching a file of the work tree.
+/// touching a file of the worktree.
 const UNFINISHED: &[(&str, &[&str])] = &[
     ("rebase-apply/applying", &["am", "--quit"]),
     ("rebase-apply", &["rebase", "--quit"]),
@@ -38,7 +38,7 @@ const LAST_WORK: Duration = Duration::from_secs(10);
 /// What the reflogs say of moves of HEAD and of branches.
 const MOVED: &str = "ralph: next work";
 
-/// One work tree of the repository.
+/// One worktree of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worktree {
     /// Its top, without symbolic links.
@@ -79,11 +79,11 @@ impl Worktree {
 }
 
 impl Repo {
-    /// All work trees, the main one first, unless the repository is bare. Reads some small files
+    /// All worktrees, the main one first, unless the repository is bare. Reads some small files
     /// for each.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
         let folders = self.worktree_folders()?;
         let heads = self.backend.worktree_heads(&folders)?;
@@ -124,11 +124,11 @@ impl Repo {
         Ok(main.into_iter().chain(added).collect())
     }
 
-    /// The top of the main work tree, also when asked from an added one; none in a repository that
+    /// The top of the main worktree, also when asked from an added one; none in a repository that
     /// is bare otherwise.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn main_root(&self) -> Result<Option<PathBuf>> {
         if !self.is_added() {
             return Ok(Some(self.root.clone()));
@@ -137,12 +137,12 @@ impl Repo {
         Ok(found.map(|path| without_links(&path)))
     }
 
-    /// Whether this is an added work tree and not the main one.
+    /// Whether this is an added worktree and not the main one.
     pub fn is_added(&self) -> bool {
         self.git_dir != self.common_dir
     }
 
-    /// Adds a work tree at a commit, on no branch, and the folders above it. Not to be called by
+    /// Adds a worktree at a commit, on no branch, and the folders above it. Not to be called by
     /// two at once.
     ///
     /// # Errors
@@ -150,10 +150,10 @@ impl Repo {
     pub fn add_worktree(&self, path: &Path, base: &str) -> Result<()> {
         let path = text(path)?;
         let add = ["worktree", "add", "--quiet", "--detach", "--", path, base];
-        self.quietly(&add).with_context(|| format!("cannot add the work tree `{path}`"))
+        self.quietly(&add).with_context(|| format!("cannot add the worktree `{path}`"))
     }
 
-    /// Keeps a work tree from being removed or forgotten, by anybody. Nothing happens if it is
+    /// Keeps a worktree from being removed or forgotten, by anybody. Nothing happens if it is
     /// locked for this very reason.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Repo {
     /// The other way round. Nothing happens if it is not locked.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn unlock_worktree(&self, path: &Path) -> Result<()> {
         if self.worktree_at(path)?.locked.is_none() {
             return Ok(());
@@ -176,18 +176,18 @@ impl Repo {
         self.quietly(&["worktree", "unlock", "--", text(path)?])
     }
 
-    /// Has git forget a work tree whose folder was deleted by hand, and no other one.
+    /// Has git forget a worktree whose folder was deleted by hand, and no other one.
     ///
     /// # Errors
-    /// When the folder is there, when the work tree is locked, and in git's own words.
+    /// When the folder is there, when the worktree is locked, and in git's own words.
     pub fn forget_worktree(&self, path: &Path) -> Result<()> {
         let found = self.worktree_at(path)?;
-        ensure!(found.missing, "the work tree `{}` is still there", path.display());
+        ensure!(found.missing, "the worktree `{}` is still there", path.display());
         // `git worktree prune` would be about all of them.
         self.quietly(&["worktree", "remove", "--", text(&found.path)?])
     }
 
-    /// Removes a work tree with its folder. What git ignores in it goes as well.
+    /// Removes a worktree with its folder. What git ignores in it goes as well.
     ///
     /// # Errors
     /// When anything in it is changed or untracked, when it is locked, when its commit is on no
@@ -198,7 +198,7 @@ impl Repo {
         if let (Some(head), None) = (&found.head, &found.branch) {
             ensure!(
                 self.is_under(head, "refs/")?,
-                "the commit {head} of the work tree `{}` is on no branch; make one with `git \
+                "the commit {head} of the worktree `{}` is on no branch; make one with `git \
                  branch NAME {head}`",
                 path.display()
             );
@@ -206,16 +206,16 @@ impl Repo {
         self.quietly(&["worktree", "remove", "--", text(&found.path)?])
     }
 
-    /// Puts this work tree on `branch` at `base`. The branch is made, or moved there from `old`,
+    /// Puts this worktree on `branch` at `base`. The branch is made, or moved there from `old`,
     /// whose commits the caller has kept; if it is anywhere else by then, it stays there. Where HEAD
     /// is at `base` already, no process is started and neither index nor files are read.
     ///
-    /// The work tree must be [clean](Repo::settle_on): git takes a changed file along where both
+    /// The worktree must be [clean](Repo::settle_on): git takes a changed file along where both
     /// commits have the same, and refuses where they differ. May be called again after it was
     /// killed, with what [`Repo::branch_room`] says then.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree; when another work tree has the branch.
+    /// In git's own words; in the main worktree; when another worktree has the branch.
     pub fn switch(&self, branch: &str, base: &str, old: Option<&str>) -> Result<()> {
         self.must_be_added()?;
         let is_at_work = |tree: &Worktree| tree.path != self.root && tree.holds(branch);
@@ -259,7 +259,7 @@ impl Repo {
     /// on to another one.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree.
+    /// In git's own words; in the main worktree.
     pub fn settle_on(&self, commit: &str) -> Result<bool> {
         self.must_be_added()?;
         let was = self.head()?.commit;
@@ -287,12 +287,12 @@ impl Repo {
         Ok(())
     }
 
-    /// Removes the lock files that a git which was killed has left in this added work tree: those
+    /// Removes the lock files that a git which was killed has left in this added worktree: those
     /// of its own index and HEAD, none of the repository's. Says which there were. A git that is
     /// still at work here is waited for, since it outlives whoever started it.
     ///
     /// # Errors
-    /// When it does not end and has locks or something unfinished; in the main work tree.
+    /// When it does not end and has locks or something unfinished; in the main worktree.
     pub fn drop_locks(&self) -> Result<Vec<PathBuf>> {
         self.must_be_added()?;
         let since = Instant::now();
@@ -333,11 +333,11 @@ impl Repo {
     }
 
     /// # Errors
-    /// In the main work tree, which is a person's.
+    /// In the main worktree, which is a person's.
     pub(super) fn must_be_added(&self) -> Result<()> {
         ensure!(
             self.is_added(),
-            "`{}` is the main work tree, which only people take elsewhere",
+            "`{}` is the main worktree, which only people take elsewhere",
             self.root.display()
         );
         Ok(())
@@ -351,7 +351,7 @@ impl Repo {
     fn worktree_at(&self, path: &Path) -> Result<Worktree> {
         let path = without_links(path);
         let found = self.worktrees()?.into_iter().find(|tree| tree.path == path);
-        found.with_context(|| format!("`{}` is no work tree of this repository", path.display()))
+        found.with_context(|| format!("`{}` is no worktree of this repository", path.display()))
     }
 }
 
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn work_trees_are_listed_from_each_of_them() {
+    fn worktrees_are_listed_from_each_of_them() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         let (one, two) = (trees.add("1"), trees.add("deep/er/2"));
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_is_added_only_where_there_is_nothing() {
+    fn a_worktree_is_added_only_where_there_is_nothing() {
         let trees = TestWorktrees::new();
         let added = trees.add("new/folders/1");
         assert_eq!(place_of(&added), on(&trees.first, None));
@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(left, [main.root().to_owned(), trees.path("2"), trees.path("3")]);
         main.add_worktree(&trees.path("1"), &trees.first).unwrap();
         let unknown = said(main.forget_worktree(&trees.path("4")));
-        assert!(unknown.contains("is no work tree of this repository"), "{unknown}");
+        assert!(unknown.contains("is no worktree of this repository"), "{unknown}");
     }
 
     #[test]
@@ -494,7 +494,7 @@ mod tests {
         fs::write(one.root().join("new"), "1").unwrap();
         assert!(refused().contains("modified or untracked"), "{}", refused());
         let lost = trees.commit(&one, "new", "1");
-        assert!(refused().contains(&format!("the commit {lost} of the work tree")));
+        assert!(refused().contains(&format!("the commit {lost} of the worktree")));
         trees.git(&one, &["update-ref", "refs/ralph/x/1", &lost]);
         main.lock_worktree(one.root(), "used").unwrap();
         main.lock_worktree(one.root(), "used").unwrap();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_goes_from_branch_to_branch() {
+    fn a_worktree_goes_from_branch_to_branch() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             let Some(trees) = TestWorktrees::with(options) else { continue };
             let second = trees.place.commit("b", "2\n", "Second");
@@ -553,12 +553,12 @@ mod tests {
         let refused = said(one.switch("ralph/x", &trees.first, Some(&second)));
         assert!(refused.contains("is at work in"), "{refused}");
         let refused = said(trees.main().switch("ralph/y", &second, None));
-        assert!(refused.contains("main work tree"), "{refused}");
+        assert!(refused.contains("main worktree"), "{refused}");
         assert!(trees.main().settle_on(&second).is_err() && trees.main().drop_locks().is_err());
     }
 
     #[test]
-    fn what_was_kept_makes_a_work_tree_clean_and_nothing_is_touched() {
+    fn what_was_kept_makes_a_worktree_clean_and_nothing_is_touched() {
         let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let root = slot.root();
