@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_and_a_set_clock_are_told_apart() {
+    fn sleep_and_a_set_clock_differ() {
         let before = at(0, 100, 100);
         assert_eq!(before.gap(&at(3600, 3700, 3700)), None, "an hour of work");
         let slept = Some(Gap::Slept(Duration::from_secs(3590)));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_between_two_readings() {
+    fn two_readings_in_a_row_show_no_jump() {
         let before = read();
         assert_eq!(before.gap(&read()), None);
     }

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_in_use_has_some_room_and_a_missing_folder_none() {
+    fn free_space_is_read_and_a_missing_folder_is_an_error() {
         let here = room(Path::new(".")).unwrap();
         assert!(here.bytes > 0 && here.files != Some(0));
         assert_eq!(room(Path::new("/proc")).unwrap().bytes, 0);

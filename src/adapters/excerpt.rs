@@ -20,7 +20,7 @@ pub fn render(path: &str, text: &str, diagnostics: &[Diagnostic], color: bool) -
     let mut drawn: Vec<String> =
         diagnostics.iter().take(SHOWN).map(|one| draw(&renderer, path, text, one)).collect();
     if diagnostics.len() > SHOWN {
-        drawn.push(format!("… and {} more; mend these first", diagnostics.len() - SHOWN));
+        drawn.push(format!("… and {} more; fix these first", diagnostics.len() - SHOWN));
     }
     drawn.join("\n\n")
 }

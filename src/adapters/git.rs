@@ -1,4 +1,4 @@
-//! What a git repository shows: where HEAD is, what was committed since, what is not committed.
+//! A git repository: HEAD, the commits since a base, and uncommitted changes.
 //!
 //! The only user of `git2`. It reads and does not write: no branch, index or file of the user is
 //! changed. It adds lines to `info/exclude`, refs under `refs/ralph/` (`git/pin`) and, when told
@@ -50,19 +50,19 @@ pub use worktree::Worktree;
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
 
-/// Paths from the root with the two letters that `git status` has for them.
+/// Paths relative to the root, with the two letters of `git status`.
 type Codes = BTreeMap<Vec<u8>, String>;
 
-/// A repository with a worktree, kept open.
+/// An open repository with a worktree.
 pub struct Repo {
     root: PathBuf,
     common_dir: PathBuf,
-    /// That of this worktree; the common one unless the worktree was added.
+    /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
     backend: Backend,
 }
 
-/// Where HEAD is.
+/// The position of HEAD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The full id; none on a branch without a commit.
@@ -71,37 +71,37 @@ pub struct Head {
     pub branch: Option<String>,
 }
 
-/// What was committed since a base.
+/// The commits since a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Since {
-    /// Oldest first, those of merged branches included: `git rev-list --reverse base..HEAD`, the
+    /// Oldest first, including those of merged branches: `git rev-list --reverse base..HEAD`, the
     /// newest [`LISTED`] of them.
     pub commits: Vec<Commit>,
-    /// From the base to HEAD, a renamed file counted as one removed and one added. None when there
-    /// are no commits.
+    /// The changes from the base to HEAD; a renamed file counts as one removed and one added. None
+    /// when there are no commits.
     pub diff: Option<DiffStat>,
     /// Whether HEAD is the base or descends from it. If not, the rest is empty.
     pub descends: bool,
 }
 
 impl Repo {
-    /// Opens the repository that `dir` is in.
+    /// Opens the repository that contains `dir`.
     ///
     /// # Errors
-    /// When there is none, when it is bare, and when git refuses it, with git's own words.
+    /// When there is none, when it is bare, and when `git` refuses to open it.
     pub fn discover(dir: &Path) -> Result<Repo> {
         let (backend, folders) = Backend::open(dir)?;
         let RepositoryFolders { root, common_dir, git_dir } = folders;
         Ok(Repo { root, common_dir, git_dir, backend })
     }
 
-    /// Whether there is no repository around `dir`, not even one that cannot be opened.
+    /// Whether no repository contains `dir`, not even one that cannot be opened.
     pub fn is_missing(dir: &Path) -> bool {
         let found = Repository::discover_path(dir, &[] as &[PathBuf]);
         found.is_err_and(|error| error.code() == ErrorCode::NotFound)
     }
 
-    /// Makes a repository of `dir`, as `git init` does.
+    /// Creates a repository in `dir`, as `git init` does.
     ///
     /// # Errors
     /// The error of libgit2.
@@ -119,9 +119,9 @@ impl Repo {
         &self.common_dir
     }
 
-    /// What somebody began here and neither finished nor aborted, such as `a merge`.
+    /// The operation in progress in this worktree, such as `a merge`.
     pub fn unfinished(&self) -> Option<&'static str> {
-        // As `git status` finds it; libgit2 has no opinion where it cannot open the repository.
+        // Checks the same files as `git status`; works where libgit2 cannot open the repository.
         let signs = [
             ("MERGE_HEAD", "a merge"),
             ("rebase-merge", "a rebase"),
@@ -132,8 +132,8 @@ impl Repo {
         signs.into_iter().find(|(name, _)| self.git_dir.join(name).exists()).map(|(_, what)| what)
     }
 
-    /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
-    /// loose references. Those of other worktrees and of `ralph` itself are not among them.
+    /// The lock files of git that exist now: of the index, HEAD, the configuration, packed and
+    /// loose references. Locks of other worktrees and of `ralph` are not included.
     pub fn locks(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for (folder, depth) in [
@@ -149,15 +149,15 @@ impl Repo {
         found
     }
 
-    /// Where HEAD is now. Reads two small files; neither index nor worktree.
+    /// The current position of HEAD. Reads two small files, and neither index nor worktree.
     pub fn head(&self) -> Result<Head> {
         self.backend.head().context("cannot read HEAD")
     }
 
-    /// What was committed since `base`, a full id; none means that there was no commit then.
+    /// The commits since `base`, a full id; none means that there was no commit then.
     ///
-    /// A base that is no longer in the repository is one that HEAD does not descend from. When
-    /// HEAD has not moved, nothing but HEAD is read.
+    /// HEAD does not descend from a base that is no longer in the repository. If HEAD has not
+    /// moved, only HEAD is read.
     pub fn since(&self, base: Option<&str>) -> Result<Since> {
         if let Some(id) = base
             && !is_commit(id)
@@ -193,18 +193,19 @@ impl Repo {
         }
     }
 
-    /// A file, its path relative to the root, as a commit has it; none where it has none.
+    /// A file of a commit, by its path relative to the root; none if the commit does not contain
+    /// it.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
         program::file(&self.root, commit, path)
             .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
-    /// The paths that are changed, staged or untracked and not ignored, each with a fingerprint
-    /// that differs when the file has been changed again. Untracked directories are listed file by
+    /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
+    /// that differs after the file has changed again. Untracked directories are listed file by
     /// file. The index is not refreshed.
     ///
-    /// A submodule or nested repository is one path; its fingerprint follows its HEAD, not the
-    /// files in it.
+    /// A submodule or nested repository is one path; its fingerprint depends on its HEAD, not on
+    /// the files in it.
     pub fn dirty(&self) -> Result<BTreeMap<String, String>> {
         let codes = self.codes()?;
         let changed = codes.iter().map(|(path, code)| (lossy(path), self.fingerprint(path, code)));
@@ -223,7 +224,7 @@ impl Repo {
         self.backend.status().context("cannot read the status of the worktree")
     }
 
-    /// Those of the changed paths that have these names, which are lossy where a path is no UTF-8.
+    /// The changed paths that have these names; a name is lossy where its path is not UTF-8.
     fn changed(&self, names: &[String]) -> Result<Codes> {
         let names: HashSet<&str> = names.iter().map(String::as_str).collect();
         let mut codes = self.codes()?;
@@ -316,7 +317,7 @@ mod tests {
     }
 
     impl TestRepository {
-        /// None, with a line, when the installed git does not know the options.
+        /// None, with a message, when the installed git does not know the options.
         pub(super) fn with(options: &[&str]) -> Option<TestRepository> {
             let folder = tempfile::tempdir().unwrap();
             let top = folder.path().canonicalize().unwrap().join("top");
@@ -371,7 +372,7 @@ mod tests {
             fs::write(file, text).unwrap();
         }
 
-        /// Writes, adds and commits a file, and says the id.
+        /// Writes, adds and commits a file, and returns the id.
         pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> String {
             self.write(path, text);
             self.git(&["add", "-A"]);
@@ -384,7 +385,7 @@ mod tests {
         }
     }
 
-    /// A repository with one commit in it, and names for worktrees beside it.
+    /// A repository with one commit, and names for worktrees next to it.
     pub(super) struct TestWorktrees {
         pub(super) place: TestRepository,
         pub(super) first: String,
@@ -440,7 +441,7 @@ mod tests {
         format!("{:#}", result.err().expect("an error"))
     }
 
-    /// The same repository with libgit2 and without, whose answers must be the same.
+    /// The same repository with libgit2 and without; both must give the same answers.
     struct Both {
         library: Repo,
         program: Repo,
@@ -508,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn git_says_itself_why_it_refuses() {
+    fn errors_come_from_git() {
         let place = TestRepository::new();
         place.commit("a", "1\n", "First");
         if std::os::unix::fs::chown(&place.top, Some(4321), None).is_err()
@@ -618,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_head_left_is_said_to_be_so() {
+    fn head_that_left_its_base_does_not_descend() {
         let place = TestRepository::new();
         let both = place.both();
         let first = place.commit("a", "1\n", "First");
@@ -758,7 +759,7 @@ mod tests {
         let both = place.both();
         assert!(both.dirty().is_empty(), "touched and not changed");
         fs::write(place.top.join(".git/index.lock"), "").unwrap();
-        assert!(both.dirty().is_empty(), "a lock of somebody else is no obstacle");
+        assert!(both.dirty().is_empty(), "a lock of another process does not matter");
         let after = (fs::read(&index).unwrap(), fs::metadata(&index).unwrap().mtime_nsec());
         assert!(before == after);
     }
@@ -898,9 +899,9 @@ mod tests {
         assert_eq!(text(), "/x\n");
     }
 
-    /// As in a hook, where git says which repository is meant.
+    /// A hook, in which variables of git name another repository.
     #[test]
-    fn another_repository_in_the_environment_is_not_looked_at() {
+    fn variables_of_another_repository_are_ignored() {
         let other = TestRepository::new();
         other.commit("other", "1\n", "Other");
         let run = Command::new(env::current_exe().unwrap())

@@ -46,7 +46,7 @@ pub(crate) struct HttpResponse {
 impl HttpResponse {
     const ACCEPTED: HttpResponse = HttpResponse::new("202 Accepted", "a run will start");
     const QUEUED: HttpResponse =
-        HttpResponse::new("409 Conflict", "a run is asked for already, and has not begun");
+        HttpResponse::new("409 Conflict", "a run is already requested and has not started");
 
     const fn new(status: &'static str, text: &'static str) -> HttpResponse {
         HttpResponse { status, header: "", text }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_slow_is_not_waited_for() {
+    fn slow_clients_do_not_block_others() {
         let address = hasty();
         for part in ["", "POST /wa", "POST /wake HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc"] {
             let mut stream = TcpStream::connect(address).unwrap();

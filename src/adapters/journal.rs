@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_lines_are_skipped_and_counted() {
+    fn foreign_lines_are_skipped_and_counted() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = at(dir.path());
         write(&mut journal, 1);

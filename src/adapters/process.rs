@@ -395,7 +395,7 @@ fn find(program: &str, dir: &Path, search: Option<&OsStr>) -> Result<PathBuf, St
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("`{program}` does not exist in `{}`; check the path", dir.display()))
             }
-            Err(error) => Err(format!("`{program}` cannot be looked at: {error}")),
+            Err(error) => Err(format!("`{program}` cannot be read: {error}")),
             Ok(found) if found.is_dir() => {
                 Err(format!("`{program}` is a directory; name a program"))
             }
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guardian_that_is_killed_is_told_from_one_that_fails() {
+    fn a_killed_guardian_differs_from_one_that_fails() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         let start = |script: &str| {

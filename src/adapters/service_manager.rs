@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_to_a_socket_with_a_path() {
+    fn a_socket_with_a_path_gets_the_message() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify me");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -88,7 +88,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn it_is_said_to_a_socket_without_one() {
+    fn an_abstract_socket_gets_the_message() {
         use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
         let name = format!("ralph-test-{}", std::process::id());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_listen() {
+    fn a_missing_service_manager_is_no_error() {
         Manager::at(None).tell(READY);
         Manager::at(Some("/no/such/socket".into())).tell(READY);
         Manager::at(Some("".into())).tell(READY);

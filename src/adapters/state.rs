@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_put_aside_and_named() {
+    fn a_damaged_record_is_moved_aside_and_returned() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("ralph"), true);
         state.write_attempt("a.1", &"one").unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_at_any_byte_is_put_aside_as_it_is() {
+    fn a_truncated_record_is_moved_aside_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("ralph"), false);
         let record = serde_json::json!({"task_id": "a", "pid": 12, "dirty": {"x y": "\u{e9}"}});
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_of_the_killed_are_removed_and_nothing_else() {
+    fn only_drafts_of_killed_writers_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("git"), false);
         state.write_attempt("a.1", &"one").unwrap();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_keeps_mode_and_link_and_leaves_no_debris() {
+    fn replacing_keeps_mode_and_link_and_leaves_no_draft() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::write(&real, "old").unwrap();

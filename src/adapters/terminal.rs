@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_made_harmless_wherever_it_is_cut() {
+    fn a_stream_is_safe_wherever_it_is_cut() {
         let text = "one \u{1b}[31mtwo\u{1b}[0m\r\nzwölf 日本 🦀\r three\n\nno end".as_bytes();
         let want = "one \\u{1b}[31mtwo\\u{1b}[0m\nzwölf 日本 🦀\\u{d} three\n\nno end";
         for cut in 0..=text.len() {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_taken_off() {
+    fn colors_are_removed() {
         let painted = Paint { color: true }.text(Style::Bad, "no");
         assert_eq!((painted.len() > 2, &*plain(&painted)), (true, "no"));
     }

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_one_is_told_by_its_version() {
+    fn an_old_tmux_is_detected_by_its_version() {
         for old in ["tmux 1.8\n", "tmux 2.9a", "tmux 2"] {
             assert!(is_old(old), "{old}");
         }

@@ -55,12 +55,12 @@ fn refused(error: &Error) -> Refused {
     let (why, again) = match error {
         Error::Io(error) => (error.to_string(), true),
         Error::Timeout(_) => ("it took too long".to_owned(), true),
-        Error::HostNotFound => ("there is no such host".to_owned(), true),
+        Error::HostNotFound => ("its host is unknown".to_owned(), true),
         Error::ConnectionFailed => ("it cannot be reached".to_owned(), true),
-        Error::Protocol(_) => ("what it answered is no HTTP".to_owned(), true),
+        Error::Protocol(_) => ("its answer is not HTTP".to_owned(), true),
         Error::Rustls(error) => (format!("TLS: {error}"), false),
         Error::Tls(why) => (format!("TLS: {why}"), false),
-        Error::BadUri(_) | Error::Http(_) => ("its address is none".to_owned(), false),
+        Error::BadUri(_) | Error::Http(_) => ("its address is invalid".to_owned(), false),
         _ => ("the request could not be sent".to_owned(), false),
     };
     Refused { why, again }

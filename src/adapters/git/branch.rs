@@ -1,4 +1,4 @@
-//! Branches: whether there is room for one, and how one goes.
+//! Branches: whether one can be created, and how one is deleted.
 
 use std::path::PathBuf;
 
@@ -7,39 +7,39 @@ use git2::Reference;
 
 use super::{Repo, program};
 
-/// Whether there is room for a branch of some name.
+/// Whether a branch of some name can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchRoom {
-    /// There is none of that name.
+    /// There is no branch of that name.
     Free,
-    /// There is one, and nobody is at work on it.
+    /// There is one, and no worktree uses it.
     Exists {
-        /// Where it is.
+        /// Its commit.
         commit: String,
     },
-    /// There is one, and a worktree is on it or will come back to it.
+    /// There is one, and a worktree is on it or will return to it.
     CheckedOut {
         /// The top of that worktree.
         path: PathBuf,
-        /// Where the branch is; none before its first commit.
+        /// Its commit; none before the first commit.
         commit: Option<String>,
     },
-    /// Git keeps branches like files in folders, and there is a file where a folder would have to
-    /// be, or the other way round.
+    /// Git stores branches like files in folders, and another branch is a folder of this name or a
+    /// file where this one needs a folder.
     Barred {
-        /// The branch in the way.
+        /// The other branch.
         by: String,
     },
 }
 
 impl Repo {
-    /// Whether a branch of that name can be made.
+    /// Whether a branch of that name can be created.
     ///
     /// # Errors
-    /// When no branch can have that name, and in git's own words.
+    /// When the name is not valid for a branch; the error of `git`.
     pub fn branch_room(&self, name: &str) -> Result<BranchRoom> {
         let full = format!("refs/heads/{name}");
-        ensure!(Reference::is_valid_name(&full), "no branch can be called `{name}`");
+        ensure!(Reference::is_valid_name(&full), "`{name}` is not a valid branch name");
         let found = program::branches_around(&self.root, name)?;
         let commit = found.iter().find(|(other, _)| other == name).map(|(_, id)| id.clone());
         if commit.is_none()
@@ -53,8 +53,8 @@ impl Repo {
         Ok(commit.map_or(BranchRoom::Free, |commit| BranchRoom::Exists { commit }))
     }
 
-    /// Deletes a branch that is still at `old`, and nothing of the configuration. Says whether it
-    /// is gone: not if it has moved or a worktree has it.
+    /// Deletes a branch that is still at `old`, and leaves its configuration. Returns whether it is
+    /// gone: not if it has moved or a worktree uses it.
     ///
     /// # Errors
     /// The error of `git`.
@@ -74,7 +74,7 @@ impl Repo {
     /// Whether `new` is `old` or descends from it.
     ///
     /// # Errors
-    /// In git's own words, when one of them is not here.
+    /// The error of `git`, for example when one of them is not in the repository.
     pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
         self.backend.is_ancestor(old, new)
     }
@@ -88,7 +88,7 @@ mod tests {
     use crate::adapters::git::tests::{TestWorktrees, said, without_library};
 
     #[test]
-    fn there_is_room_for_a_branch_or_it_is_said_why_not() {
+    fn branch_room_reports_what_is_in_the_way() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         let slot = trees.add("1");
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(room("main"), held(&main, &first));
         slot.switch("ralph/x", &first, Some(&first)).unwrap();
         assert_eq!(room("ralph/x"), held(&slot, &first));
-        assert!(said(main.branch_room("ralph/a..b")).contains("no branch can be called"));
-        // A rebase that stopped: HEAD does not say that the branch is at work.
+        assert!(said(main.branch_room("ralph/a..b")).contains("is not a valid branch name"));
+        // A stopped rebase: HEAD does not show that the branch is in use.
         let other = trees.commit(&slot, "a", "x\n");
         trees.place.commit("a", "main\n", "Second");
         trees.place.try_git(slot.root(), &["rebase", "main"]);

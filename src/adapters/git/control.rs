@@ -1,4 +1,4 @@
-//! What steers git beside what is committed: hooks and configuration; and what a commit holds.
+//! What controls git apart from commits: hooks and configuration; and the contents of commits.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,12 @@ use git2::{ObjectType, Oid};
 
 use super::{Repo, program};
 
-/// The setting that says where the hooks are.
+/// The setting with the folder of the hooks.
 pub(super) const HOOKS: &str = "core.hooksPath";
 
 impl Repo {
-    /// The hooks and settings of this repository, each with a fingerprint of its contents: path,
-    /// relative to the top where it lies below, or the name of the setting.
+    /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
+    /// (relative to the top if it lies below) or by the name of the setting.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let hooks = self.hooks_dir();
@@ -43,7 +43,7 @@ impl Repo {
         found
     }
 
-    /// Where the hooks are.
+    /// The folder of the hooks.
     pub(super) fn hooks_dir(&self) -> PathBuf {
         match self.hooks_path() {
             // Hooks run at the top of the worktree.
@@ -56,17 +56,18 @@ impl Repo {
         self.backend.hooks_path().ok().flatten()
     }
 
-    /// The paths that differ between two commits, or from nothing, in no order that means anything.
+    /// The paths that differ between two commits, or that a first commit adds, in no particular
+    /// order.
     ///
     /// # Errors
     /// The error of `git`.
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
         program::differing(&self.root, base, head)
-            .with_context(|| format!("cannot see what commit {head} changed"))
+            .with_context(|| format!("cannot list the changes of commit {head}"))
     }
 
-    /// Whether a commit has something at `path`: none without such a path, false for a file of
-    /// blanks only, true for any other file and for a folder.
+    /// Whether a commit has text at `path`: none without such a path, false for a file of blanks
+    /// only, true for any other file and for a folder.
     ///
     /// # Errors
     /// The error of `git`.

@@ -1,4 +1,4 @@
-//! Whether a commit is kept, and which worktrees are `ralph`'s own.
+//! Whether a commit is kept by a ref, and whether a worktree is one of `ralph`'s own.
 
 use std::{
     fs, io,
@@ -12,15 +12,16 @@ use anyhow::{Context, Result};
 use super::{LISTED, Repo, Worktree, program};
 use crate::core::verdict::Commit;
 
-/// The note in git's folder for a worktree that `ralph` has made it: at which commit it left it.
+/// The file in the git directory of a worktree that marks it as `ralph`'s own; contains the commit
+/// at which `ralph` left it.
 const NOTE: &str = "ralph";
 
-/// Why git locks a worktree until it is made.
+/// The reason with which git locks a worktree until it is complete.
 const BEING_MADE: &str = "initializing";
 
-/// The worktree in `folder` that git is about to make, by its notes in `admin`, if it has not come so
-/// far as to write the first file of it.
-fn begun_in(admin: &Path, folder: &Path) -> Option<PathBuf> {
+/// The worktree in `folder` whose git directory is `admin`, if git was killed before it wrote the
+/// first file of the worktree.
+fn incomplete_worktree(admin: &Path, folder: &Path) -> Option<PathBuf> {
     let read = |name: &str| fs::read_to_string(admin.join(name)).unwrap_or_default();
     let tree = Path::new(read("gitdir").trim_end()).parent()?.to_owned();
     let is_begun = ["commondir", "HEAD"].iter().any(|name| read(name).is_empty());
@@ -29,7 +30,7 @@ fn begun_in(admin: &Path, folder: &Path) -> Option<PathBuf> {
 }
 
 impl Worktree {
-    /// Whether a git that was killed has made it, and not to its end.
+    /// Whether a killed git left this worktree incomplete.
     pub fn is_half_made(&self) -> bool {
         self.locked.as_deref() == Some(BEING_MADE)
     }
@@ -41,7 +42,7 @@ impl Repo {
         &self.git_dir
     }
 
-    /// Notes that this worktree is one of `ralph`'s own, and left at this commit, which is kept.
+    /// Marks this worktree as one of `ralph`'s own, left at this commit, which is kept.
     ///
     /// # Errors
     /// I/O errors.
@@ -55,7 +56,8 @@ impl Repo {
         self.is_added() && self.git_dir.join(NOTE).is_file()
     }
 
-    /// Whether a commit stays when this worktree is moved away from it: some ref has it.
+    /// Whether a commit stays reachable when this worktree moves away from it, because a ref
+    /// contains it.
     ///
     /// # Errors
     /// The error of `git`.
@@ -66,7 +68,7 @@ impl Repo {
         self.is_under(commit, "refs/")
     }
 
-    /// Whether a ref under `folder` has a commit.
+    /// Whether a ref under `folder` contains a commit.
     ///
     /// # Errors
     /// The error of `git`.
@@ -75,7 +77,7 @@ impl Repo {
         Ok(!program::run(&self.root, &[&list[..], &[folder]].concat())?.is_empty())
     }
 
-    /// Where a branch is; none without one.
+    /// The commit of a branch; none if there is no such branch.
     ///
     /// # Errors
     /// The error of `git`.
@@ -83,28 +85,28 @@ impl Repo {
         self.commit_of(&format!("refs/heads/{name}"))
     }
 
-    /// Whether a git that was killed has made this worktree, and not to its end.
+    /// Whether a killed git left this worktree incomplete.
     pub fn is_half_made(&self) -> bool {
         fs::read_to_string(self.git_dir.join("locked")).is_ok_and(|why| why.trim() == BEING_MADE)
     }
 
-    /// Undoes those of the worktrees in `folder` that a git which was killed has only begun to make:
-    /// one whose notes are not written to their end lets git fail in the whole repository.
+    /// Removes worktrees in `folder` that a killed git has only begun to add: an incomplete git
+    /// directory of a worktree makes git fail in the whole repository.
     ///
     /// # Errors
     /// I/O errors.
     pub fn undo_begun(&self, folder: &Path) -> Result<()> {
-        /// Much longer than git takes to write these notes, should it not have been killed.
+        /// Much longer than a living git takes to write these files.
         const PATIENCE: Duration = Duration::from_secs(2);
         let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten();
         for admin in entries.flatten().map(|entry| entry.path()) {
             let began = Instant::now();
-            while let Some(tree) = begun_in(&admin, folder) {
+            while let Some(tree) = incomplete_worktree(&admin, folder) {
                 if began.elapsed() < PATIENCE {
                     thread::sleep(Duration::from_millis(20));
                     continue;
                 }
-                // By then git has written nothing else there; where somebody has, it stays.
+                // The killed git has written nothing else there; other files are left alone.
                 let _ = fs::remove_file(tree.join(".git"));
                 if tree.exists() && fs::remove_dir(&tree).is_err() {
                     break;
@@ -116,37 +118,37 @@ impl Repo {
         Ok(())
     }
 
-    /// Locks this worktree, as `git worktree lock` does, which looks at all the others as well and
-    /// fails where git is just making one.
+    /// Locks this worktree. `git worktree lock` reads all other worktrees as well and fails while
+    /// git adds one.
     ///
     /// # Errors
     /// I/O errors.
     pub fn lock_here(&self, why: &str) -> Result<()> {
-        fs::write(self.git_dir.join("locked"), why).context("lock the worktree")
+        fs::write(self.git_dir.join("locked"), why).context("cannot lock the worktree")
     }
 
-    /// The other way round.
+    /// Unlocks this worktree.
     ///
     /// # Errors
     /// I/O errors.
     pub fn unlock_here(&self) -> Result<()> {
         match fs::remove_file(self.git_dir.join("locked")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).context("unlock the worktree")
+                Err(error).context("cannot unlock the worktree")
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes those files of the index that are not there.
+    /// Writes the files of the index that are missing.
     ///
     /// # Errors
     /// The error of `git`.
     pub fn fill(&self) -> Result<()> {
-        self.quietly(&["checkout-index", "--all", "--quiet"])
+        self.run_quietly(&["checkout-index", "--all", "--quiet"])
     }
 
-    /// The commits of `to` that `from` has not got, oldest first.
+    /// The commits of `to` that are not in `from`, oldest first.
     ///
     /// # Errors
     /// The error of `git`.

@@ -1,7 +1,7 @@
-//! The commits of a branch, made anew without what they change at some paths.
+//! Rewrites the commits of a branch without their changes at some paths.
 //!
-//! For files that every branch changes and that are not merged as texts: left out of the branch they
-//! can be in nobody's way.
+//! This is for files that every branch changes and that are not merged as texts: left out of the
+//! branch, they cannot conflict.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,11 +19,11 @@ pub(super) struct CommitLink {
     pub(super) parents: Vec<String>,
 }
 
-/// Mode and id of what a commit has at each of some paths.
+/// The mode and id of what a commit has at each of some paths.
 pub(super) type Entries = Vec<Option<String>>;
 
 impl Repo {
-    /// The commits that `head` has and the others have not, oldest first.
+    /// The commits of `head` that the others do not contain, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
         let hidden = hidden.map(|id| format!("^{id}"));
         let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
@@ -43,16 +43,16 @@ impl Repo {
         let ids: HashSet<&str> = links.iter().map(|link| &*link.id).collect();
         for link in links {
             let from = sources(link, |id| ids.contains(id));
-            if self.taken(&link.id, &from, own)?.is_some() {
+            if self.restored_entries(&link.id, &from, own)?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// What a commit should have at the paths, if it changes them: what the first of those that it
-    /// comes from has. None if it has what one of them has.
-    fn taken(&self, id: &str, from: &[&str], own: &[&str]) -> Result<Option<Entries>> {
+    /// The entries that a commit should have at the paths, if it changes them: those of the first
+    /// of its sources. None if one of its sources has the same entries.
+    fn restored_entries(&self, id: &str, from: &[&str], own: &[&str]) -> Result<Option<Entries>> {
         let has = self.entries(id, own)?;
         let mut first = None;
         for source in from {
@@ -66,9 +66,14 @@ impl Repo {
         Ok((first != has).then_some(first))
     }
 
-    /// The same commits without what they change at the paths; says the last one. Author, dates and
-    /// messages are kept, signatures are not, since they would be wrong.
-    pub(super) fn without(&self, links: &[CommitLink], head: &str, own: &[&str]) -> Result<String> {
+    /// Rewrites the commits without their changes at the paths; returns the last one. Author, dates
+    /// and messages are kept; signatures are not, since they would be invalid.
+    pub(super) fn rewrite_without(
+        &self,
+        links: &[CommitLink],
+        head: &str,
+        own: &[&str],
+    ) -> Result<String> {
         if !self.touches(links, own)? {
             return Ok(head.to_owned());
         }
@@ -80,14 +85,14 @@ impl Repo {
             let from: Vec<String> =
                 sources(link, |id| made.contains_key(id)).into_iter().map(now).collect();
             let from: Vec<&str> = from.iter().map(String::as_str).collect();
-            let new = match self.taken(&link.id, &from, own)? {
+            let new = match self.restored_entries(&link.id, &from, own)? {
                 None if parents == link.parents => link.id.clone(),
-                None => self.again(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
+                None => self.rewrite_commit(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
                 Some(entries) => {
                     let tree = self.with_entries(&link.id, own, &entries)?;
                     match &*parents {
                         [parent] if tree == self.tree_of(Some(parent))? => parent.clone(),
-                        _ => self.again(&link.id, &tree, &parents)?,
+                        _ => self.rewrite_commit(&link.id, &tree, &parents)?,
                     }
                 }
             };
@@ -96,8 +101,8 @@ impl Repo {
         Ok(made.remove(head).unwrap_or_else(|| head.to_owned()))
     }
 
-    /// The commit once more, with another tree and other parents.
-    fn again(&self, id: &str, tree: &str, parents: &[String]) -> Result<String> {
+    /// Rewrites a commit with another tree and other parents.
+    fn rewrite_commit(&self, id: &str, tree: &str, parents: &[String]) -> Result<String> {
         let text = program::run(&self.root, &["cat-file", "commit", id])?;
         let mut new = format!("tree {tree}\n");
         for parent in parents {
@@ -107,7 +112,7 @@ impl Repo {
         let end = text.windows(2).position(|two| two == b"\n\n").map_or(text.len(), |at| at + 1);
         let mut is_kept = true;
         for line in text[..end].split_inclusive(|byte| *byte == b'\n') {
-            // A line that begins with a blank goes on with the one before it.
+            // A line that begins with a blank continues the previous one.
             if !line.starts_with(b" ") {
                 let gone: [&[u8]; 4] = [b"tree ", b"parent ", b"gpgsig", b"mergetag "];
                 is_kept = !gone.iter().any(|name| line.starts_with(name));
@@ -118,10 +123,10 @@ impl Repo {
         }
         new.extend_from_slice(&text[end..]);
         let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        Ok(lossy(&program::feed(&self.root, &write, &[], &new)?).trim().to_owned())
+        Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().to_owned())
     }
 
-    /// What a commit has at each of the paths.
+    /// The entries of a commit at each of the paths.
     pub(super) fn entries(&self, commit: &str, own: &[&str]) -> Result<Entries> {
         if own.is_empty() {
             return Ok(Vec::new());
@@ -129,7 +134,7 @@ impl Repo {
         self.backend.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
     }
 
-    /// The tree of a commit with something else at the paths.
+    /// The tree of a commit with other entries at the paths.
     pub(super) fn with_entries(
         &self,
         commit: &str,
@@ -151,8 +156,8 @@ impl Repo {
     }
 }
 
-/// The commits that tell what a commit should have where the branch has no say: its parent, and for
-/// a merge of something of the target that something.
+/// The commits that determine the entries of a commit which does not change them: its parent, or
+/// for a merge with the target the parent from the target.
 fn sources(link: &CommitLink, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> {
     let outside: Vec<&str> =
         link.parents.iter().map(String::as_str).filter(|id| !is_of_branch(id)).collect();

@@ -1,8 +1,7 @@
-//! The `git` program's answers, for what libgit2 cannot read.
+//! The `git` program: how it is started, and the queries it answers.
 //!
-//! The same questions as in the parent module, each a function of a directory in the repository.
-//! Nothing here writes but what [`feed`] is told to. Where libgit2 has one call, git may take three
-//! processes.
+//! Each function takes a directory in the repository. Only [`run_with_input`] and the callers of [`run`] and
+//! [`run_raw`] write, with the commands they pass.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,9 +18,9 @@ use anyhow::{Result, anyhow, bail};
 use super::{Codes, Head, RepositoryFolders, branch_name, control::HOOKS, lossy, omit::Entries};
 use crate::core::verdict::{Commit, DiffStat};
 
-/// Where a repository is may be told to programs that git starts, hooks above all; for calls that
-/// name a repository themselves that would be another one. As `git rev-parse --local-env-vars`
-/// lists them, without those that carry configuration.
+/// The variables that name a repository to programs that git starts, hooks above all; they must not
+/// apply to calls that name a repository themselves. From `git rev-parse --local-env-vars`, without
+/// those that carry configuration.
 pub(super) const FOREIGN: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -110,7 +109,7 @@ pub(super) fn log(
     Ok(commits)
 }
 
-/// A file of a commit, in one process where the commit has it; none where it has not.
+/// A file of a commit; none if the commit does not contain it. One process if it does.
 pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
     let name = format!("{commit}:{path}");
     let failed = match run(root, &["cat-file", "blob", &name]) {
@@ -145,7 +144,7 @@ pub(super) fn hooks_path(root: &Path) -> Result<Option<String>> {
     Ok(others.and_then(|(others, _)| others.rsplit('\0').next()).map(str::to_owned))
 }
 
-/// `blob`, `tree`, or `commit` for a submodule; none where the commit has nothing.
+/// The type of an entry: `blob`, `tree`, or `commit` for a submodule; none if there is no entry.
 pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
     let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
     Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
@@ -171,8 +170,8 @@ pub(super) fn status(root: &Path) -> Result<Codes> {
         run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;
     let mut codes: BTreeMap<&[u8], String> = BTreeMap::new();
     for entry in text.split(|byte| *byte == 0) {
-        // How many fields stand before the path, by kind of line (git-status(1), "Porcelain
-        // Format Version 2"). There are no renames to take care of.
+        // The number of fields before the path, by kind of line (git-status(1), "Porcelain Format
+        // Version 2"). There are no renames.
         let fields = match entry.first() {
             Some(b'1') => 8,
             Some(b'u') => 10,
@@ -188,7 +187,7 @@ pub(super) fn status(root: &Path) -> Result<Codes> {
         };
         codes
             .entry(path)
-            // Taken out of the index and still there: two lines for one path.
+            // A path that was removed from the index and still exists has two lines.
             .and_modify(|first| first.replace_range(1.., "?"))
             .or_insert(code);
     }
@@ -200,7 +199,7 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
-/// The top of the main worktree; none if the repository is bare otherwise.
+/// The top of the main worktree; none in a bare repository with added worktrees.
 pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut lines = text.split(|byte| *byte == 0).take_while(|line| !line.is_empty());
@@ -221,7 +220,7 @@ pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
         };
         match what {
             b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
-            // Zeros before the first commit.
+            // Zeros stand for a branch without a commit.
             b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
                 heads.entry(path.clone()).or_default().commit = Some(lossy(value));
             }
@@ -234,8 +233,8 @@ pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     Ok(heads)
 }
 
-/// The branch of that name, those that are a folder of the name, and one of those it is a folder
-/// of, each with its commit.
+/// The branches that conflict with a branch `name`: the branch itself, branches in a folder of that
+/// name, and branches that are a parent folder of it. Each with its commit.
 pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, String)>> {
     let first = name.split('/').next().unwrap_or_default();
     let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
@@ -251,7 +250,7 @@ pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, St
     Ok(branches.filter(|(branch, _)| around(branch)).collect())
 }
 
-/// Reads ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
+/// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
 fn parse_diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();
     for part in text.trim().split(", ") {
@@ -267,15 +266,15 @@ fn parse_diff_stat(text: &str) -> DiffStat {
     stat
 }
 
-/// Runs `git` in `dir` so that it asks nobody, starts no hook and no monitor, takes no lock that is
-/// not needed and speaks English. In a process group of its own, because a Ctrl-C is for the runner
-/// to handle, which still has to look at the repository after it.
+/// Runs `git` in `dir` without prompts, hooks, monitors and optional locks, in English. It has its
+/// own process group, because only the runner handles Ctrl-C, and still reads the repository
+/// afterwards.
 fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
-    tell(dir, arguments, &[])
+    run_raw(dir, arguments, &[])
 }
 
-/// The same with more in its environment; the caller judges the answer.
-pub(super) fn tell(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
+/// Runs `git` with more variables; the caller checks the exit status.
+pub(super) fn run_raw(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
     let mut command = command(dir, arguments);
     command.envs(env.iter().copied()).output().map_err(|error| unstarted(&error))
 }
@@ -317,8 +316,8 @@ pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     }
 }
 
-/// Runs `git` with more in its environment and `input` on its standard input.
-pub(super) fn feed(
+/// Runs `git` with more variables and with `input` on its standard input.
+pub(super) fn run_with_input(
     dir: &Path,
     arguments: &[&str],
     env: &[(&str, &OsStr)],
@@ -329,9 +328,9 @@ pub(super) fn feed(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| unstarted(&error))?;
     let stdin = child.stdin.take();
-    // Beside reading, so that neither side waits for the other.
+    // Writes and reads at the same time, so that neither side blocks the other.
     let output = thread::scope(|scope| {
-        // A git that fails early does not read it all, and says itself why.
+        // A `git` that fails early does not read all input; its error message gives the reason.
         scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
         child.wait_with_output()
     })?;
@@ -343,7 +342,7 @@ pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
 }
 
-/// For the commands that answer "no" with exit code 1.
+/// Runs a command that answers "no" with exit code 1.
 pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     let output = git(dir, arguments)?;
     match output.status.code() {
@@ -353,7 +352,7 @@ pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     }
 }
 
-/// For the commands that answer with one line, or "none" with exit code 1.
+/// Runs a command that answers with one line, or "none" with exit code 1.
 pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
     let output = git(dir, arguments)?;
     match output.status.code() {

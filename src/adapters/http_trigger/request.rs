@@ -10,14 +10,14 @@ const HEAD: usize = 8 * 1024;
 /// The maximum number of headers.
 const HEADERS: usize = 64;
 
-const GARBLED: HttpResponse = HttpResponse::bad("this is no HTTP request");
+const GARBLED: HttpResponse = HttpResponse::bad("this is not an HTTP request");
 const LONG: HttpResponse = HttpResponse::bad("the headers are too long");
 const CHUNKED: HttpResponse =
-    HttpResponse::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
-const ELSEWHERE: HttpResponse = HttpResponse::new("404 Not Found", "there is only /wake");
+    HttpResponse::bad("the body needs exactly one Content-Length and no Transfer-Encoding");
+const ELSEWHERE: HttpResponse = HttpResponse::new("404 Not Found", "the only path is /wake");
 const METHOD: HttpResponse = HttpResponse {
     header: "Allow: POST\r\n",
-    ..HttpResponse::new("405 Method Not Allowed", "there is only POST")
+    ..HttpResponse::new("405 Method Not Allowed", "the only method is POST")
 };
 const LARGE: HttpResponse =
     HttpResponse::new("413 Content Too Large", "the body has more than 64 KiB");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_in_pieces_of_any_size() {
+    fn a_request_may_arrive_in_pieces_of_any_size() {
         let text = "POST /wake?x=1 HTTP/1.1\r\nHost: a\r\nX-Ralph-Timestamp: 12\r\n\
                     x-ralph-signature:  sha256=ab \r\nContent-Length: 5\r\n\r\nhello";
         for cut in 1..text.len() {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_is_told_once() {
+    fn a_waiting_sender_gets_one_continue() {
         let head = "POST /wake HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
         let (mut request, progress) = read(head);
         assert_eq!(progress, ReadProgress::Continue);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_refused_before_its_body() {
+    fn invalid_requests_are_rejected_before_the_body() {
         let post = |headers: &str| format!("POST /wake HTTP/1.1\r\n{headers}\r\n");
         for (text, answer) in [
             ("\u{1}\u{2}\r\n".to_owned(), GARBLED),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_is_none() {
+    fn a_duplicate_header_is_ignored() {
         let twice = "X-Ralph-Signature: a\r\nX-Ralph-Signature: b\r\nX-Ralph-Timestamp: 1\r\n\r\n";
         assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{twice}")).0.signed(), None);
     }

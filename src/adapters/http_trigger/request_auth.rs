@@ -22,14 +22,14 @@ const SPAN: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 1000;
 
 const UNSIGNED: HttpResponse =
-    HttpResponse::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
+    HttpResponse::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are required exactly once");
 const NO_TIME: HttpResponse =
     HttpResponse::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
 const STALE: HttpResponse = HttpResponse::unauthorized(
-    "the timestamp is too old, in the future, or from before this was started",
+    "the timestamp is too old, in the future, or from before the server started",
 );
 const WRONG: HttpResponse = HttpResponse::unauthorized("the signature is wrong");
-const AGAIN: HttpResponse = HttpResponse::unauthorized("this request was here before");
+const AGAIN: HttpResponse = HttpResponse::unauthorized("this request was already accepted");
 const MANY: HttpResponse = HttpResponse {
     header: "Retry-After: 60\r\n",
     ..HttpResponse::new("429 Too Many Requests", "more than ten requests in a minute")
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_signed_and_fresh_is_believed() {
+    fn only_fresh_signed_requests_are_valid() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW - 1000);
         let right = sign(b"secret", &format!("{NOW}.x"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_not_accepted_again() {
+    fn an_accepted_request_is_not_accepted_again() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW);
         let first = warden.judge(&signed(NOW, "x"), NOW, begun).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_in_a_minute_are_enough() {
+    fn requests_are_rate_limited() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW);
         let mut judge = |number: u64, seconds| {

@@ -108,7 +108,7 @@ fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<d
     let program = find(program, &dir, search.map(OsString::as_os_str))
         .map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
     if !dir.is_dir() {
-        let why = format!("`{}` is not a directory to work in", dir.display());
+        let why = format!("`{}` is not a directory", dir.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     let stdin = named(&spec.stdin, File::open(&spec.stdin))?;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_and_signals_are_told_apart() {
+    fn exit_codes_and_signals_differ() {
         for code in [0, 1, 42, 255] {
             assert_eq!(bench(&format!("exit {code}")).run(), exited(code));
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ignores_term_falls_to_kill() {
+    fn a_child_that_ignores_term_is_killed() {
         let bench = bench("trap '' TERM; echo ready; while :; do sleep 0.05; done");
         let (process, ended) = bench.start();
         bench.lines(1);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_handles_term_says_its_own_code() {
+    fn a_child_that_handles_term_keeps_its_exit_code() {
         let bench = bench("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
         let (process, ended) = bench.start();
         bench.lines(1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_the_group_can_be_ended_until_the_leader_is_reaped() {
+    fn the_rest_of_a_group_can_be_killed_until_the_reap() {
         let bench = bench("(trap '' TERM HUP; echo up; exec sleep 600) & echo $!; exit 5");
         let (process, ended) = bench.start();
         assert_eq!(ended.recv_timeout(SOON), Ok(exited(5)));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_not_held_up_by_who_holds_the_output() {
+    fn an_open_pipe_does_not_delay_the_end() {
         let bench = bench("setsid sleep 60 & exit 0");
         let start = Instant::now();
         assert_eq!(bench.run(), exited(0));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_an_error() {
+    fn a_missing_program_is_an_error() {
         let start = |change: &dyn Fn(&mut ProcessSpec)| {
             let mut bench = bench("exit 0");
             change(&mut bench.spec);

@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_as_it_came() {
+    fn short_output_is_kept_unchanged() {
         assert_eq!(keep(4, &[b"ab", b"cd"]), ("abcd".to_owned(), 1));
         assert_eq!(keep(4, &[b"abcdef", b"gh"]), ("abcdefgh".to_owned(), 1));
         assert_eq!(keep(4, &[]), (String::new(), 1));
     }
 
     #[test]
-    fn of_a_flood_both_ends_are_kept_and_the_gap_is_told() {
+    fn long_output_keeps_both_ends_and_reports_the_gap() {
         let blocks: Vec<Vec<u8>> = (0..10).map(|n| format!("{n}{n}{n}{n}").into_bytes()).collect();
         let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let (text, files) = keep(4, &blocks);

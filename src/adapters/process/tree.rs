@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_child_is_not_one_that_lives() {
+    fn a_dead_child_is_not_a_living_child() {
         // In a process of its own: other tests of this process have children too.
         if env::var_os("RALPH_TEST_CHILDLESS").is_none() {
             let name = thread::current().name().unwrap().to_owned();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_bears_the_mark_is_killed() {
+    fn only_marked_processes_are_killed() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("a.1.json");
         fs::write(&record, "{}").unwrap();
