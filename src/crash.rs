@@ -1,14 +1,14 @@
-//! Places at which a test can have this process killed: `crash::point("start.claimed")`.
+//! Points at which a test can kill this process: `crash::point("start.claimed")`.
 //!
-//! Behind every change of state stands one, so that "killed at any moment" is a list that can be
-//! worked off. They are there in builds with debug assertions only, which is what tests run; in a
-//! release a point is nothing at all. Knows nothing of what goes on around it.
+//! A point follows every change of state, so that "killed at any moment" is a list of cases. Points
+//! exist in builds with debug assertions only, which is what tests run; in a release build a point
+//! does nothing.
 //!
-//! A test sets `RALPH_CRASH_RECORD`, a file to which every process adds the names of the points
-//! it passes, and `RALPH_CRASH_POINT`, such as `start.claimed:1,guard.swept:3`: whoever passes a
-//! point for the n-th time by that file, counted over all processes, kills itself there.
+//! A test sets `RALPH_CRASH_RECORD`, a file to which every process appends the names of the points
+//! it passes, and `RALPH_CRASH_POINT`, such as `start.claimed:1,guard.swept:3`. The process that
+//! passes a point for the n-th time, counted over all processes in that file, kills itself there.
 
-/// Every point there is, in the order of an attempt.
+/// All points in the order of an attempt.
 pub const POINTS: &[&str] = &[
     "run.locked",
     "run.swept",
@@ -72,13 +72,13 @@ pub const POINTS: &[&str] = &[
     "record.damaged",
 ];
 
-/// Here a test may kill this process.
+/// A point at which a test may kill this process.
 #[cfg(debug_assertions)]
 pub fn point(name: &'static str) {
     armed::pass(name);
 }
 
-/// Here a test may kill this process, in other builds than this one.
+/// A point that does nothing in builds without debug assertions.
 #[cfg(not(debug_assertions))]
 pub fn point(_: &'static str) {}
 
@@ -94,7 +94,7 @@ mod armed {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    /// The file, and the points at which to die.
+    /// The record file, and the points at which to die.
     static BENCH: LazyLock<Option<(OsString, String)>> = LazyLock::new(|| {
         let record = env::var_os("RALPH_CRASH_RECORD")?;
         Some((record, env::var("RALPH_CRASH_POINT").unwrap_or_default()))
@@ -108,7 +108,7 @@ mod armed {
         let mut file =
             open.read(true).append(true).create(true).open(record).expect("the test's own file");
         file.write_all(format!("{name}\n").as_bytes()).expect("room for a line");
-        // After an append the position is the end of this very line, whoever writes meanwhile.
+        // After an append, the position is the end of this line, whatever other processes write.
         let end = file.stream_position().expect("a position");
         let mut before = String::new();
         file.rewind().expect("a file");

@@ -1,7 +1,7 @@
-//! What an agent printed, as it lies in its files.
+//! Reads the files with an agent's output.
 //!
-//! What it means is the transcript's affair; here it is only read, bit by bit: an agent may print
-//! gigabytes.
+//! The meaning of the output is in `core::agents::transcript`. Files are read in blocks, because an
+//! agent may print gigabytes.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use crate::core::agents::transcript::{AgentTranscript, Format, TranscriptReader}
 /// The last lines of a file that are not blank, as text, each cut to 500 characters.
 ///
 /// # Errors
-/// As the disk gives them.
+/// I/O errors.
 pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     let text = tail(path, 64 * 1024)?;
     let lines: Vec<&str> = text
@@ -26,7 +26,7 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     Ok(last.iter().map(|line| line.chars().take(500).collect()).collect())
 }
 
-/// A growing file, read on from where the last look ended. It need not be there yet.
+/// A growing file, read incrementally. It need not exist yet.
 #[derive(Debug)]
 pub struct OutputTail {
     path: PathBuf,
@@ -34,13 +34,13 @@ pub struct OutputTail {
 }
 
 impl OutputTail {
-    /// Of the whole file at `path`.
+    /// Starts at the beginning of the file at `path`.
     pub fn new(path: PathBuf) -> OutputTail {
         OutputTail { path, offset: 0 }
     }
 
-    /// Hands over what came since, bit by bit, and says whether there was anything. A rest that
-    /// cannot be read is none.
+    /// Passes on what was added since the last call, in blocks, and returns whether there was
+    /// anything. A read error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
         let begin = self.offset;
         let Ok(mut file) = File::open(&self.path) else {
@@ -63,28 +63,28 @@ impl OutputTail {
     }
 }
 
-/// What an agent tells while it runs.
+/// The output of an agent, parsed while the agent runs.
 pub struct Follow {
     tail: OutputTail,
-    /// None for words: of those only the last line is of use while there are more to come.
+    /// None for plain text, of which only the last line matters.
     transcript: Option<TranscriptReader>,
 }
 
 impl Follow {
-    /// Of the file at `path`, which need not be there yet.
+    /// Reads the file at `path`, which need not exist yet.
     pub fn new(path: PathBuf, format: Format) -> Follow {
         let transcript = (format != Format::Text).then(|| TranscriptReader::new(format));
         Follow { tail: OutputTail::new(path), transcript }
     }
 
-    /// Reads on. What has been told up to now, where it tells anything.
+    /// Reads what was added. Returns the transcript so far; none for plain text.
     pub fn look(&mut self) -> Option<&AgentTranscript> {
         let transcript = self.transcript.as_mut()?;
         self.tail.read(|bytes| transcript.push(bytes));
         Some(transcript.transcript())
     }
 
-    /// What is being done, in one line, as far as that was read. Raw text.
+    /// The agent's current activity in one line, as far as it has been read. Raw text.
     pub fn doing(&self) -> Option<String> {
         match &self.transcript {
             Some(transcript) => transcript.transcript().doing.clone(),
@@ -93,14 +93,14 @@ impl Follow {
     }
 }
 
-/// What the output in a file told, all of it.
+/// The transcript of a whole file.
 pub fn told(path: &Path, format: Format) -> AgentTranscript {
     let mut transcript = TranscriptReader::new(format);
     OutputTail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
     transcript.finish()
 }
 
-/// The end of a file as text, at most so many bytes; nothing of one that cannot be read.
+/// The end of a file as text, at most `limit` bytes; empty if the file cannot be read.
 pub fn end(path: &Path, bytes: u64) -> String {
     tail(path, bytes).unwrap_or_default()
 }

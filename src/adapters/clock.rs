@@ -1,31 +1,31 @@
-//! The clocks: what the wall says, and how long the machine really ran.
+//! The clocks: the wall clock and the time that the machine was running.
 //!
-//! The only user of rustix's clocks. Limits are measured with `Instant`, which stands still while
-//! the machine sleeps and never jumps; this module only notices that the wall clock did.
+//! The only user of rustix's clocks. Limits are measured with `Instant`, which stops while the
+//! machine sleeps and never jumps. This module only detects that the wall clock jumped.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// Less is an adjustment that nobody needs to hear of.
+/// Smaller differences are clock adjustments and are not reported.
 const NOTICEABLE: Duration = Duration::from_secs(30);
 
 /// All clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     wall: DateTime<Utc>,
-    /// Since the boot, without the time the machine slept.
+    /// Time since boot without the time the machine slept.
     awake: Duration,
-    /// Since the boot, with it.
+    /// Time since boot including sleep.
     since_boot: Duration,
 }
 
-/// What lies between two readings besides the time that passed.
+/// What happened to the clocks between two readings apart from time passing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// The machine slept for so long.
+    /// The machine slept for this long.
     Slept(Duration),
-    /// The wall clock was set forward by so many seconds; backward, where negative.
+    /// The wall clock was set forward by this many seconds; negative means backward.
     Set(i64),
 }
 
@@ -48,7 +48,8 @@ fn uptimes() -> (Duration, Duration) {
     (read(ClockId::Monotonic), read(ClockId::Boottime))
 }
 
-/// Where there is no second clock that runs on, sleep looks like a wall clock that was set.
+/// On systems without a second clock that counts sleep, sleep looks like a change of the wall
+/// clock.
 #[cfg(not(target_os = "linux"))]
 fn uptimes() -> (Duration, Duration) {
     use std::{sync::OnceLock, time::Instant};
@@ -58,7 +59,8 @@ fn uptimes() -> (Duration, Duration) {
 }
 
 impl ClockReading {
-    /// What happened to the clocks between this reading and a later one, if it is worth a word.
+    /// What happened to the clocks between this reading and a later one; none if nothing worth
+    /// reporting.
     pub fn gap(&self, later: &ClockReading) -> Option<Gap> {
         let ran = later.since_boot.saturating_sub(self.since_boot);
         let slept = ran.saturating_sub(later.awake.saturating_sub(self.awake));
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_and_a_set_clock_are_told_apart() {
+    fn sleep_and_a_set_clock_differ() {
         let before = at(0, 100, 100);
         assert_eq!(before.gap(&at(3600, 3700, 3700)), None, "an hour of work");
         let slept = Some(Gap::Slept(Duration::from_secs(3590)));
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_between_two_readings() {
+    fn two_readings_in_a_row_show_no_jump() {
         let before = read();
         assert_eq!(before.gap(&read()), None);
     }

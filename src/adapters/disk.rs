@@ -1,20 +1,20 @@
-//! How much room a disk has left. Judges nothing.
+//! The free space of a disk.
 
 use std::{io, path::Path};
 
-/// The room on the disk of a file or folder.
+/// The free space on the disk of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes that this user may still fill.
+    /// Bytes available to this user.
     pub bytes: u64,
-    /// Files that this user may still make; none where the file system has no such bound.
+    /// Files that this user can still create; none where the file system has no limit.
     pub files: Option<u64>,
 }
 
-/// The room where `path` lies.
+/// The free space of the disk that holds `path`.
 ///
 /// # Errors
-/// As the system gives them.
+/// System errors.
 pub fn room(path: &Path) -> io::Result<Room> {
     let found = rustix::fs::statvfs(path)?;
     Ok(Room {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_in_use_has_some_room_and_a_missing_folder_none() {
+    fn free_space_is_read_and_a_missing_folder_is_an_error() {
         let here = room(Path::new(".")).unwrap();
         assert!(here.bytes > 0 && here.files != Some(0));
         assert_eq!(room(Path::new("/proc")).unwrap().bytes, 0);

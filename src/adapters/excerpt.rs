@@ -1,6 +1,6 @@
-//! Draws diagnostics the way rustc does: message, place, excerpt, help.
+//! Renders diagnostics in the style of rustc: message, location, excerpt, help.
 //!
-//! The only user of annotate-snippets. Makes text; prints nothing.
+//! The only user of annotate-snippets. Returns text and prints nothing.
 
 use std::ops::Range;
 
@@ -8,19 +8,19 @@ use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
 
 use crate::core::diagnostic::{Diagnostic, Severity, position};
 
-/// So many lines of the file on either side are handed to the renderer, which reads all it is
-/// given: the whole of a 39 MB file costs it 180 ms.
+/// The number of lines around the location that the renderer gets. The renderer reads its whole
+/// input: for a 39 MB file that takes 180 ms.
 const AROUND: usize = 2;
 
-/// All of them, one after the other, with a closing line that counts.
+/// Renders all diagnostics in order, with a final line that counts them.
 pub fn render(path: &str, text: &str, diagnostics: &[Diagnostic], color: bool) -> String {
-    /// Past this many nobody reads on.
+    /// The number of diagnostics that are shown.
     const SHOWN: usize = 20;
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut drawn: Vec<String> =
         diagnostics.iter().take(SHOWN).map(|one| draw(&renderer, path, text, one)).collect();
     if diagnostics.len() > SHOWN {
-        drawn.push(format!("… and {} more; mend these first", diagnostics.len() - SHOWN));
+        drawn.push(format!("… and {} more; fix these first", diagnostics.len() - SHOWN));
     }
     drawn.join("\n\n")
 }
@@ -43,7 +43,7 @@ fn draw(renderer: &Renderer, path: &str, text: &str, diagnostic: &Diagnostic) ->
                         .iter()
                         .map(|(at, label)| (at, label.as_str(), AnnotationKind::Context)),
                 );
-        // Two places far apart are two excerpts: one window over both could be the whole file.
+        // Two locations far apart get two excerpts: one excerpt could span the whole file.
         let near = diagnostic
             .related
             .as_ref()
@@ -90,7 +90,7 @@ fn snippet<'a, T: Clone>(path: &'a str, text: &'a str, window: &Range<usize>) ->
     Snippet::source(&text[window.clone()]).path(path).line_start(position(text, window.start).0)
 }
 
-/// The lines of a place and a few around it.
+/// The lines of a location and a few lines around it.
 fn window(text: &str, at: &Range<usize>) -> Range<usize> {
     let start = at.start.min(text.len());
     let end = at.end.clamp(start, text.len());

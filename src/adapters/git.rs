@@ -1,31 +1,27 @@
-//! What a git repository shows: where HEAD is, what was committed since, what is not committed.
+//! A git repository: HEAD, the commits since a base, and uncommitted changes.
 //!
-//! The only user of `git2`. Looks and does not touch: no branch, index or file of the user is
-//! written. What it adds is a line in `info/exclude`, refs under `refs/ralph/` (`repo/pin`) and,
-//! when told to, a commit of given paths (`repo/commit`). Knows no task and no attempt, and does
-//! not judge what it sees.
+//! The only user of `git2`. It reads and does not write: no branch, index or file of the user is
+//! changed. It adds lines to `info/exclude`, refs under `refs/ralph/` (`git/pin`) and, when told
+//! to, a commit of given paths (`git/commit`). It knows neither tasks nor attempts, and does not
+//! judge what it reads.
 //!
-//! Odd on purpose: everything is there twice. libgit2 answers in microseconds where the `git`
-//! program takes milliseconds, but it cannot read every repository (SHA-256, reftable, partial
-//! clones, split and sparse indexes), runs no clean filters, and is slower at the status of a large
-//! tree. So libgit2 is asked first, and when it cannot, the program is; what the program says on
-//! its error output is what the person gets to read. The tests hold both against each other.
+//! The `git` program does the work. `git/backend` answers the frequent queries with libgit2 where
+//! libgit2 can read the repository.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    env,
     ffi::OsStr,
-    fs::{self, File},
-    io::{self, Read},
+    fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOptions};
+use git2::{ErrorCode, Repository};
 
 use crate::core::verdict::{Commit, DiffStat};
 
+mod backend;
 mod branch;
 mod commit;
 mod control;
@@ -41,6 +37,7 @@ mod submodule;
 mod trial;
 mod worktree;
 
+use backend::{Backend, RepositoryFolders};
 pub use branch::BranchRoom;
 pub use commit::CommitDraft;
 pub use driver::{MergedLines, merge_lines};
@@ -53,23 +50,19 @@ pub use worktree::Worktree;
 /// [`Repo::since`] lists no more commits than this.
 pub const LISTED: usize = 200;
 
-/// From this many entries in the index on, `git status` is faster than libgit2, about twice.
-const LARGE: u32 = 5_000;
-
-/// Paths from the root with the two letters that `git status` has for them.
+/// Paths relative to the root, with the two letters of `git status`.
 type Codes = BTreeMap<Vec<u8>, String>;
 
-/// A repository with a work tree, kept open.
+/// An open repository with a worktree.
 pub struct Repo {
     root: PathBuf,
     common_dir: PathBuf,
-    /// That of this work tree; the common one unless the work tree was added.
+    /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
-    /// None where libgit2 cannot open it.
-    library: Option<Repository>,
+    backend: Backend,
 }
 
-/// Where HEAD is.
+/// The position of HEAD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The full id; none on a branch without a commit.
@@ -78,71 +71,57 @@ pub struct Head {
     pub branch: Option<String>,
 }
 
-/// What was committed since a base.
+/// The commits since a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Since {
-    /// Oldest first, those of merged branches included: `git rev-list --reverse base..HEAD`, the
+    /// Oldest first, including those of merged branches: `git rev-list --reverse base..HEAD`, the
     /// newest [`LISTED`] of them.
     pub commits: Vec<Commit>,
-    /// From the base to HEAD, a renamed file counted as one removed and one added. None when there
-    /// are no commits.
+    /// The changes from the base to HEAD; a renamed file counts as one removed and one added. None
+    /// when there are no commits.
     pub diff: Option<DiffStat>,
     /// Whether HEAD is the base or descends from it. If not, the rest is empty.
     pub descends: bool,
 }
 
 impl Repo {
-    /// Opens the repository that `dir` is in.
+    /// Opens the repository that contains `dir`.
     ///
     /// # Errors
-    /// When there is none, when it is bare, and when git refuses it, with git's own words.
+    /// When there is none, when it is bare, and when `git` refuses to open it.
     pub fn discover(dir: &Path) -> Result<Repo> {
-        let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
-            .map(|list| env::split_paths(&list).collect())
-            .unwrap_or_default();
-        let library = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings).ok();
-        let (root, common_dir, git_dir) = match &library {
-            Some(library) => {
-                let root = library.workdir().ok_or_else(|| bare(dir))?;
-                (root.to_owned(), library.commondir().to_owned(), library.path().to_owned())
-            }
-            None => program::places(dir)?,
-        };
-        Ok(Repo {
-            root: canonical(&root)?,
-            common_dir: canonical(&common_dir)?,
-            git_dir: canonical(&git_dir)?,
-            library,
-        })
+        let (backend, folders) = Backend::open(dir)?;
+        let RepositoryFolders { root, common_dir, git_dir } = folders;
+        Ok(Repo { root, common_dir, git_dir, backend })
     }
 
-    /// Whether there is no repository around `dir`, not even one that cannot be opened.
+    /// Whether no repository contains `dir`, not even one that cannot be opened.
     pub fn is_missing(dir: &Path) -> bool {
         let found = Repository::discover_path(dir, &[] as &[PathBuf]);
-        found.is_err_and(|error| error.code() == git2::ErrorCode::NotFound)
+        found.is_err_and(|error| error.code() == ErrorCode::NotFound)
     }
 
-    /// Makes a repository of `dir`, as `git init` does.
+    /// Creates a repository in `dir`, as `git init` does.
     ///
     /// # Errors
-    /// As git gives them.
+    /// The error of libgit2.
     pub fn init(dir: &Path) -> Result<()> {
         Repository::init(dir).map(drop).with_context(|| format!("git init `{}`", dir.display()))
     }
 
-    /// The top of the work tree, without symbolic links.
+    /// The top of the worktree, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The git directory that all work trees of the repository share, without symbolic links.
+    /// The git directory that all worktrees of the repository share, without symbolic links.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
     }
 
-    /// What somebody began here and neither finished nor aborted, such as `a merge`.
+    /// The operation in progress in this worktree, such as `a merge`.
     pub fn unfinished(&self) -> Option<&'static str> {
-        // As `git status` finds it; libgit2 has no opinion where it cannot open the repository.
+        // Checks the same files as `git status`; works where libgit2 cannot open the repository.
         let signs = [
             ("MERGE_HEAD", "a merge"),
             ("rebase-merge", "a rebase"),
@@ -153,8 +132,8 @@ impl Repo {
         signs.into_iter().find(|(name, _)| self.git_dir.join(name).exists()).map(|(_, what)| what)
     }
 
-    /// The lock files of git that are there now: of the index, HEAD, the configuration, packed and
-    /// loose references. Those of other work trees and of `ralph` itself are not among them.
+    /// The lock files of git that exist now: of the index, HEAD, the configuration, packed and
+    /// loose references. Locks of other worktrees and of `ralph` are not included.
     pub fn locks(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for (folder, depth) in [
@@ -170,18 +149,18 @@ impl Repo {
         found
     }
 
-    /// Where HEAD is now. Reads two small files; neither index nor work tree.
+    /// The current position of HEAD. Reads two small files, and neither index nor worktree.
     pub fn head(&self) -> Result<Head> {
-        self.either(library_head, || program::head(&self.root)).context("cannot read HEAD")
+        self.backend.head().context("cannot read HEAD")
     }
 
-    /// What was committed since `base`, a full id; none means that there was no commit then.
+    /// The commits since `base`, a full id; none means that there was no commit then.
     ///
-    /// A base that is no longer in the repository is one that HEAD does not descend from. When
-    /// HEAD has not moved, nothing but HEAD is read.
+    /// HEAD does not descend from a base that is no longer in the repository. If HEAD has not
+    /// moved, only HEAD is read.
     pub fn since(&self, base: Option<&str>) -> Result<Since> {
         if let Some(id) = base
-            && !matches!((id.len(), is_hex(id)), (40 | 64, true))
+            && !is_commit(id)
         {
             bail!("`{id}` is not a commit id");
         }
@@ -192,28 +171,41 @@ impl Repo {
         let Some(head) = head else {
             return Ok(Since::default());
         };
-        self.either(
-            |repo| library_since(repo, base, &head),
-            || program::since(&self.root, base, &head),
-        )
-        .context("cannot list the new commits")
+        let list = || -> Result<Since> {
+            let from = match base {
+                Some(base) if self.has_ancestor(&head, base)? => base.to_owned(),
+                Some(_) => return Ok(Since::default()),
+                None => program::empty_tree(&self.root)?,
+            };
+            let mut commits = self.backend.log(&head, base, LISTED)?;
+            commits.reverse();
+            let diff = program::diff_stat(&self.root, &from, &head)?;
+            Ok(Since { commits, diff: Some(diff), descends: true })
+        };
+        list().context("cannot list the new commits")
     }
 
-    /// A file, its path relative to the root, as a commit has it; none where it has none.
+    /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
+    fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
+        match self.backend.is_ancestor(base, head) {
+            Err(_) if program::commit(&self.root, base)?.is_none() => Ok(false),
+            other => other,
+        }
+    }
+
+    /// A file of a commit, by its path relative to the root; none if the commit does not contain
+    /// it.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        self.either(
-            |repo| library_file(repo, commit, path),
-            || program::file(&self.root, commit, path),
-        )
-        .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+        program::file(&self.root, commit, path)
+            .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
-    /// The paths that are changed, staged or untracked and not ignored, each with a fingerprint
-    /// that differs when the file has been changed again. Untracked directories are listed file by
+    /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
+    /// that differs after the file has changed again. Untracked directories are listed file by
     /// file. The index is not refreshed.
     ///
-    /// A submodule or nested repository is one path; its fingerprint follows its HEAD, not the
-    /// files in it.
+    /// A submodule or nested repository is one path; its fingerprint depends on its HEAD, not on
+    /// the files in it.
     pub fn dirty(&self) -> Result<BTreeMap<String, String>> {
         let codes = self.codes()?;
         let changed = codes.iter().map(|(path, code)| (lossy(path), self.fingerprint(path, code)));
@@ -225,24 +217,14 @@ impl Repo {
         let Some(head) = self.head()?.commit else {
             return Ok(Vec::new());
         };
-        self.either(
-            |repo| library_log(repo, None, &head, count),
-            || program::log(&self.root, &[&head], count),
-        )
-        .context("cannot list the last commits")
+        self.backend.log(&head, None, count).context("cannot list the last commits")
     }
 
     fn codes(&self) -> Result<Codes> {
-        let program = || program::dirty(&self.root);
-        let answer = if self.library.as_ref().is_some_and(suits_library) {
-            self.either(library_dirty, program)
-        } else {
-            program()
-        };
-        answer.context("cannot read the status of the work tree")
+        self.backend.status().context("cannot read the status of the worktree")
     }
 
-    /// Those of the changed paths that have these names, which are lossy where a path is no UTF-8.
+    /// The changed paths that have these names; a name is lossy where its path is not UTF-8.
     fn changed(&self, names: &[String]) -> Result<Codes> {
         let names: HashSet<&str> = names.iter().map(String::as_str).collect();
         let mut codes = self.codes()?;
@@ -254,26 +236,15 @@ impl Repo {
         self.root.join(OsStr::from_bytes(path))
     }
 
-    /// Asks libgit2, and the program when libgit2 cannot.
-    fn either<T>(
-        &self,
-        library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
-        program: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        match self.library.as_ref().map(library) {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(_)) | None => program(),
-        }
-    }
-
     fn fingerprint(&self, path: &[u8], code: &str) -> String {
         let file = self.file(path);
         let Ok(found) = fs::symlink_metadata(&file) else {
             return format!("{code} gone");
         };
         if found.is_dir() {
-            let head = Repository::open(&file).ok().and_then(|nested| library_head(&nested).ok());
-            let commit = head.and_then(|head| head.commit).unwrap_or_default();
+            let is_nested = file.join(".git").exists();
+            let commit = is_nested.then(|| program::commit(&file, "HEAD").ok().flatten()).flatten();
+            let commit = commit.unwrap_or_default();
             return format!("{code} {commit}");
         }
         format!(
@@ -317,151 +288,20 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn is_hex(id: &str) -> bool {
-    id.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Whether the text is a full commit id.
+fn is_commit(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn branch_name(reference: &str) -> String {
     reference.strip_prefix("refs/heads/").unwrap_or(reference).to_owned()
 }
 
-fn library_dirty(repo: &Repository) -> Result<Codes, git2::Error> {
-    let mut options = StatusOptions::new();
-    options.include_untracked(true).recurse_untracked_dirs(true).update_index(false);
-    let statuses = repo.statuses(Some(&mut options))?;
-    let changed =
-        statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
-    Ok(changed.collect())
-}
-
-/// The two letters of `git status`: in the index against HEAD, in the work tree against the index.
-fn letters(status: Status) -> String {
-    let one = |pairs: &[(Status, char)]| {
-        let found = pairs.iter().find(|(flag, _)| status.contains(*flag));
-        found.map_or('.', |(_, letter)| *letter)
-    };
-    if status.contains(Status::CONFLICTED) {
-        return "UU".to_owned();
-    }
-    if status == Status::WT_NEW {
-        return "??".to_owned();
-    }
-    let index = one(&[
-        (Status::INDEX_NEW, 'A'),
-        (Status::INDEX_DELETED, 'D'),
-        (Status::INDEX_TYPECHANGE, 'T'),
-        (Status::INDEX_MODIFIED, 'M'),
-    ]);
-    let work_tree = one(&[
-        (Status::WT_NEW, '?'),
-        (Status::WT_DELETED, 'D'),
-        (Status::WT_TYPECHANGE, 'T'),
-        (Status::WT_MODIFIED, 'M'),
-    ]);
-    [index, work_tree].into_iter().collect()
-}
-
-/// Not when the index is large, nor when a clean filter is configured (LFS and the like), without
-/// which a file that was only touched would look changed.
-fn suits_library(repo: &Repository) -> bool {
-    let filtered = repo
-        .config()
-        .and_then(|config| {
-            let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
-            Ok(filters.next().is_some())
-        })
-        .unwrap_or(true);
-    !filtered && entries(&repo.path().join("index")).unwrap_or(0) < LARGE
-}
-
-/// How many entries the index has: the third number of its header (gitformat-index(5)).
-fn entries(index: &Path) -> io::Result<u32> {
-    let mut header = [0; 12];
-    File::open(index)?.read_exact(&mut header)?;
-    let [.., a, b, c, d] = header;
-    Ok(u32::from_be_bytes([a, b, c, d]))
-}
-
-fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
-    let head = repo.find_reference("HEAD")?;
-    let Some(target) = head.symbolic_target_bytes() else {
-        let commit = head.target().map(|id| id.to_string());
-        return Ok(Head { commit, branch: None });
-    };
-    let branch = Some(branch_name(&lossy(target)));
-    let commit = match repo.refname_to_id("HEAD") {
-        Ok(id) => Some(id.to_string()),
-        Err(error) if error.code() == ErrorCode::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    Ok(Head { commit, branch })
-}
-
-fn library_since(repo: &Repository, base: Option<&str>, head: &str) -> Result<Since, git2::Error> {
-    let tip = Oid::from_str(head)?;
-    let mut from = None;
-    if let Some(base) = base {
-        let base = Oid::from_str(base)?;
-        let commit = match repo.find_commit(base) {
-            Err(error) if error.code() == ErrorCode::NotFound => return Ok(Since::default()),
-            other => other?,
-        };
-        if !repo.graph_descendant_of(tip, base)? {
-            return Ok(Since::default());
-        }
-        from = Some(commit.tree()?);
-    }
-    let mut commits = library_log(repo, base, head, LISTED)?;
-    commits.reverse();
-    let to = repo.find_commit(tip)?.tree()?;
-    let stats = repo.diff_tree_to_tree(from.as_ref(), Some(&to), None)?.stats()?;
-    let diff = DiffStat {
-        files: stats.files_changed(),
-        insertions: stats.insertions(),
-        deletions: stats.deletions(),
-    };
-    Ok(Since { commits, diff: Some(diff), descends: true })
-}
-
-fn library_file(
-    repo: &Repository,
-    commit: &str,
-    path: &str,
-) -> Result<Option<Vec<u8>>, git2::Error> {
-    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
-    match tree.get_path(Path::new(path)) {
-        Ok(entry) => Ok(Some(repo.find_blob(entry.id())?.content().to_owned())),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Newest first.
-fn library_log(
-    repo: &Repository,
-    base: Option<&str>,
-    head: &str,
-    count: usize,
-) -> Result<Vec<Commit>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.push(Oid::from_str(head)?)?;
-    if let Some(base) = base {
-        walk.hide(Oid::from_str(base)?)?;
-    }
-    walk.take(count)
-        .map(|id| {
-            let commit = repo.find_commit(id?)?;
-            Ok(Commit {
-                id: commit.id().to_string(),
-                subject: lossy(commit.summary_bytes().unwrap_or_default()),
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
+        env,
+        fs::File,
         os::unix::fs::{PermissionsExt, symlink},
         process::{Command, Output},
     };
@@ -477,7 +317,7 @@ mod tests {
     }
 
     impl TestRepository {
-        /// None, with a line, when the installed git does not know the options.
+        /// None, with a message, when the installed git does not know the options.
         pub(super) fn with(options: &[&str]) -> Option<TestRepository> {
             let folder = tempfile::tempdir().unwrap();
             let top = folder.path().canonicalize().unwrap().join("top");
@@ -532,7 +372,7 @@ mod tests {
             fs::write(file, text).unwrap();
         }
 
-        /// Writes, adds and commits a file, and says the id.
+        /// Writes, adds and commits a file, and returns the id.
         pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> String {
             self.write(path, text);
             self.git(&["add", "-A"]);
@@ -545,7 +385,7 @@ mod tests {
         }
     }
 
-    /// A repository with one commit in it, and names for work trees beside it.
+    /// A repository with one commit, and names for worktrees next to it.
     pub(super) struct TestWorktrees {
         pub(super) place: TestRepository,
         pub(super) first: String,
@@ -589,7 +429,8 @@ mod tests {
     }
 
     pub(super) fn without_library(repo: &Repo) -> Repo {
-        Repo { library: None, ..Repo::discover(repo.root()).unwrap() }
+        let repo = Repo::discover(repo.root()).unwrap();
+        Repo { backend: repo.backend.without_library(), ..repo }
     }
 
     pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<String>, Option<String>) {
@@ -600,7 +441,7 @@ mod tests {
         format!("{:#}", result.err().expect("an error"))
     }
 
-    /// The same repository with libgit2 and without, whose answers must be the same.
+    /// The same repository with libgit2 and without; both must give the same answers.
     struct Both {
         library: Repo,
         program: Repo,
@@ -668,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn git_says_itself_why_it_refuses() {
+    fn errors_come_from_git() {
         let place = TestRepository::new();
         place.commit("a", "1\n", "First");
         if std::os::unix::fs::chown(&place.top, Some(4321), None).is_err()
@@ -778,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_head_left_is_said_to_be_so() {
+    fn head_that_left_its_base_does_not_descend() {
         let place = TestRepository::new();
         let both = place.both();
         let first = place.commit("a", "1\n", "First");
@@ -918,7 +759,7 @@ mod tests {
         let both = place.both();
         assert!(both.dirty().is_empty(), "touched and not changed");
         fs::write(place.top.join(".git/index.lock"), "").unwrap();
-        assert!(both.dirty().is_empty(), "a lock of somebody else is no obstacle");
+        assert!(both.dirty().is_empty(), "a lock of another process does not matter");
         let after = (fs::read(&index).unwrap(), fs::metadata(&index).unwrap().mtime_nsec());
         assert!(before == after);
     }
@@ -995,7 +836,6 @@ mod tests {
                 continue;
             };
             let repo = Repo::discover(&place.top).unwrap();
-            println!("{format}: libgit2 opens it: {}", repo.library.is_some());
             assert_eq!(repo.root(), place.top);
             assert_eq!(repo.common_dir(), place.top.join(".git"));
             assert_eq!(repo.head().unwrap().branch, Some("main".to_owned()));
@@ -1059,9 +899,9 @@ mod tests {
         assert_eq!(text(), "/x\n");
     }
 
-    /// As in a hook, where git says which repository is meant.
+    /// A hook, in which variables of git name another repository.
     #[test]
-    fn another_repository_in_the_environment_is_not_looked_at() {
+    fn variables_of_another_repository_are_ignored() {
         let other = TestRepository::new();
         other.commit("other", "1\n", "Other");
         let run = Command::new(env::current_exe().unwrap())

@@ -1,10 +1,10 @@
-//! Requests over HTTP, each signed, that ask for something to be done. What that is, is no affair of
-//! this module; nothing of a request gets any further than to whether it is to be believed.
+//! A server of signed HTTP requests that trigger an action. The request body is not interpreted
+//! here; a request only counts as valid or not.
 //!
-//! One thread and one `poll` for all connections, of which so many are open at a time and no more:
-//! a newer one takes the place of the oldest, so that those who connect and say nothing keep nobody
-//! out. A connection has so many seconds, one request and one answer. The only user of rustix's
-//! events and, with its submodules, of `httparse`.
+//! One thread and one `poll` serve all connections. The number of open connections is limited: a
+//! new connection replaces the oldest one, so that idle clients cannot block others. A connection
+//! has a time limit, one request and one answer. The only user of rustix's events and, with its
+//! submodules, of `httparse`.
 
 mod request;
 mod request_auth;
@@ -22,23 +22,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use request::{HttpRequest, ReadProgress};
 use request_auth::RequestAuth;
 
-/// Where requests are taken.
+/// The path of the requests.
 pub const PATH: &str = "/wake";
 
-/// So many connections are open at a time.
+/// The number of connections that may be open at a time.
 const CONNECTIONS: usize = 64;
-/// So long one may take for its request, and again for taking in the answer.
+/// The time limit of a connection for its request, and again for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many are accepted before the others are looked at.
+/// The number of connections that are accepted before the open ones get their turn.
 const ACCEPTED: usize = 128;
-/// So many times one is read from before the others are looked at.
+/// The number of reads from one connection before the others get their turn.
 const READS: usize = 32;
 
-/// What a request is answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpResponse {
     status: &'static str,
-    /// A header that only this one has, with the end of its line.
+    /// A header of this answer alone, with its line end.
     header: &'static str,
     text: &'static str,
 }
@@ -46,7 +46,7 @@ pub(crate) struct HttpResponse {
 impl HttpResponse {
     const ACCEPTED: HttpResponse = HttpResponse::new("202 Accepted", "a run will start");
     const QUEUED: HttpResponse =
-        HttpResponse::new("409 Conflict", "a run is asked for already, and has not begun");
+        HttpResponse::new("409 Conflict", "a run is already requested and has not started");
 
     const fn new(status: &'static str, text: &'static str) -> HttpResponse {
         HttpResponse { status, header: "", text }
@@ -71,12 +71,12 @@ impl HttpResponse {
     }
 }
 
-/// Listens for requests signed with `secret` on a thread that lives as long as the process, and
-/// calls `ask` for each that is to be believed; it says whether there is room for that. Comes back
-/// with the address that is listened on.
+/// Listens for requests signed with `secret`, on a thread that lives as long as the process, and
+/// calls `ask` for each valid request; `ask` returns whether there is room for it. Returns the
+/// address of the listener.
 ///
 /// # Errors
-/// The address is taken, or is none of this machine.
+/// The address is in use, or is not an address of this machine.
 pub fn listen(
     address: SocketAddr,
     secret: &[u8],
@@ -103,10 +103,10 @@ struct Door<F> {
 struct Connection {
     stream: TcpStream,
     request: HttpRequest,
-    /// What is still to be sent.
+    /// The bytes that are still to be sent.
     out: Vec<u8>,
-    /// Whether the answer is given; the rest of what comes is read and dropped, because a connection
-    /// that is closed over unread bytes takes the answer with it.
+    /// Whether the answer has been given. The rest of the input is read and dropped, because
+    /// closing a connection with unread bytes discards the answer.
     answered: bool,
     due: Instant,
 }
@@ -115,7 +115,7 @@ impl<F: FnMut() -> bool> Door<F> {
     fn serve(mut self) {
         loop {
             if self.wait().is_err() {
-                // Out of memory or handles for now.
+                // Temporarily out of memory or file handles.
                 thread::sleep(Duration::from_secs(1));
             }
             self.accept();
@@ -167,7 +167,7 @@ impl<F: FnMut() -> bool> Door<F> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    // Out of handles: what is open has to end first.
+                    // Out of file handles: an open connection has to end first.
                     thread::sleep(Duration::from_millis(100));
                     return;
                 }
@@ -175,7 +175,7 @@ impl<F: FnMut() -> bool> Door<F> {
         }
     }
 
-    /// Goes on with a connection as far as that does not wait. Whether there is more to it.
+    /// Continues a connection as far as possible without blocking. Returns whether it stays open.
     fn step(&mut self, at: usize) -> bool {
         let connection = &mut self.open[at];
         for _ in 0..READS {
@@ -221,7 +221,7 @@ impl<F: FnMut() -> bool> Door<F> {
 }
 
 impl Connection {
-    /// Sends what there is to send. None when all of it is sent, else whether there is more to do.
+    /// Sends as much as possible. None when all is sent, else whether the connection stays open.
     fn send(&mut self) -> Option<bool> {
         while !self.out.is_empty() {
             match self.stream.write(&self.out) {
@@ -242,7 +242,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// A door that waits for a moment only, and its address.
+    /// A server with a short time limit, and its address.
     fn hasty() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_slow_is_not_waited_for() {
+    fn slow_clients_do_not_block_others() {
         let address = hasty();
         for part in ["", "POST /wa", "POST /wake HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc"] {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -262,7 +262,7 @@ mod tests {
             let mut said = String::new();
             assert_eq!(stream.read_to_string(&mut said).unwrap(), 0, "{said}");
         }
-        // Whoever is answered, and never closes, neither.
+        // A client that gets its answer and never closes is not waited for either.
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let mut said = String::new();

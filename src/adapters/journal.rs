@@ -1,9 +1,9 @@
-//! `logs/ralph.jsonl`: appended under a lock, read from any offset.
+//! The journal file `logs/ralph.jsonl`: lines are appended under a lock and read from any offset.
 //!
-//! Knows records, not what they mean. The file is opened anew for every line, so that rotation and
-//! `rm -rf logs` cost nothing but the lines that were in it. A plain `O_APPEND` is not enough: one
-//! kill in forty tears a line, and a torn line swallows the next one; hence the lock, the single
-//! write and the mended tail.
+//! This module handles records and not their meaning. The file is opened for every line, so that
+//! rotation and `rm -rf logs` cost nothing but the lines in it. A plain `O_APPEND` is not enough:
+//! one kill in forty tears a line, and a torn line swallows the next one. Hence the lock, the
+//! single write and the repair of the tail.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,7 +19,8 @@ use crate::{
     crash,
 };
 
-/// How far back the last whole record is looked for; records are a few hundred bytes.
+/// The size of the end of the file in which the last complete record is searched for; records are a
+/// few hundred bytes long.
 const TAIL: u64 = 256 * 1024;
 
 /// The journal of one repository.
@@ -27,38 +28,39 @@ const TAIL: u64 = 256 * 1024;
 pub struct Journal {
     path: PathBuf,
     durable: bool,
-    /// The length after our last line and its `seq`: while nobody else writes, the tail need not
-    /// be read again.
+    /// The length of the file after our last line, and the `seq` of that line: while no other
+    /// process writes, the tail need not be read again.
     last: Option<(u64, u64)>,
 }
 
-/// A place in the journal up to which it has been read.
+/// The position up to which a journal has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalPosition {
-    /// The file it is in.
+    /// The file that was read.
     inode: u64,
-    /// The offset behind the last line that was read.
+    /// The offset after the last line that was read.
     offset: u64,
-    /// The `seq` of that line; proves that it is still there.
+    /// The `seq` of that line; shows whether the line is still there.
     seq: u64,
 }
 
-/// What reading found besides records.
+/// What reading found apart from known records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedLines {
-    /// Lines that are no records.
+    /// Lines that are not records.
     pub damaged: u64,
-    /// Records of actions that only a newer version knows.
+    /// Records with actions that only a newer version knows.
     pub unknown: u64,
 }
 
 impl Journal {
-    /// The journal at `path`; nothing is created yet. `durable` syncs the lines that matter.
+    /// Opens the journal at `path`; nothing is created yet. With `durable`, lines that must survive
+    /// a power cut are synced.
     pub fn new(path: PathBuf, durable: bool) -> Journal {
         Journal { path, durable, last: None }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -67,7 +69,7 @@ impl Journal {
     /// cut.
     ///
     /// # Errors
-    /// As the disk gives them; the file is then as it was.
+    /// I/O errors; the file is unchanged then.
     pub fn append(&mut self, sync: bool, make: impl FnOnce(u64) -> Record) -> io::Result<Record> {
         let mut file = match self.open_to_append() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -102,17 +104,17 @@ impl Journal {
         OpenOptions::new().read(true).append(true).create(true).open(&self.path)
     }
 
-    /// Whether there is anything behind `mark`, or another file, without reading it.
+    /// Whether there is anything after `mark`, or a new file; does not read the file.
     pub fn has_more(&self, mark: &JournalPosition) -> bool {
         fs::metadata(&self.path)
             .is_ok_and(|found| found.ino() != mark.inode || found.len() != mark.offset)
     }
 
-    /// Hands over every record behind `mark` in order, and moves it. A mark in a file that has
-    /// been rotated, cut or edited since starts over: `each` is then told so with `None` first.
+    /// Passes on every record after `mark` in order, and moves `mark`. If the file was rotated,
+    /// truncated or edited, reading starts over: `each` first gets `None`.
     ///
     /// # Errors
-    /// As the disk gives them; a journal that does not exist is empty.
+    /// I/O errors; a missing journal counts as empty.
     pub fn read(
         &self,
         mark: &mut JournalPosition,
@@ -128,7 +130,8 @@ impl Journal {
         Ok(skipped)
     }
 
-    /// The same with every line as it is, with its end, also one that is no record.
+    /// Like [`Journal::read`], with the raw bytes of every line, also of lines that are not
+    /// records.
     ///
     /// # Errors
     /// As [`Journal::read`].
@@ -159,7 +162,7 @@ impl Journal {
             line.clear();
             let bytes = lines.read_until(b'\n', &mut line)?;
             if line.last() != Some(&b'\n') {
-                // The end, or a line that is being written or was torn: not ours to judge yet.
+                // The end, or an incomplete line: another process may still write it.
                 return Ok(());
             }
             mark.offset += bytes as u64;
@@ -185,7 +188,7 @@ impl JournalPosition {
         Ok(before.last() == Some(&b'\n') && newest(&before).unwrap_or(0) == self.seq)
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that have been read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_lines_are_skipped_and_counted() {
+    fn foreign_lines_are_skipped_and_counted() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = at(dir.path());
         write(&mut journal, 1);
@@ -345,7 +348,7 @@ mod tests {
                 bytes[place.index(whole.len())] = byte;
             }
             fs::write(&path, &bytes).unwrap();
-            // Untouched is a line whose bytes, and the line end before them, are what they were.
+            // A line is unchanged if its bytes and the line end before it are.
             let mut start = 0;
             let mut untouched = Vec::new();
             for (seq, line) in whole.split_inclusive(|byte| *byte == b'\n').enumerate() {

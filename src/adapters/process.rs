@@ -1,9 +1,9 @@
 //! The agent of an attempt: started behind a guardian, ended with everything it started.
 //!
-//! The only user of `duct` and of rustix's process functions. Knows no task, no graph and no
-//! verdict: it says how a process ended, and somebody else says what that means.
+//! The only user of `duct` and of rustix's process functions. This module knows no task, no graph
+//! and no verdict: it reports how a process ended and does not judge it.
 //!
-//! Between the runner and the agent stands a guardian, this very program as `ralph __guard`:
+//! A guardian process runs between the runner and the agent: this program as `ralph __guard`.
 //!
 //! - its standard input is a pipe of which only the runner holds the other end: orders come through
 //!   it, and its end means that the runner is dead, in whatever way;
@@ -47,82 +47,83 @@ pub use guarded::run_guarded;
 use stream::Streams;
 pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
 
-/// What Claude Code takes as the sign that it runs inside another Claude Code.
+/// The variables by which Claude Code detects that it runs inside another Claude Code.
 pub const NESTED: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"];
 
-/// Names the attempt to what only holds up the terminal of its agent; the agent does not get it.
+/// The variable with the attempt's name for processes that only provide the agent's terminal; the
+/// agent does not get it.
 pub const PANE: &str = "RALPH_PANE";
 
-/// What to start, and where its input and output lie.
+/// The command to start, and the files for its input and output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSpec {
     /// The program and its arguments; the program is found as [`resolve`] finds it, on the `PATH`
     /// of `env` if that has one.
     pub argv: Vec<String>,
-    /// The working directory, also told as `PWD`.
+    /// The working directory, also set as `PWD`.
     pub dir: PathBuf,
-    /// Set on top of the environment of this process, after `env_remove`.
+    /// The variables that are added to the environment of this process, after `env_remove`.
     pub env: Vec<(String, String)>,
-    /// Taken out of the environment of this process.
+    /// The variables that are removed from the environment of this process.
     pub env_remove: Vec<String>,
-    /// Read as standard input; must exist. A file and not a pipe, because an agent that never
-    /// reads it cannot block anybody.
+    /// The standard input; must exist. A file and not a pipe, so that an agent that never reads it
+    /// blocks no writer.
     pub stdin: PathBuf,
-    /// Appended to, created if missing.
+    /// The standard output; appended to, created if missing.
     pub stdout: PathBuf,
-    /// Appended to, created if missing; may be the same file as `stdout`.
+    /// The standard error; appended to, created if missing; may be the same file as `stdout`.
     pub stderr: PathBuf,
 }
 
-/// What the guardian needs beside the agent's own.
+/// What the guardian needs in addition to the agent's command.
 #[derive(Debug)]
 pub struct GuardPost<'a> {
     /// This program.
     pub program: PathBuf,
-    /// The attempt's record, which stays open in the whole tree as a sign of whose it is.
+    /// The attempt's record, which stays open in the whole tree to identify its processes.
     pub record: PathBuf,
-    /// Where the guardian writes how the agent ended, if that is to be known after a crash.
+    /// The file for how the agent ended, if that must be known after a crash.
     pub exit: Option<PathBuf>,
     /// The runner's lock.
     pub lock: &'a File,
-    /// After how long without a sign of life it says so.
+    /// The time without a sign of life after which the guardian notifies the runner.
     pub idle: Option<Duration>,
-    /// Whether it takes secrets out of the agent's output.
+    /// Whether secrets are removed from the agent's output.
     pub redact: bool,
-    /// Where the agent is shown on a terminal of its own: the file that says what is on it, in a
-    /// number. Whether that changes is then the one sign of life.
+    /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
+    /// change of the screen is then the only sign of life.
     pub screen: Option<PathBuf>,
 }
 
-/// What the runner hears of its agent.
+/// A notice about a running agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessNews {
-    /// It shows no sign of life.
+    /// The agent shows no sign of life.
     Idle,
-    /// It ended by itself, and these of its processes have not; told again when they are others.
-    /// They are waited for until an order says otherwise.
+    /// The agent ended by itself, and these of its processes have not; sent again when the list
+    /// changes. They are waited for until an order says otherwise.
     Left(Vec<Member>),
-    /// It is gone, with everything it started that was not spared. Nothing follows.
+    /// The agent is gone, with everything it started that was not spared. Nothing follows.
     Closed(Closed),
 }
 
 /// How an attempt's processes ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// The agent; none if the guardian died before it could say.
+    /// The outcome of the agent; none if the guardian died before it could report it.
     pub outcome: Option<Outcome>,
-    /// What the agent had left running and was killed.
+    /// The processes that the agent left running and that were killed.
     pub swept: Vec<String>,
-    /// How many of those would not die.
+    /// The number of those that did not die.
     pub immortal: usize,
 }
 
-/// Why an agent does not run.
+/// The reason why an agent does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotStarted {
     /// It cannot be started, for this reason.
     Refused(String),
-    /// Its guardian was killed before it could say whether it had started it.
+    /// Its guardian was killed before it could report whether it had started the agent.
     Unguarded,
 }
 
@@ -141,11 +142,11 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts the guardian, which starts the agent, and a thread that calls `tell` with the news.
+    /// Starts the guardian, which starts the agent, and a thread that calls `tell` for each notice.
     ///
     /// # Errors
-    /// When the agent or its guardian cannot be started. `tell` is not called then, and nothing
-    /// runs but what a guardian started that was killed before it could say so.
+    /// When the agent or its guardian cannot be started. `tell` is not called then. Nothing runs,
+    /// except what a guardian started that was killed before it could report it.
     pub fn spawn(
         spec: &ProcessSpec,
         post: &GuardPost<'_>,
@@ -174,8 +175,8 @@ impl AgentProcess {
             redact: post.redact,
             screen: post.screen.clone(),
         };
-        // A guardian that is gone before it has read its brief says no more than one that is gone
-        // after it.
+        // A guardian that ends before it has read its orders is handled like one that ends
+        // afterwards.
         let _ = send(&mut orders, &brief);
         let mut notices = BufReader::new(notice_reader).lines();
         let notice = next(&mut notices);
@@ -217,7 +218,7 @@ impl AgentProcess {
         &self.guardian
     }
 
-    /// Asks the agent and its group to end.
+    /// Sends TERM to the agent and its group.
     pub fn terminate(&self) {
         self.order(GuardianCommand::Terminate);
     }
@@ -232,17 +233,17 @@ impl AgentProcess {
         self.order(GuardianCommand::Freeze);
     }
 
-    /// Lets it go on.
+    /// Continues the agent after [`freeze`](Agent::freeze).
     pub fn thaw(&self) {
         self.order(GuardianCommand::Thaw);
     }
 
-    /// It is not idle: files have changed.
+    /// Resets the idle timer: files have changed.
     pub fn awake(&self) {
         self.order(GuardianCommand::Awake);
     }
 
-    /// Lets what it left behind live, unguarded.
+    /// Leaves the remaining processes running, unguarded.
     pub fn spare(&self) {
         self.order(GuardianCommand::Spare);
     }
@@ -260,7 +261,7 @@ fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     out.write_all(&line)
 }
 
-/// The next line that is a notice; whatever else a dying guardian prints is passed over.
+/// The next line that is a notice; other output of a dying guardian is skipped.
 fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<GuardianNotice> {
     lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
 }
@@ -275,9 +276,9 @@ pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result
     Ok(group::outcome(run.status.code(), run.status.signal()))
 }
 
-/// Runs a command that is no agent to its end or to the limit, in a group of its own, of which
-/// nothing is left then. `end_rest` ends what it started outside of its group. Its output is
-/// appended to the files of `spec`, with `redact` without the secrets in it.
+/// Runs a command that is not an agent to its end or to the limit, in a group of its own that is
+/// empty on return. `end_rest` ends what the command started outside of its group. Its output is
+/// appended to the files of `spec`, with secrets removed if `redact` is set.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -292,31 +293,31 @@ pub fn run(
     let (tell, ended) = mpsc::channel();
     let process = Process::spawn(spec, stdout, stderr, move |outcome| drop(tell.send(outcome)))?;
     let outcome = ended.recv_timeout(limit);
-    // What is left of the group, or all of it.
+    // Ends the rest of the group, or all of it.
     process.kill();
     process.reap();
-    // The rest may hold the pipes open.
+    // Other processes may hold the pipes open.
     end_rest();
     streams.drain();
     Ok(outcome.unwrap_or(Outcome::TimedOut { limit_seconds: limit.as_secs() }))
 }
 
-/// Finds the secrets in what a process of this specification prints.
+/// Finds the secrets in the output of a process of this specification.
 fn secrets(spec: &ProcessSpec) -> Redactor {
     Redactor::of_variables(group::environment(spec))
 }
 
-/// This very program, also after a new version of it was put in its place.
+/// This program, also after a new version has replaced its file.
 pub fn own_program() -> PathBuf {
     let running = Path::new("/proc/self/exe");
     if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_default() }
 }
 
-/// The file of this program, as others can name it. Linux says of a file that was replaced while it
-/// runs that it is deleted; the new one will do.
+/// The path of this program for other processes. Linux marks the path of a replaced running program
+/// as deleted; the new file is used then.
 ///
 /// # Errors
-/// As the system gives them.
+/// System errors.
 pub fn own_file() -> io::Result<PathBuf> {
     let file = env::current_exe()?;
     Ok(match file.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
@@ -330,21 +331,21 @@ pub fn own_identity() -> Identity {
     Identity::of(std::process::id())
 }
 
-/// Opens the record of an attempt so that whatever this process starts has it open as well: std
-/// closes what it opens on exec, a plain duplicate stays.
+/// Opens the record of an attempt so that every process that this one starts has it open as well:
+/// std closes its files on exec, a plain duplicate stays open.
 ///
 /// # Errors
-/// As the system gives them.
+/// System errors.
 pub fn sign(record: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::io::dup(File::open(record)?)?)
 }
 
-/// Asks the group of this process to end.
+/// Sends TERM to the group of this process.
 pub fn terminate_own_group() {
     signal_own_group(&[Signal::TERM, Signal::CONT]);
 }
 
-/// Ends the group of this process, itself included.
+/// Kills the group of this process, including itself.
 pub fn kill_own_group() {
     signal_own_group(&[Signal::KILL]);
 }
@@ -355,18 +356,29 @@ fn signal_own_group(signals: &[Signal]) {
     }
 }
 
-/// Makes this process the parent of whatever its descendants leave behind, so that the children of
-/// a guardian that was killed are found. Only where the system can.
+/// Makes this process the parent of the orphans of its descendants, so that the children of a
+/// killed guardian are found. Does nothing where the system cannot do this.
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Finds the program that `argv[0]` means in `dir`: with a slash in it a path from `dir`, otherwise
+/// Replaces standard input, output and error of this process by `/dev/null`.
+///
+/// # Errors
+/// System errors.
+pub fn close_stdio() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
+}
+
+/// Finds the program that `argv[0]` means in `dir`: a path from `dir` if it has a slash, otherwise
 /// a name on the `PATH` of this process. The result is absolute.
 ///
 /// # Errors
-/// In words for a person, when there is no such program or it may not be executed.
+/// A message for a person, when there is no such program or it may not be executed.
 pub fn resolve(program: &str, dir: &Path) -> Result<PathBuf, String> {
     find(program, dir, env::var_os("PATH").as_deref())
 }
@@ -383,7 +395,7 @@ fn find(program: &str, dir: &Path, search: Option<&OsStr>) -> Result<PathBuf, St
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("`{program}` does not exist in `{}`; check the path", dir.display()))
             }
-            Err(error) => Err(format!("`{program}` cannot be looked at: {error}")),
+            Err(error) => Err(format!("`{program}` cannot be read: {error}")),
             Ok(found) if found.is_dir() => {
                 Err(format!("`{program}` is a directory; name a program"))
             }
@@ -410,7 +422,7 @@ fn may_execute(file: &fs::Metadata) -> bool {
     file.permissions().mode() & 0o111 != 0
 }
 
-/// Whether this process has root's rights; Claude Code refuses to skip permissions with them.
+/// Whether this process has root privileges; Claude Code refuses to skip permissions with them.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -422,15 +434,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guardian_that_is_killed_is_told_from_one_that_fails() {
+    fn a_killed_guardian_differs_from_one_that_fails() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         let start = |script: &str| {
             let program = dir.join("guardian");
             let text = dir.join("text");
             fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
-            // By another process: what this one has open for writing, a thread that forks hands on,
-            // and then it cannot be executed.
+            // Written by another process: a thread that forks inherits what this one has open for
+            // writing, and then the file cannot be executed.
             let mut install = std::process::Command::new("install");
             install.args(["-m", "755"]).args([&text, &program]);
             assert!(install.status().unwrap().success());

@@ -1,7 +1,7 @@
-//! The service manager that started this process and watches it: systemd, by its notify protocol.
+//! The service manager that started and watches this process: systemd, with its notify protocol.
 //!
-//! Datagrams to the socket that `NOTIFY_SOCKET` names; without one nobody listens and nothing is
-//! said. What cannot be said is no failure: a manager that hears nothing does what it is there for.
+//! Messages are datagrams to the socket in `NOTIFY_SOCKET`. Without that variable nothing is sent.
+//! Errors are ignored: a manager that gets no message acts as it is configured to.
 
 use std::{
     env,
@@ -10,25 +10,25 @@ use std::{
     os::unix::{ffi::OsStrExt, net::UnixDatagram},
 };
 
-/// The variables by which the manager makes itself known to the process that it started. They are
-/// not for the children of that.
+/// The variables that the manager sets for the process it started. Child processes must not inherit
+/// them.
 pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// Ready, and alive.
+/// The service is ready and alive.
 pub const READY: &str = "READY=1";
-/// Still alive.
+/// The service is still alive.
 pub const ALIVE: &str = "WATCHDOG=1";
-/// About to end.
+/// The service is about to end.
 pub const STOPPING: &str = "STOPPING=1";
 
-/// Whoever listens, if anybody does.
+/// The connection to the service manager, if there is one.
 #[derive(Debug)]
 pub struct Manager {
     socket: Option<(UnixDatagram, OsString)>,
 }
 
 impl Manager {
-    /// The one that the environment names.
+    /// Connects to the socket that the environment names.
     pub fn of_environment() -> Manager {
         Manager::at(env::var_os("NOTIFY_SOCKET"))
     }
@@ -38,7 +38,7 @@ impl Manager {
         Manager { socket }
     }
 
-    /// Says it: assignments such as [`READY`], one a line.
+    /// Sends a message: assignments such as [`READY`], one per line.
     pub fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             let _ = send(socket, address, state);
@@ -47,7 +47,7 @@ impl Manager {
 }
 
 fn send(socket: &UnixDatagram, address: &OsStr, state: &str) -> io::Result<usize> {
-    // A manager that does not read must not make us wait.
+    // A manager that does not read must not block this process.
     socket.set_nonblocking(true)?;
     match address.as_bytes() {
         #[cfg(target_os = "linux")]
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_to_a_socket_with_a_path() {
+    fn a_socket_with_a_path_gets_the_message() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify me");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -88,7 +88,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn it_is_said_to_a_socket_without_one() {
+    fn an_abstract_socket_gets_the_message() {
         use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
         let name = format!("ralph-test-{}", std::process::id());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_listen() {
+    fn a_missing_service_manager_is_no_error() {
         Manager::at(None).tell(READY);
         Manager::at(Some("/no/such/socket".into())).tell(READY);
         Manager::at(Some("".into())).tell(READY);

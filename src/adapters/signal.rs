@@ -1,9 +1,9 @@
-//! The signals that ask the runner to stop or to stand still, delivered to a callback on a thread of its own.
+//! The signals that stop or suspend the runner, delivered to a callback on a thread of its own.
 //!
-//! The only user of `signal-hook`. Does not know what stopping means, nor that there are agents.
+//! The only user of `signal-hook`. This module knows neither the runner nor agents.
 //!
-//! Handlers must be installed before the first agent is started, so that a signal cannot fall
-//! between. Agents are not touched by them: `exec` sets every handled signal back to its default.
+//! Handlers must be installed before the first agent starts, so that no signal is lost. Agents do
+//! not inherit them: `exec` resets every handled signal to its default.
 
 use std::{fs, io, thread};
 
@@ -13,35 +13,35 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-/// What service managers send to end a program.
+/// The signal with which service managers end a program.
 pub const TERM: i32 = SIGTERM;
 
-/// What a terminal sends that is closed.
+/// The signal of a terminal that is closed.
 pub const HANGUP: i32 = SIGHUP;
 
-/// What a terminal sends at Ctrl-Z.
+/// The signal of a terminal at Ctrl-Z.
 pub const SUSPEND: i32 = SIGTSTP;
 
-/// What lets a process go on that stands still.
+/// The signal that continues a stopped process.
 pub const CONTINUE: i32 = SIGCONT;
 
-/// Stops this process as Ctrl-Z would have, had it not been listened to. Comes back when the
-/// process is continued.
+/// Stops this process as Ctrl-Z does by default. Returns when the process is continued.
 pub fn suspend() {
-    // It fails for an unknown signal only.
+    // Fails only for an unknown signal.
     let _ = emulate_default_handler(SIGTSTP);
 }
 
-/// Ends this process as one that this signal kills. Comes back where it kills none.
+/// Ends this process by a signal. Returns if the signal does not end a process.
 pub fn end_by(signal: i32) {
     let _ = emulate_default_handler(signal);
 }
 
-/// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, one after the other, on a
+/// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, in order, on a
 /// thread that lives as long as the process. Those signals have no other effect from then on.
 ///
-/// SIGHUP and SIGTSTP stay ignored if they are ignored at the call, as SIGHUP is under `nohup`.
-/// That can be seen on Linux only (`/proc/self/status`); elsewhere they are always listened to.
+/// SIGHUP and SIGTSTP stay ignored if they are ignored when this is called, as SIGHUP is under
+/// `nohup`. This is detected on Linux only (`/proc/self/status`); elsewhere they are always
+/// handled.
 ///
 /// # Errors
 /// When the handlers cannot be installed or the thread cannot be started.

@@ -1,9 +1,9 @@
-//! `<git common dir>/ralph/`, or a folder in it: the lock, the open attempts, the snapshot of the
-//! past.
+//! The state folder `<git common dir>/ralph/`, or a folder in it: the lock, the open attempts, the
+//! history snapshot.
 //!
-//! Out of reach of `git clean -fdx` and shared by all worktrees. The lock is on the folder, not on
-//! a file in it: with a deleted lock file two runs can both hold "the" lock. Knows how things are
-//! kept, not what they mean: contents are any serialisable value.
+//! `git clean -fdx` does not reach it, and all worktrees share it. The lock is on the folder and
+//! not on a file in it: after a lock file is deleted, two runs can both hold "the" lock. This
+//! module stores serializable values and does not know their meaning.
 
 use std::{
     ffi::OsStr,
@@ -18,17 +18,17 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::crash;
 
-/// How the name of a draft begins and ends.
+/// The beginning and the end of the name of a draft.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
-/// The folder.
+/// The state folder.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
     dir: PathBuf,
     durable: bool,
 }
 
-/// Held while a run goes on; let go by the system when its process ends, however it ends.
+/// The lock of a run; the system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
     folder: File,
@@ -44,13 +44,13 @@ impl Lock {
         }
     }
 
-    /// The open folder; whoever has it open too, holds the lock too.
+    /// The open folder; every process that inherits it holds the lock too.
     pub fn folder(&self) -> &File {
         &self.folder
     }
 
-    /// Whether the folder is still the one at this path. A removed folder is locked for nobody:
-    /// another run would make a new one and hold the lock on that.
+    /// Whether the folder is still the one at this path. The lock on a removed folder is worthless:
+    /// another run would create a new folder and lock that.
     pub fn is_on(&self, path: &Path) -> bool {
         let id = |found: fs::Metadata| (found.dev(), found.ino());
         let ours = self.folder.metadata().map(id);
@@ -59,7 +59,7 @@ impl Lock {
 }
 
 impl StateFolder {
-    /// The folder `dir`. It is made by the first who writes to it, so that looking leaves no trace.
+    /// The state folder `dir`. The first write creates it, so that reading leaves no trace.
     pub fn open(dir: PathBuf, durable: bool) -> StateFolder {
         StateFolder { dir, durable }
     }
@@ -68,46 +68,47 @@ impl StateFolder {
         fs::create_dir_all(self.dir.join("attempts"))
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Takes the lock, or says that another process has it.
+    /// Takes the lock, or returns that another process has it.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
         self.make()?;
         Lock::on(&self.dir)
     }
 
-    /// The folder on which the lock is of whoever waits for clock times here.
+    /// The folder whose lock the schedule daemon of this repository holds.
     pub fn schedule(&self) -> PathBuf {
         self.dir.join("schedule")
     }
 
-    /// Takes that lock, or says that another process has it.
+    /// Takes the lock of the schedule daemon, or returns that another process has it.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn try_lock_schedule(&self) -> io::Result<Option<Lock>> {
         fs::create_dir_all(self.schedule())?;
         Lock::on(&self.schedule())
     }
 
-    /// Whether somebody holds the lock: a run, or the guardian that cleans up behind a dead one.
+    /// Whether a process holds the lock: a run, or the guardian that cleans up after a dead one.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn is_locked(&self) -> io::Result<bool> {
         Ok(self.dir.exists() && self.try_lock()?.is_none())
     }
 
-    /// Whether the disk's locks keep a second one out, tried beside the lock and without it.
+    /// Whether the file system's locks keep a second holder out; tried on the parent folder,
+    /// without the lock of a run.
     ///
     /// # Errors
-    /// As the disk gives them: locks that it does not know are an error.
+    /// I/O errors; a file system without locks is an error.
     pub fn locks_hold(&self) -> io::Result<bool> {
         let beside = self.dir.parent().unwrap_or(&self.dir);
         let (first, second) = (File::open(beside)?, File::open(beside)?);
@@ -121,12 +122,12 @@ impl StateFolder {
         Ok(false)
     }
 
-    /// Says who holds the lock. Never synced: it is only read while the holder lives. Written in
-    /// place, padded to one size: this happens twice an attempt, and a new file for each would make
-    /// the disk's search for a free one longer and longer.
+    /// Records the holder of the lock. Never synced: it is only read while the holder lives.
+    /// Written in place and padded to one size: this happens twice per attempt, and a new file each
+    /// time would make the file system's search for a free block longer and longer.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn write_holder(&self, holder: &impl Serialize) -> io::Result<()> {
         const SIZE: usize = 256;
         self.make()?;
@@ -140,23 +141,23 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Who holds the lock, or held it last.
+    /// The current or last holder of the lock.
     pub fn holder<T: DeserializeOwned>(&self) -> Option<T> {
         read(&self.dir.join("holder.json"))
     }
 
-    /// Waits for the right to change the graph file, which every `ralph` process takes in turn.
+    /// Waits for the lock of the graph file, which every `ralph` process takes to change it.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn lock_graph(&self) -> io::Result<File> {
         self.turn("graph.lock")
     }
 
-    /// The same for the files that notes are written to.
+    /// Waits for the lock of the files that notes are written to.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn lock_notes(&self) -> io::Result<File> {
         self.turn("notes.lock")
     }
@@ -168,30 +169,30 @@ impl StateFolder {
         Ok(file)
     }
 
-    /// Keeps the record of an attempt until it is closed.
+    /// Stores the record of an attempt until the attempt is closed.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn write_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
         self.make()?;
         replace(&self.attempt(name), &json(record), self.durable)
     }
 
-    /// Adds to the record of an attempt which process it has. Not synced: after a power cut there
-    /// is no such process.
+    /// Adds the process of an attempt to its record. Not synced: after a power cut there is no such
+    /// process.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn update_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
         replace(&self.attempt(name), &json(record), false)
     }
 
-    /// The attempt is closed.
+    /// Removes the record of an attempt that is closed.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
-        // The draft is of a guardian that was killed in the middle of writing.
+        // A guardian that was killed while writing leaves a draft.
         let draft = self.exit(name).with_extension("tmp");
         let scratch = self.attempt(name).with_extension("scratch");
         for path in [draft, scratch, self.exit(name), self.attempt(name)] {
@@ -204,14 +205,14 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Removes what writers that were killed left unfinished here and beside the graph file.
+    /// Removes unfinished files of killed writers here and next to the graph file.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn remove_drafts(&self, graph: &Path) -> io::Result<()> {
-        // Whoever holds it may be writing a draft right now.
+        // The holder of the lock may be writing a draft right now.
         let _turn = self.lock_graph()?;
-        // It may be gone: an attempt that was cut off can have deleted it.
+        // The folder may be missing: an interrupted attempt can have deleted it.
         let graph = fs::canonicalize(graph).unwrap_or_else(|_| graph.to_owned());
         let beside = graph.parent().unwrap_or(Path::new(".")).to_owned();
         for folder in [beside, self.dir.clone(), self.dir.join("attempts")] {
@@ -219,7 +220,7 @@ impl StateFolder {
                 let path = entry?.path();
                 let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
                 if name.starts_with(DRAFT.0) && name.ends_with(DRAFT.1) {
-                    // Another process may have finished with it meanwhile.
+                    // Another process may have removed it in the meantime.
                     let _ = fs::remove_file(&path);
                 }
             }
@@ -227,11 +228,11 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Every attempt that was not closed. A record that cannot be read is moved to `damaged/`,
-    /// and named.
+    /// Every attempt that was not closed. A record that cannot be read is moved to `damaged/` and
+    /// its path is returned.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn attempts<T: DeserializeOwned>(&self) -> io::Result<(Vec<T>, Vec<PathBuf>)> {
         let (mut open, mut damaged) = (Vec::new(), Vec::new());
         self.make()?;
@@ -250,8 +251,8 @@ impl StateFolder {
         Ok((open, damaged))
     }
 
-    /// The same without touching anything, for those who do not hold the lock: what cannot be read
-    /// is left out.
+    /// The open attempts for processes that do not hold the lock: nothing is changed, and records
+    /// that cannot be read are left out.
     pub fn peek<T: DeserializeOwned>(&self) -> Vec<T> {
         self.records().unwrap_or_default().iter().filter_map(|path| read(path)).collect()
     }
@@ -265,51 +266,51 @@ impl StateFolder {
         Ok(paths)
     }
 
-    /// Where the record of an attempt is.
+    /// The path of the record of an attempt.
     pub fn attempt(&self, name: &str) -> PathBuf {
         self.dir.join("attempts").join(format!("{name}.json"))
     }
 
-    /// Where the guardian of an attempt writes how it ended.
+    /// The path where the guardian of an attempt writes how it ended.
     pub fn exit(&self, name: &str) -> PathBuf {
         self.dir.join("attempts").join(format!("{name}.exit"))
     }
 
-    /// A file for what has to be written down for another program while an attempt is closed.
+    /// The path of a temporary file for another program while an attempt is closed.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn scratch(&self, name: &str) -> io::Result<PathBuf> {
         self.make()?;
         Ok(self.attempt(name).with_extension("scratch"))
     }
 
-    /// Keeps the graph as it is now, so that there is a good one whatever becomes of the file.
-    /// Never synced.
+    /// Keeps a copy of the graph as it is now, so that a good version exists if the file is
+    /// damaged. Never synced.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn keep_graph(&self, text: &str) -> io::Result<()> {
         self.make()?;
         replace(&self.graph(), text.as_bytes(), false)
     }
 
-    /// Where that graph is kept.
+    /// The path of that copy.
     pub fn graph(&self) -> PathBuf {
         self.dir.join("graph.yaml")
     }
 
-    /// Keeps a snapshot, so that the journal need not be read from its start. Never synced: it can
-    /// be made again.
+    /// Stores a snapshot, so that the journal need not be read from its start. Never synced: it can
+    /// be rebuilt.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// I/O errors.
     pub fn write_snapshot(&self, snapshot: &impl Serialize) -> io::Result<()> {
         self.make()?;
         replace(&self.dir.join("history.json"), &json(snapshot), false)
     }
 
-    /// The snapshot, if there is one that can be read.
+    /// The snapshot; none if it is missing or cannot be read.
     pub fn snapshot<T: DeserializeOwned>(&self) -> Option<T> {
         read(&self.dir.join("history.json"))
     }
@@ -323,7 +324,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Which version of a file was seen: any write that replaces or changes it shows here.
+/// The version of a file: every write that replaces or changes the file changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     inode: u64,
@@ -331,20 +332,21 @@ pub struct Stamp {
     modified: Option<SystemTime>,
 }
 
-/// The stamp of the file as it is now.
+/// The current stamp of a file.
 ///
 /// # Errors
-/// As the disk gives them.
+/// I/O errors.
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
     let metadata = fs::metadata(path)?;
     Ok(Stamp { inode: metadata.ino(), length: metadata.len(), modified: metadata.modified().ok() })
 }
 
-/// Puts `bytes` in place of the file at once and whole: a temporary file beside it, then a rename.
-/// Follows a link to the file it means and keeps the mode; `durable` makes it survive a power cut.
+/// Replaces a file by `bytes` atomically: a temporary file in the same folder, then a rename.
+/// Follows a link to its target and keeps the mode; with `durable` the new text survives a power
+/// cut.
 ///
 /// # Errors
-/// As the disk gives them; the file is then as it was.
+/// I/O errors; the file is unchanged then.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let target = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
@@ -362,7 +364,7 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut file = builder.tempfile_in(folder)?;
     crash::point("draft.created");
     file.write_all(bytes)?;
-    // Set after the fact: given at creation, the mode would be cut by the umask.
+    // Set afterwards: the umask would cut a mode that is given at creation.
     file.as_file().set_permissions(mode)?;
     if durable {
         file.as_file().sync_data()?;
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_put_aside_and_named() {
+    fn a_damaged_record_is_moved_aside_and_returned() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("ralph"), true);
         state.write_attempt("a.1", &"one").unwrap();
@@ -417,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_at_any_byte_is_put_aside_as_it_is() {
+    fn a_truncated_record_is_moved_aside_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("ralph"), false);
         let record = serde_json::json!({"task_id": "a", "pid": 12, "dirty": {"x y": "\u{e9}"}});
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_of_the_killed_are_removed_and_nothing_else() {
+    fn only_drafts_of_killed_writers_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("git"), false);
         state.write_attempt("a.1", &"one").unwrap();
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_keeps_mode_and_link_and_leaves_no_debris() {
+    fn replacing_keeps_mode_and_link_and_leaves_no_draft() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::write(&real, "old").unwrap();

@@ -1,4 +1,4 @@
-//! What the terminal is and can: width, colour, safe text.
+//! The terminal: its width, its colors, and text that is safe to print.
 //!
 //! The only user of anstream and console.
 
@@ -10,34 +10,35 @@ use std::{
 use anstream::ColorChoice;
 use serde::Serialize;
 
-/// How something looks; kept few, so that colour means something.
+/// A text style; there are few, so that color has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Done.
     Good,
-    /// Needs a look.
+    /// Needs attention.
     Warn,
     /// Failed.
     Bad,
     /// Headings.
     Strong,
-    /// Said again or by the way.
+    /// Secondary information.
     Faint,
 }
 
-/// Paints text, or leaves it as it is.
+/// Applies styles to text, or leaves the text as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paint {
     color: bool,
 }
 
 impl Paint {
-    /// For one stream, by whether it is a terminal and by `NO_COLOR`, `CLICOLOR_FORCE` and `TERM`.
+    /// The painter of one stream; it depends on whether the stream is a terminal and on `NO_COLOR`,
+    /// `CLICOLOR_FORCE` and `TERM`.
     pub fn for_stream(stream: &impl anstream::stream::RawStream) -> Paint {
         Paint { color: anstream::AutoStream::choice(stream) != ColorChoice::Never }
     }
 
-    /// Whether it paints.
+    /// Whether styles are applied.
     pub fn is_on(self) -> bool {
         self.color
     }
@@ -59,10 +60,10 @@ impl Paint {
     }
 }
 
-/// Writes data to standard output. A reader that has seen enough is no error.
+/// Writes text to standard output. A closed pipe is not an error.
 ///
 /// # Errors
-/// As the system gives them.
+/// System errors.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -71,44 +72,44 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes bytes to standard output, for whoever wants to know that its reader has gone.
+/// Writes bytes to standard output and reports when its reader is gone.
 ///
 /// # Errors
-/// As the system gives them; a reader that has seen enough is [`io::ErrorKind::BrokenPipe`].
+/// I/O errors; a closed pipe is [`io::ErrorKind::BrokenPipe`].
 pub fn put(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-/// The same to standard error.
+/// Writes bytes to standard error and reports when its reader is gone.
 ///
 /// # Errors
-/// As [`put`].
+/// See [`put`].
 pub fn put_error(bytes: &[u8]) -> io::Result<()> {
     io::stderr().lock().write_all(bytes)
 }
 
-/// A value for programs, as `--json` prints it: on lines of its own.
+/// Prints a JSON value over several lines, as `--json` does.
 pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("string keys and finite numbers only") + "\n"
 }
 
-/// Says something on standard error; where nobody can hear it, nothing is lost.
+/// Writes text to standard error and ignores errors.
 pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Shows the cursor again, behind what was stopped while it had hidden it.
+/// Shows the cursor again after a program that had hidden it was stopped.
 pub fn show_cursor() {
     let _ = console::Term::stderr().show_cursor();
 }
 
-/// Whether somebody can answer at a terminal.
+/// Whether a person can answer questions at a terminal.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && stderr_is_live()
 }
 
-/// Whether a person reads standard error on a terminal that can redraw a line.
+/// Whether standard error is a terminal that can redraw lines.
 pub fn stderr_is_live() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
@@ -123,22 +124,22 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether a person sits at a terminal, to type and to read.
+/// Whether both standard input and standard output are terminals.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The columns of the terminal behind standard output; none if there is no terminal.
+/// The columns of the terminal of standard output; none without a terminal.
 pub fn stdout_width() -> Option<usize> {
     width(&io::stdout())
 }
 
-/// The columns of the terminal behind standard error; none if there is no terminal.
+/// The columns of the terminal of standard error; none without a terminal.
 pub fn stderr_width() -> Option<usize> {
     width(&io::stderr())
 }
 
-/// The rows of the terminal behind standard error; none if there is no terminal.
+/// The rows of the terminal of standard error; none without a terminal.
 pub fn stderr_height() -> Option<usize> {
     console::Term::stderr()
         .size_checked()
@@ -155,8 +156,8 @@ fn width(stream: &impl IsTerminal) -> Option<usize> {
     told.or(Some(usize::from(columns))).filter(|columns| *columns > 0)
 }
 
-/// A stranger's text made harmless: control characters and what reorders text are shown, not
-/// obeyed.
+/// Makes untrusted text safe to print: control characters and characters that reorder text are
+/// shown and have no effect.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let odd = |c: char| {
         c.is_control()
@@ -176,7 +177,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same for text of several lines, which stay lines.
+/// Like [`visible`] for text of several lines; line breaks are kept.
 pub fn visible_lines(text: &str) -> String {
     let line = |line: &str| match line.strip_suffix('\n') {
         Some(line) => visible(line.strip_suffix('\r').unwrap_or(line)).into_owned() + "\n",
@@ -185,15 +186,15 @@ pub fn visible_lines(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// The same for a stream, wherever it was cut.
+/// Like [`visible_lines`] for a stream, wherever the stream is cut.
 #[derive(Debug, Default)]
 pub struct Visible {
-    /// What cannot be told without what comes next.
+    /// The bytes whose meaning depends on the next ones.
     held: Vec<u8>,
 }
 
 impl Visible {
-    /// The text for the next bytes, as far as it can be told.
+    /// The text of the next bytes, as far as it is known.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let rest = self.held.split_off(self.held.len() - open_end(&self.held));
@@ -202,13 +203,13 @@ impl Visible {
         text
     }
 
-    /// The text for what was held back.
+    /// The text of the bytes that were held back.
     pub fn finish(&mut self) -> String {
         visible_lines(&String::from_utf8_lossy(&std::mem::take(&mut self.held)))
     }
 }
 
-/// How many of the last bytes may be the beginning of a character or of the end of a line.
+/// The number of bytes at the end that may be the beginning of a character or of a line end.
 fn open_end(bytes: &[u8]) -> usize {
     if bytes.last() == Some(&b'\r') {
         return 1;
@@ -228,13 +229,13 @@ fn open_end(bytes: &[u8]) -> usize {
     if there < whole { there } else { 0 }
 }
 
-/// At most `width` columns of one line, with an ellipsis where it was cut.
+/// The first `width` columns of one line, with an ellipsis if it was cut.
 pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
     console::truncate_str(text, width, "…")
 }
 
-/// Text broken at blanks into lines of at most `width` columns; further lines keep the indentation
-/// of the first and two columns more. A word that is wider than a line is broken where it must be.
+/// Text wrapped at blanks to lines of at most `width` columns; continuation lines get the
+/// indentation of the first line and two columns more. A word wider than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
@@ -268,18 +269,18 @@ fn append(lines: &mut [String], c: char) {
     lines.last_mut().expect("there is a first line").push(c);
 }
 
-/// The text without colour.
+/// The text without colors.
 pub fn plain(text: &str) -> Cow<'_, str> {
     console::strip_ansi_codes(text)
 }
 
-/// How many columns text takes.
+/// The number of columns of a text.
 pub fn columns(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// Rows of cells in columns, two blanks between them, cut at the edge of the screen where standard
-/// output is one. The cells must be safe to print.
+/// Rows of cells aligned in columns with two blanks between them, cut at the width of the terminal
+/// if standard output is one. The cells must be safe to print.
 pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_made_harmless_wherever_it_is_cut() {
+    fn a_stream_is_safe_wherever_it_is_cut() {
         let text = "one \u{1b}[31mtwo\u{1b}[0m\r\nzwölf 日本 🦀\r three\n\nno end".as_bytes();
         let want = "one \\u{1b}[31mtwo\\u{1b}[0m\nzwölf 日本 🦀\\u{d} three\n\nno end";
         for cut in 0..=text.len() {
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_taken_off() {
+    fn colors_are_removed() {
         let painted = Paint { color: true }.text(Style::Bad, "no");
         assert_eq!((painted.len() > 2, &*plain(&painted)), (true, "no"));
     }

@@ -1,7 +1,7 @@
-//! tmux, the program: one server for each attempt, with a single window, in a folder of its own.
+//! The tmux program: one server per attempt, with a single window, in a folder of its own.
 //!
-//! Nothing of a person's own tmux is in it: another socket, no settings file. What its commands are
-//! called here are the short names of them.
+//! The server shares nothing with a person's own tmux: it has another socket and reads no settings
+//! file. Its commands are used by their short names.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -13,18 +13,18 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The oldest that systems still bring. Since 2.6 a window is not closed before what was printed in it
-/// has gone through the pipe.
+/// The oldest version that distributions still ship. Since 2.6 a window is closed only after its
+/// output has gone through the pipe.
 const OLDEST: (u32, u32) = (3, 0);
-/// How much of the end of a screen is looked at, in lines.
+/// The number of lines at the end of the screen that count.
 const LINES: usize = 20;
 /// The files in the folder.
 const FILES: [&str; 4] = ["tmux", "tmux.lock", "control", "screen"];
 
-/// Finds out whether a new enough tmux is there.
+/// Checks that tmux is installed and new enough.
 ///
 /// # Errors
-/// In words for a person, when not.
+/// The reason as a message for a person.
 pub fn check() -> Result<(), String> {
     const HINT: &str = "or leave out `--tmux`";
     if !cfg!(target_os = "linux") {
@@ -49,8 +49,8 @@ pub fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `tmux -V` says that it is too old: `tmux 3.3a`. What has no number (`tmux master`) is
-/// newer than what has one.
+/// Whether the output of `tmux -V` names a version that is too old, as `tmux 2.9a` does. A version
+/// without a number (`tmux master`) is newer than all others.
 fn is_old(text: &str) -> bool {
     let number = |text: &str| -> Option<u32> {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -63,8 +63,8 @@ fn is_old(text: &str) -> bool {
     version.is_some_and(|version| version < OLDEST)
 }
 
-/// A path for a folder that is not there yet; short, because the path of a socket must be, and of
-/// plain letters, because tmux and a shell read it.
+/// A path for a new folder: short, because the path of a socket must be, and of plain letters,
+/// because tmux and a shell parse it.
 pub fn folder() -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let place = env::temp_dir();
@@ -73,7 +73,7 @@ pub fn folder() -> PathBuf {
     place.join(format!("ralph-{:016x}", RandomState::new().hash_one(std::process::id())))
 }
 
-/// Removes such a folder with what belongs into it.
+/// Removes such a folder and its files.
 pub fn remove(folder: &Path) {
     for name in FILES {
         let _ = fs::remove_file(folder.join(name));
@@ -81,17 +81,17 @@ pub fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// The file in such a folder that says in a number what is to be seen.
+/// The file with the fingerprint of the screen.
 pub fn screen(folder: &Path) -> PathBuf {
     folder.join(FILES[3])
 }
 
-/// The file in such a folder through which the two ends of a window talk.
+/// The socket between `ralph __pane` and `ralph __in-pane`.
 pub fn control(folder: &Path) -> PathBuf {
     folder.join(FILES[2])
 }
 
-/// What is to be seen at the end of a screen, in a number. Blank lines below that are none.
+/// The fingerprint of the end of a screen. Blank lines at the end are ignored.
 pub fn fingerprint(screen: &str) -> u64 {
     let lines: Vec<&str> = screen.trim_end().lines().map(str::trim_end).collect();
     let mut hasher = DefaultHasher::new();
@@ -99,23 +99,23 @@ pub fn fingerprint(screen: &str) -> u64 {
     hasher.finish()
 }
 
-/// The server of one attempt.
+/// The tmux server of one attempt.
 #[derive(Debug)]
 pub struct Server {
     socket: PathBuf,
 }
 
 impl Server {
-    /// The one in this folder, whether it runs or not.
+    /// The server of this folder, running or not.
     pub fn of(folder: &Path) -> Server {
         Server { socket: folder.join(FILES[0]) }
     }
 
-    /// Starts it, detached from this process, with one window in which the command runs. Server and
-    /// command have the environment of this process.
+    /// Starts the server, detached from this process, with one window that runs the command. Both
+    /// inherit the environment of this process.
     ///
     /// # Errors
-    /// As tmux says them.
+    /// The error of tmux.
     pub fn start(&self, title: &str, command: &[String]) -> io::Result<()> {
         let status = format!(" ralph: {title}   (C-b d leaves) ");
         let settings = [
@@ -139,47 +139,48 @@ impl Server {
         run(all).map(drop)
     }
 
-    /// Has everything that is printed from now on go to that file too.
+    /// Copies everything that is printed from now on to a file.
     ///
     /// # Errors
-    /// As tmux says them.
+    /// The error of tmux.
     pub fn copy_to(&self, file: &str) -> io::Result<()> {
         let mut command = self.command("pipe-pane");
         command.args(["-O", &format!("exec cat >{file}")]);
         run(command).map(drop)
     }
 
-    /// What is to be seen, without colours.
+    /// The text on the screen, without colors.
     ///
     /// # Errors
-    /// As tmux says them.
+    /// The error of tmux.
     pub fn screen(&self) -> io::Result<String> {
         let mut command = self.command("capture-pane");
         command.arg("-p");
         Ok(String::from_utf8_lossy(&run(command)?.stdout).into_owned())
     }
 
-    /// Ends it with its window.
+    /// Ends the server and its window.
     pub fn end(&self) {
         let _ = run(self.command("kill-server"));
     }
 
-    /// Whether it is there.
+    /// Whether the server is running.
     pub fn runs(&self) -> bool {
         run(self.command("has")).is_ok()
     }
 
-    /// Becomes a view of its window, with keyboard, on the terminal of this process.
+    /// Replaces this process by a view of the window, with keyboard, on the terminal of this
+    /// process.
     ///
     /// # Errors
-    /// Comes back only then.
+    /// Returns only on an error.
     pub fn attach(&self) -> io::Error {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.socket).arg("attach");
         command.env_remove("TMUX").env_remove("TMUX_PANE").exec()
     }
 
-    /// Speaks UTF-8 whatever the locale of this process, and reads no settings.
+    /// A tmux command: in UTF-8 whatever the locale of this process, and without settings files.
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new("tmux");
         command.arg("-u").arg("-S").arg(&self.socket).args(["-f", "/dev/null", name]);
@@ -198,7 +199,7 @@ fn run(mut command: Command) -> io::Result<Output> {
     Err(io::Error::other(format!("tmux: {}", said.trim())))
 }
 
-/// Whether this process itself is in a window of tmux.
+/// Whether this process runs in a tmux window.
 pub fn is_around() -> bool {
     env::var_os("TMUX").is_some_and(|socket| !socket.is_empty())
 }
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_one_is_told_by_its_version() {
+    fn an_old_tmux_is_detected_by_its_version() {
         for old in ["tmux 1.8\n", "tmux 2.9a", "tmux 2"] {
             assert!(is_old(old), "{old}");
         }

@@ -1,24 +1,24 @@
 //! Sends one request to a webhook. The only user of ureq.
 //!
-//! What is said of a failure never has the address in it: that may be as good as a password.
+//! Error messages never contain the address, which may be as secret as a password.
 
 use std::time::Duration;
 
 use ureq::{Agent, Error};
 
-/// Why a request was not taken.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// In words.
+    /// The reason as text.
     pub why: String,
-    /// Whether it may be taken a little later.
+    /// Whether a retry may succeed.
     pub again: bool,
 }
 
-/// Sends JSON to an address. Redirects are not followed: what is signed is for this address.
+/// Sends JSON to an address. Redirects are not followed, because the signature is for this address.
 ///
 /// # Errors
-/// When it cannot be sent in time, or is not taken.
+/// When it cannot be sent in time, or is rejected.
 pub fn post(
     url: &str,
     headers: &[(&str, String)],
@@ -55,12 +55,12 @@ fn refused(error: &Error) -> Refused {
     let (why, again) = match error {
         Error::Io(error) => (error.to_string(), true),
         Error::Timeout(_) => ("it took too long".to_owned(), true),
-        Error::HostNotFound => ("there is no such host".to_owned(), true),
+        Error::HostNotFound => ("its host is unknown".to_owned(), true),
         Error::ConnectionFailed => ("it cannot be reached".to_owned(), true),
-        Error::Protocol(_) => ("what it answered is no HTTP".to_owned(), true),
+        Error::Protocol(_) => ("its answer is not HTTP".to_owned(), true),
         Error::Rustls(error) => (format!("TLS: {error}"), false),
         Error::Tls(why) => (format!("TLS: {why}"), false),
-        Error::BadUri(_) | Error::Http(_) => ("its address is none".to_owned(), false),
+        Error::BadUri(_) | Error::Http(_) => ("its address is invalid".to_owned(), false),
         _ => ("the request could not be sent".to_owned(), false),
     };
     Refused { why, again }

@@ -13,6 +13,7 @@ use std::{
     os::unix::{
         fs::{DirBuilderExt, FileExt},
         net::{UnixListener, UnixStream},
+        process::parent_id,
     },
     path::{Path, PathBuf},
     sync::{
@@ -39,8 +40,9 @@ use crate::{
 /// How long tmux may take to open its window; on a busy machine seconds.
 const OPENING: Duration = Duration::from_secs(30);
 
-/// How long it may take to end once nothing is left in that.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long tmux may take to end once its window is empty; on a busy machine seconds, because tmux
+/// first copies what was printed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the one in the window is to start; the first line that it hears.
 #[derive(Debug, Serialize, Deserialize)]
@@ -256,7 +258,23 @@ pub fn inside(folder: &Path) -> Result<Exit> {
     is_over.store(true, Ordering::SeqCst);
     say(&mut words, &PaneReport::Ended { outcome, left: !process::is_childless() })?;
     process::outlast_children(Duration::MAX);
+    close_terminal();
     Ok(Exit::Success)
+}
+
+/// Closes the terminal and waits until tmux has read it to its end. When a process exits, tmux closes
+/// its window at once and drops what the kernel has not handed over by then; the end of the terminal,
+/// in contrast, comes after everything that was printed.
+fn close_terminal() {
+    let tmux = parent_id();
+    if process::close_stdio().is_err() {
+        return;
+    }
+    let began = Instant::now();
+    // Another process adopts this one when tmux ends.
+    while parent_id() == tmux && began.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn start(brief: &PaneSpec) -> Result<Foreground> {

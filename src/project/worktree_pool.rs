@@ -251,7 +251,12 @@ pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<
     let Some(at) = kept.map(str::to_owned).or(tree.head()?.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
-    if !tree.settle_on(&at)? {
+    let settled = tree.settle_on(&at).or_else(|_| {
+        // A killed run may leave a git that takes its locks only now, or dies with them.
+        tree.drop_locks()?;
+        tree.settle_on(&at)
+    });
+    if !settled? {
         return Ok(Some("not all that is in it could be kept".to_owned()));
     }
     crash::point("tree.settled");
@@ -264,4 +269,40 @@ pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<
     }
     tree.unlock_here()?;
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_killed_git_left_does_not_keep_a_worktree_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().canonicalize().unwrap().join("main");
+        Repo::init(&main).unwrap();
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
+            let status = Command::new("git")
+                .current_dir(&main)
+                .args([&identity[..], arguments].concat())
+                .status();
+            assert!(status.unwrap().success(), "{arguments:?}");
+        };
+        git(&["commit", "-q", "--allow-empty", "-m", "First"]);
+        let base = Repo::discover(&main).unwrap().head().unwrap().commit.unwrap();
+        let pool = WorktreePool { folder: main.with_file_name("trees"), main: main.clone() };
+        let (tree, _) = pool.open(&pool.next(&[]), &base).unwrap();
+        tree.lock_here("ralph: attempt a.1").unwrap();
+        for lock in ["index.lock", "HEAD.lock"] {
+            fs::write(tree.git_dir().join(lock), "").unwrap();
+            fs::write(tree.root().join("new"), "").unwrap();
+            assert!(release(&tree, None, None).unwrap().is_some(), "the file is not kept");
+            fs::remove_file(tree.root().join("new")).unwrap();
+        }
+        fs::write(tree.git_dir().join("HEAD.lock"), "").unwrap();
+        assert_eq!(release(&tree, None, None).unwrap(), None);
+        assert!(!tree.git_dir().join("locked").exists());
+    }
 }

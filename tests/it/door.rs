@@ -87,7 +87,7 @@ fn a_signed_request_starts_a_run_once() {
     let request = signed(now(), "{\"ref\": \"$(touch /tmp/x)\"}");
     assert_eq!(trial.send(&request), ACCEPTED);
     until("it is done", || trial.schedule.said().contains("the run ended with exit code 0"));
-    assert_eq!(trial.send(&request), "401 Unauthorized: this request was here before");
+    assert_eq!(trial.send(&request), "401 Unauthorized: this request was already accepted");
     let trial = trial.end();
     let woken = trial.lines("woken");
     assert!(woken.len() == 1 && woken[0]["trigger"] == "webhook", "{woken:?}");
@@ -107,16 +107,19 @@ fn what_is_not_to_be_believed_starts_nothing() {
         (request(now(), &wrong, "x"), "401 Unauthorized: the signature is wrong"),
         (
             b"POST /wake HTTP/1.1\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            "401 Unauthorized: X-Ralph-Timestamp and X-Ralph-Signature are needed, each once",
+            "401 Unauthorized: X-Ralph-Timestamp and X-Ralph-Signature are required exactly once",
         ),
         (
             signed(now() - 301, "x"),
             "401 Unauthorized: the timestamp is too old, in the future, or from before this was \
              started",
         ),
-        (b"GET /wake HTTP/1.1\r\n\r\n".to_vec(), "405 Method Not Allowed: there is only POST"),
-        (b"POST / HTTP/1.1\r\n\r\n".to_vec(), "404 Not Found: there is only /wake"),
-        (b"\x16\x03\x01 what TLS begins with".to_vec(), "400 Bad Request: this is no HTTP request"),
+        (b"GET /wake HTTP/1.1\r\n\r\n".to_vec(), "405 Method Not Allowed: the only method is POST"),
+        (b"POST / HTTP/1.1\r\n\r\n".to_vec(), "404 Not Found: the only path is /wake"),
+        (
+            b"\x16\x03\x01 what TLS begins with".to_vec(),
+            "400 Bad Request: this is not an HTTP request",
+        ),
         (
             signed(now(), &"x".repeat(64 * 1024 + 1)),
             "413 Content Too Large: the body has more than 64 KiB",
@@ -136,7 +139,7 @@ fn one_more_run_can_be_asked_for_while_one_goes_on() {
     assert_eq!(trial.send(&signed(now(), "1")), ACCEPTED);
     wait_for(&trial.stage.sign("waiting-a"));
     assert_eq!(trial.send(&signed(now(), "2")), ACCEPTED);
-    let full = "409 Conflict: a run is asked for already, and has not begun";
+    let full = "409 Conflict: a run is already requested and has not started";
     assert_eq!(trial.send(&signed(now(), "3")), full);
     assert_eq!(trial.send(&signed(now(), "3")), full, "it may be sent again");
     trial.stage.leave("open");

@@ -1,49 +1,46 @@
-//! Branches: whether there is room for one, and how one goes.
+//! Branches: whether one can be created, and how one is deleted.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use git2::{ErrorCode, Oid, Reference, Repository};
+use git2::Reference;
 
-use super::{Repo, branch_name, lossy, program};
+use super::{Repo, program};
 
-/// Whether there is room for a branch of some name.
+/// Whether a branch of some name can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchRoom {
-    /// There is none of that name.
+    /// There is no branch of that name.
     Free,
-    /// There is one, and nobody is at work on it.
+    /// There is one, and no worktree uses it.
     Exists {
-        /// Where it is.
+        /// Its commit.
         commit: String,
     },
-    /// There is one, and a work tree is on it or will come back to it.
+    /// There is one, and a worktree is on it or will return to it.
     CheckedOut {
-        /// The top of that work tree.
+        /// The top of that worktree.
         path: PathBuf,
-        /// Where the branch is; none before its first commit.
+        /// Its commit; none before the first commit.
         commit: Option<String>,
     },
-    /// Git keeps branches like files in folders, and there is a file where a folder would have to
-    /// be, or the other way round.
+    /// Git stores branches like files in folders, and another branch is a folder of this name or a
+    /// file where this one needs a folder.
     Barred {
-        /// The branch in the way.
+        /// The other branch.
         by: String,
     },
 }
 
 impl Repo {
-    /// Whether a branch of that name can be made.
+    /// Whether a branch of that name can be created.
     ///
     /// # Errors
-    /// When no branch can have that name, and in git's own words.
+    /// When the name is not valid for a branch; the error of `git`.
     pub fn branch_room(&self, name: &str) -> Result<BranchRoom> {
         let full = format!("refs/heads/{name}");
-        ensure!(Reference::is_valid_name(&full), "no branch can be called `{name}`");
-        let found = self.either(
-            |repo| library_branches(repo, name),
-            || program::branches_around(&self.root, name),
-        )?;
+        ensure!(Reference::is_valid_name(&full), "`{name}` is not a valid branch name");
+        let found = program::branches_around(&self.root, name)?;
         let commit = found.iter().find(|(other, _)| other == name).map(|(_, id)| id.clone());
         if commit.is_none()
             && let Some((by, _)) = found.into_iter().next()
@@ -56,23 +53,17 @@ impl Repo {
         Ok(commit.map_or(BranchRoom::Free, |commit| BranchRoom::Exists { commit }))
     }
 
-    /// Deletes a branch that is still at `old`, and nothing of the configuration. Says whether it
-    /// is gone: not if it has moved or a work tree has it.
+    /// Deletes a branch that is still at `old`, and leaves its configuration. Returns whether it is
+    /// gone: not if it has moved or a worktree uses it.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn delete_branch(&self, name: &str, old: &str) -> Result<bool> {
         if self.worktrees()?.iter().any(|tree| tree.holds(name)) {
             return Ok(false);
         }
         let name = format!("refs/heads/{name}");
-        let program = || program::run(&self.root, &["update-ref", "-d", &name, old]).map(drop);
-        let library = |repo: &Repository| {
-            let mut found = repo.find_reference(&name)?;
-            // What has moved meanwhile is refused by libgit2 as by git.
-            if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
-        };
-        let delete = self.either(library, program);
+        let delete = self.backend.delete_ref(&name, old);
         match (delete, self.commit_of(&name)?) {
             (_, None) => Ok(true),
             (Err(_), Some(tip)) if tip != old => Ok(false),
@@ -83,36 +74,10 @@ impl Repo {
     /// Whether `new` is `old` or descends from it.
     ///
     /// # Errors
-    /// In git's own words, when one of them is not here.
+    /// The error of `git`, for example when one of them is not in the repository.
     pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
-        let ancestor = ["merge-base", "--is-ancestor", old, new];
-        self.either(
-            |repo| {
-                let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
-                repo.find_commit(old)?;
-                Ok(old == new || repo.graph_descendant_of(new, old)?)
-            },
-            || program::test(&self.root, &ancestor),
-        )
+        self.backend.is_ancestor(old, new)
     }
-}
-
-/// The branch of that name, those that are a folder of the name, and one of those it is a folder of.
-fn library_branches(repo: &Repository, name: &str) -> Result<Vec<(String, String)>, git2::Error> {
-    let mut found = Vec::new();
-    let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
-    for branch in ends.map(|end| &name[..end]) {
-        match repo.refname_to_id(&format!("refs/heads/{branch}")) {
-            Err(error) if error.code() == ErrorCode::NotFound => {}
-            id => found.push((branch.to_owned(), id?.to_string())),
-        }
-    }
-    for reference in repo.references_glob(&format!("refs/heads/{name}/*"))?.take(1) {
-        let reference = reference?;
-        let id = reference.target().map(|id| id.to_string()).unwrap_or_default();
-        found.push((branch_name(&lossy(reference.name_bytes())), id));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -123,7 +88,7 @@ mod tests {
     use crate::adapters::git::tests::{TestWorktrees, said, without_library};
 
     #[test]
-    fn there_is_room_for_a_branch_or_it_is_said_why_not() {
+    fn branch_room_reports_what_is_in_the_way() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         let slot = trees.add("1");
@@ -147,8 +112,8 @@ mod tests {
         assert_eq!(room("main"), held(&main, &first));
         slot.switch("ralph/x", &first, Some(&first)).unwrap();
         assert_eq!(room("ralph/x"), held(&slot, &first));
-        assert!(said(main.branch_room("ralph/a..b")).contains("no branch can be called"));
-        // A rebase that stopped: HEAD does not say that the branch is at work.
+        assert!(said(main.branch_room("ralph/a..b")).contains("is not a valid branch name"));
+        // A stopped rebase: HEAD does not show that the branch is in use.
         let other = trees.commit(&slot, "a", "x\n");
         trees.place.commit("a", "main\n", "Second");
         trees.place.try_git(slot.root(), &["rebase", "main"]);

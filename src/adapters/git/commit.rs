@@ -1,35 +1,35 @@
-//! A commit of given paths and nothing else, as a person would make it: hooks and signing run.
+//! A commit of given paths and nothing else, as a person would make it: with hooks and signing.
 //!
-//! Only prepared here: hooks are programs that may hang, and who runs programs with a limit is
-//! another module.
+//! The commit is only prepared here: hooks are programs that may hang, and another module runs
+//! programs with a time limit.
 
 use anyhow::{Context, Result, anyhow};
 
 use super::{Repo, lossy, program};
 
-/// A commit that has only to be run.
+/// A prepared commit.
 #[derive(Clone, Debug)]
 pub struct CommitDraft {
     /// The command line.
     pub argv: Vec<String>,
-    /// What its standard input has to be: the paths.
+    /// The standard input: the paths.
     pub input: Vec<u8>,
-    /// Set in its environment: nobody is there to be asked.
+    /// The variables to set; they turn prompts off.
     pub env: Vec<(String, String)>,
-    /// Taken out of its environment.
+    /// The variables to remove.
     pub env_remove: Vec<String>,
-    /// The paths that git did not know before.
+    /// The paths that were untracked.
     new: Vec<Vec<u8>>,
 }
 
 impl Repo {
-    /// Prepares a commit of the changed paths of these names, as [`Repo::dirty`] has them. What is
-    /// staged of other paths stays so and is not part of it. None if there is nothing that can be
-    /// committed: a repository within this one cannot, and what was taken out of the index while
-    /// the file stays is left as it is.
+    /// Prepares a commit of the changed paths of these names, as returned by [`Repo::dirty`]. Other
+    /// staged paths stay staged and are not part of it. None if nothing can be committed: a nested
+    /// repository cannot, and a file that was removed from the index and still exists is left
+    /// alone.
     ///
     /// # Errors
-    /// When git has no name and address for the commit; in git's own words.
+    /// When git has no name and address for the commit; the error of `git`.
     pub fn draft(&self, names: &[String], message: &str) -> Result<Option<CommitDraft>> {
         let mut changed = self.changed(names)?;
         changed.retain(|path, code| {
@@ -43,27 +43,33 @@ impl Repo {
         let new = changed.iter().filter(|(_, code)| *code == "??");
         let new: Vec<Vec<u8>> = new.map(|(path, _)| path.clone()).collect();
         if !new.is_empty() {
-            // A commit of given paths is one of paths that the index knows.
+            // A commit of given paths needs paths that the index knows.
             let add = ["add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul"];
-            program::feed(&self.root, &add, &[], &literal(new.iter()))
-                .context("make the new files known to git")?;
+            program::run_with_input(&self.root, &add, &[], &literal_pathspecs(new.iter()))
+                .context("cannot add the new files to the index")?;
         }
         let mut argv = git(&[]);
         argv.extend(["commit", "--quiet", "--only", "--cleanup=whitespace"].map(str::to_owned));
         argv.extend(["--pathspec-from-file=-", "--pathspec-file-nul"].map(str::to_owned));
         argv.push(format!("--message={message}"));
         let (env, env_remove) = environment();
-        Ok(Some(CommitDraft { argv, input: literal(changed.keys()), env, env_remove, new }))
+        Ok(Some(CommitDraft {
+            argv,
+            input: literal_pathspecs(changed.keys()),
+            env,
+            env_remove,
+            new,
+        }))
     }
 
-    /// Who commits here, as `name <address>`.
+    /// The identity of the committer, as `name <address>`.
     ///
     /// # Errors
-    /// When git has no name and address and would make them up.
+    /// When git has no name and address and would guess them.
     pub fn committer(&self) -> Result<String> {
         let mut ident = Vec::new();
         for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
-            // Else git makes an address up from the name of the machine.
+            // Without this setting git guesses an address from the name of the machine.
             ident = program::run(&self.root, &["-c", "user.useConfigOnly=true", "var", who])
                 .map_err(|_| {
                     anyhow!(
@@ -77,13 +83,13 @@ impl Repo {
         Ok(ident.split_inclusive('>').next().unwrap_or_default().to_owned())
     }
 
-    /// Takes back what preparing a commit did that was not made.
+    /// Undoes the preparation of a commit that was not made.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn drop_draft(&self, draft: &CommitDraft) -> Result<()> {
         let forget = ["update-index", "--force-remove", "-z", "--stdin"];
-        program::feed(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
+        program::run_with_input(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
     }
 }
 
@@ -102,7 +108,7 @@ pub(super) fn git(more: &[&str]) -> Vec<String> {
     argv
 }
 
-/// What is set and what is taken out of the environment of a commit: nobody is there to be asked.
+/// The variables to set and to remove for a commit; they turn prompts off.
 pub(super) fn environment() -> (Vec<(String, String)>, Vec<String>) {
     let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C.UTF-8")];
     (
@@ -111,8 +117,8 @@ pub(super) fn environment() -> (Vec<(String, String)>, Vec<String>) {
     )
 }
 
-/// Paths as a list of pathspecs that mean these very paths from the top on.
-fn literal<'a>(paths: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+/// A list of pathspecs that match exactly these paths from the top.
+fn literal_pathspecs<'a>(paths: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let mut list = Vec::new();
     for path in paths {
         list.extend_from_slice(b":(top,literal)");

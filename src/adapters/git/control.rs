@@ -1,4 +1,4 @@
-//! What steers git beside what is committed: hooks and configuration; and what a commit holds.
+//! What controls git apart from commits: hooks and configuration; and the contents of commits.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,14 @@ use std::{
 use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
-use super::{Repo, lossy, program};
+use super::{Repo, program};
 
-/// The setting that says where the hooks are.
-const HOOKS: &str = "core.hooksPath";
+/// The setting with the folder of the hooks.
+pub(super) const HOOKS: &str = "core.hooksPath";
 
 impl Repo {
-    /// The hooks and settings of this repository, each with a fingerprint of its contents: path,
-    /// relative to the top where it lies below, or the name of the setting.
+    /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
+    /// (relative to the top if it lies below) or by the name of the setting.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let hooks = self.hooks_dir();
@@ -43,41 +43,34 @@ impl Repo {
         found
     }
 
-    /// Where the hooks are.
+    /// The folder of the hooks.
     pub(super) fn hooks_dir(&self) -> PathBuf {
         match self.hooks_path() {
-            // Hooks run at the top of the work tree.
+            // Hooks run at the top of the worktree.
             Some(path) => self.root.join(path),
             None => self.common_dir.join("hooks"),
         }
     }
 
     fn hooks_path(&self) -> Option<String> {
-        if let Some(library) = &self.library {
-            let config = library.config().and_then(|mut config| config.snapshot()).ok()?;
-            return config.get_path(HOOKS).ok().map(|path| path.display().to_string());
-        }
-        let all = ["config", "--type=path", "-z", "--get-all", HOOKS];
-        let all = lossy(&program::run(&self.root, &all).ok()?);
-        // The last one is given by whoever runs git here, so that no hook runs meanwhile.
-        let (others, _) = all.strip_suffix('\0')?.rsplit_once('\0')?;
-        others.rsplit('\0').next().map(str::to_owned)
+        self.backend.hooks_path().ok().flatten()
     }
 
-    /// The paths that differ between two commits, or from nothing, in no order that means anything.
+    /// The paths that differ between two commits, or that a first commit adds, in no particular
+    /// order.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
         program::differing(&self.root, base, head)
-            .with_context(|| format!("cannot see what commit {head} changed"))
+            .with_context(|| format!("cannot list the changes of commit {head}"))
     }
 
-    /// Whether a commit has something at `path`: none without such a path, false for a file of
-    /// blanks only, true for any other file and for a folder.
+    /// Whether a commit has text at `path`: none without such a path, false for a file of blanks
+    /// only, true for any other file and for a folder.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
         let path = path.trim_end_matches('/');
         match program::kind(&self.root, commit, path)?.as_deref() {

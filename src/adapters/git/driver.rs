@@ -1,4 +1,4 @@
-//! What git has to know of a merge driver, and the merge by lines that it would do without one.
+//! Merge drivers: their configuration, and the merge by lines that git does without one.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use super::{Repo, lossy, program};
 /// A text merged by lines.
 #[derive(Clone, Debug)]
 pub struct MergedLines {
-    /// The text, conflicts between marks.
+    /// The text, with conflicts between markers.
     pub text: Vec<u8>,
-    /// Whether there are none.
+    /// Whether there are no conflicts.
     pub is_clean: bool,
 }
 
 /// Merges three texts by lines, as git does without a driver.
 ///
 /// # Errors
-/// As libgit2 gives them.
+/// The error of libgit2.
 pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLines> {
-    // The library is set up by whatever is made first, and this call alone does not do it.
+    // This initializes libgit2, which the merge call alone does not do.
     let _set_up = git2::Config::new();
     let input = |content| {
         let mut input = MergeFileInput::new();
@@ -37,16 +37,16 @@ pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLine
 }
 
 impl Repo {
-    /// The repository's own attributes: not committed, shared by its work trees.
+    /// The attributes file of the repository: not committed, shared by its worktrees.
     pub fn attributes(&self) -> PathBuf {
         self.common_dir.join("info/attributes")
     }
 
-    /// Makes a merge driver known to this repository, in its own configuration. Says whether it was
-    /// not known like that.
+    /// Adds a merge driver to the configuration of this repository. Returns whether that changed
+    /// anything.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn set_driver(&self, name: &str, about: &str, command: &str) -> Result<bool> {
         let mut is_news = false;
         for (key, value) in [("name", about), ("driver", command)] {
@@ -60,10 +60,10 @@ impl Repo {
         Ok(is_news)
     }
 
-    /// Takes a merge driver out of the configuration again. Says whether it was there.
+    /// Removes a merge driver from the configuration. Returns whether it was there.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn unset_driver(&self, name: &str) -> Result<bool> {
         let section = format!("merge.{name}");
         let keys = format!("^merge\\.{name}\\.");
@@ -75,10 +75,10 @@ impl Repo {
         Ok(true)
     }
 
-    /// What git does at a merge with a path: `unspecified` where no attribute says it.
+    /// The merge driver of a path: `unspecified` if no attribute sets it.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn merged_with(&self, path: &str) -> Result<String> {
         let answer = program::run(&self.root, &["check-attr", "-z", "merge", "--", path])?;
         Ok(lossy(answer.split(|byte| *byte == 0).nth(2).unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! What git ignores, and what it is told to ignore.
+//! The ignore rules of git, and the patterns that `ralph` adds.
 
 use std::{
     collections::HashSet,
@@ -12,15 +12,16 @@ use anyhow::{Context, Result};
 use super::{Repo, lossy, program};
 
 impl Repo {
-    /// Whether the ignore rules match `path`, relative to the root; a directory that does not
-    /// exist yet ends in a slash. Says nothing on whether the path is tracked all the same.
+    /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
+    /// yet ends in a slash. Tracked paths are not treated differently.
     pub fn is_ignored(&self, path: &str) -> Result<bool> {
-        self.either(|repo| repo.is_path_ignored(path), || program::is_ignored(&self.root, path))
-            .with_context(|| format!("cannot see whether `{path}` is ignored"))
+        self.backend
+            .is_ignored(path)
+            .with_context(|| format!("cannot check whether `{path}` is ignored"))
     }
 
-    /// Adds those of `patterns` that it has not got to the repository's own ignore file, which is
-    /// not committed and is shared by all its work trees. Leaves every line there as it is.
+    /// Adds the missing `patterns` to the repository's exclude file, which is not committed and is
+    /// shared by all its worktrees. Existing lines are kept as they are.
     pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
         let file = self.common_dir.join("info/exclude");
         let failed = || format!("cannot add to `{}`", file.display());
@@ -54,11 +55,11 @@ impl Repo {
             .with_context(failed)
     }
 
-    /// The files that git ignores and that the patterns in the file `list` name, relative to the
-    /// root.
+    /// The files that git ignores and that also match the patterns in the file `list`, relative to
+    /// the root.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
         let others = ["ls-files", "-z", "--others", "--ignored"];
         let named = program::run(

@@ -1,26 +1,25 @@
-//! Brings what a branch has onto another commit, in a work tree that is there for that alone.
+//! Integrates a branch onto another commit, in a worktree that is used for nothing else.
 //!
-//! The `git` program merges, because libgit2 knows no merge drivers, filters and signatures. What a
-//! git that was killed left in the work tree is kept under a ref of that work tree, and the next
-//! one begins afresh: nothing of an earlier call is gone on with.
+//! The `git` program merges, because libgit2 supports no merge drivers, filters and signatures.
+//! What a killed git left in the worktree is kept under a ref of that worktree, and the next call
+//! starts from the beginning: nothing of an earlier call is continued.
 
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
 use anyhow::{Context, Result};
-use git2::Repository;
 use serde::{Deserialize, Serialize};
 
 use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
 
-/// What was in the work tree and is in no commit; the last such. A ref that only this work tree
-/// has, and that goes with it.
+/// The ref that keeps what was in the worktree and in no commit; only the last such state. Only
+/// this worktree has it, and it is removed with the worktree.
 const KEPT: &str = "refs/worktree/kept";
 
-/// The diff of a conflict is cut at this length, in bytes.
+/// The maximum length of the diff of a conflict, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Nothing that a person has set for their own merges holds here, but for what they want commits
-/// to be like.
+/// The settings that override a person's settings for their own merges. Settings for the form of
+/// commits still apply.
 const OWN: &[&str] = &[
     "-c",
     "merge.autoStash=false",
@@ -42,58 +41,58 @@ const OWN: &[&str] = &[
     "rerere.enabled=false",
 ];
 
-/// In which form work is brought in.
+/// The form in which work is integrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntegrationMethod {
-    /// The commits, one after the other, on top.
+    /// The commits are replayed on top, one by one.
     ///
-    /// A branch with merges of its own is merged instead: what was resolved in them is in the merge
-    /// alone, and would be lost, or asked for again, if the commits were replayed without it.
+    /// A branch that contains merges is merged instead: only the merge commits contain how
+    /// conflicts were resolved, and a replay would lose that or ask again.
     Rebase,
-    /// The commits as they are, and a merge.
+    /// The commits stay as they are, and a merge commit is added.
     ///
-    /// If the commit that the branch began with is no longer in the target, the commits are
-    /// replayed: a merge would bring back what was taken out of the target.
+    /// If the base of the branch is no longer in the target, the commits are replayed: a merge
+    /// would bring back what was removed from the target.
     Merge,
-    /// One commit of it all.
+    /// All changes become one commit.
     Squash,
 }
 
 /// The work of one branch.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchWork<'a> {
-    /// Its last commit, a full id.
+    /// The last commit of the branch.
     pub head: &'a str,
-    /// The commit that it began with, a full id.
+    /// The commit from which the branch started.
     pub base: &'a str,
-    /// The message of a merge or of the one commit, trailers included.
+    /// The message of the merge or of the single commit, including trailers.
     pub message: &'a str,
 }
 
-/// What came of it.
+/// The result of an integration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Integrated {
-    /// It is in this commit.
+    /// The work is in this commit.
     Done(String),
-    /// It does not fit.
+    /// The work conflicts with the target.
     Conflict {
         /// The paths that both have changed.
         paths: Vec<String>,
-        /// What git says of them and the conflicted diff, at most 64 KiB.
+        /// The messages of git and the conflicted diff, at most 64 KiB.
         diff: String,
     },
-    /// Nothing of it is left to bring in: all is there already, or was left out.
+    /// There is nothing to integrate: the target contains all of it, or it was left out.
     Nothing,
 }
 
 impl Repo {
-    /// The commit that has the work on top of `onto` as it is, with nothing to do: the head of a
-    /// branch that began there, if it is to be rebased and changes none of the paths `own`. Starts
-    /// no process where libgit2 can read the repository.
+    /// The commit that has the work on top of `onto` without any change: the head of a branch that
+    /// started there, if the method is rebase and the branch changes none of the paths `own`.
+    /// Starts at most one process where libgit2 can read the repository.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn fits_as_it_is(
         &self,
         onto: &str,
@@ -112,16 +111,15 @@ impl Repo {
         Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.to_owned()))
     }
 
-    /// Brings the work onto `onto`, in this work tree, whose HEAD is at the result then and on no
-    /// branch. No branch is moved, no hook is run. What the branch changed at the paths `own` is
-    /// left out: its commits are made anew without it, and one that changed nothing else is gone.
-    /// `attributes` is a file of attributes that hold here (gitattributes(5)).
+    /// Integrates the work onto `onto`, in this worktree. Afterwards HEAD is at the result and on
+    /// no branch. No branch is moved and no hook is run. What the branch changed at the paths `own`
+    /// is left out: its commits are rewritten without it, and a commit that changed nothing else is
+    /// dropped. `attributes` is an additional attributes file (gitattributes(5)).
     ///
-    /// After a conflict the work tree is clean. It may be called again after it was killed at any
-    /// moment.
+    /// After a conflict the worktree is clean. It may be called again after a kill at any moment.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree.
+    /// The error of `git`; in the main worktree.
     pub fn integrate(
         &self,
         onto: &str,
@@ -130,23 +128,23 @@ impl Repo {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
-        self.make_ready().context("cannot make the work tree for merges ready")?;
+        self.clean_up().context("cannot clean the worktree for merges")?;
         if let Some(same) = self.fits_as_it_is(onto, piece, how, own)? {
-            self.stand_at(&same)?;
+            self.detach_at(&same)?;
             return Ok(Integrated::Done(same));
         }
         let links = self.links(piece.head, [onto, piece.base])?;
-        let head = self.without(&links, piece.head, own)?;
+        let head = self.rewrite_without(&links, piece.head, own)?;
         let piece = &BranchWork { head: &head, ..*piece };
         let links = self.links(piece.head, [onto, piece.base])?;
         let Some(first) = links.first() else {
-            self.stand_at(onto)?;
+            self.detach_at(onto)?;
             return Ok(Integrated::Nothing);
         };
         let has_merges = links.iter().any(|link| link.parents.len() > 1);
         let is_based = self.is_ancestor(piece.base, onto)?;
         let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
-        let git = Calls { repo: self, attributes, env: self.identity() };
+        let git = GitCalls { repo: self, attributes, env: self.identity() };
         match how {
             IntegrationMethod::Merge if is_based => self.merge(&git, onto, piece, own),
             IntegrationMethod::Rebase if is_based && has_merges => {
@@ -161,8 +159,8 @@ impl Repo {
         }
     }
 
-    /// Makes the work tree clean, whatever was left in it.
-    fn make_ready(&self) -> Result<()> {
+    /// Makes the worktree clean, whatever was left in it.
+    fn clean_up(&self) -> Result<()> {
         self.drop_locks()?;
         self.forget_unfinished()?;
         let changed: Vec<String> = self.dirty()?.into_keys().collect();
@@ -173,9 +171,9 @@ impl Repo {
         let left =
             PinSource { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
-        let kept = self.pin(KEPT, "Left in the work tree for merges\n\n", left, &scratch)?;
+        let kept = self.pin(KEPT, "Left in the worktree for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
-            // What cannot be kept stays as it is, and git refuses if it is in the way.
+            // What cannot be kept stays, and git refuses if it is in the way.
             Some(commit) => self.settle_on(&commit).map(drop),
             None => Ok(()),
         }
@@ -183,7 +181,7 @@ impl Repo {
 
     fn replay(
         &self,
-        git: &Calls<'_>,
+        git: &GitCalls<'_>,
         onto: &str,
         from: Option<&str>,
         head: &str,
@@ -191,7 +189,7 @@ impl Repo {
         let rebase = ["rebase", "--merge", "--empty=drop", "--reapply-cherry-picks"];
         let rest = ["--no-fork-point", "--no-stat", "--onto", onto, from.unwrap_or("--root"), head];
         let arguments = [&rebase[..], &rest].concat();
-        let output = git.tell(&arguments)?;
+        let output = git.run_raw(&arguments)?;
         if !output.status.success() {
             return git.conflict(&arguments, &output);
         }
@@ -201,30 +199,31 @@ impl Repo {
 
     fn merge(
         &self,
-        git: &Calls<'_>,
+        git: &GitCalls<'_>,
         onto: &str,
         piece: &BranchWork<'_>,
         own: &[&str],
     ) -> Result<Integrated> {
-        // A merge inside of the branch may have taken the older text of what the target changed.
+        // A merge inside the branch may have taken the older text of a file that the target
+        // changed.
         let has = self.entries(piece.head, own)?;
-        for common in self.common(onto, piece.head)? {
+        for common in self.merge_bases(onto, piece.head)? {
             if self.entries(&common, own)? != has {
                 return self.squash(git, onto, piece, own);
             }
         }
-        self.stand_at(onto)?;
+        self.detach_at(onto)?;
         let merge = ["merge", "--no-ff", "--no-edit", "--no-stat", "--no-verify-signatures"];
         let arguments =
             [&merge[..], &["--allow-unrelated-histories", "-m", piece.message, piece.head]]
                 .concat();
-        let output = git.tell(&arguments)?;
+        let output = git.run_raw(&arguments)?;
         if !output.status.success() {
             return git.conflict(&arguments, &output);
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
         if self.tree_of(Some(&result))? == self.tree_of(Some(onto))? {
-            self.stand_at(onto)?;
+            self.detach_at(onto)?;
             return Ok(Integrated::Nothing);
         }
         Ok(Integrated::Done(result))
@@ -232,20 +231,20 @@ impl Repo {
 
     fn squash(
         &self,
-        git: &Calls<'_>,
+        git: &GitCalls<'_>,
         onto: &str,
         piece: &BranchWork<'_>,
         own: &[&str],
     ) -> Result<Integrated> {
-        // The branch may have merged what is newer than its base.
-        let common = self.common(onto, piece.head)?.into_iter().next();
+        // The branch may have merged commits that are newer than its base.
+        let common = self.merge_bases(onto, piece.head)?.into_iter().next();
         let from = match common {
             Some(common) if self.is_ancestor(piece.base, onto)? => common,
             _ => piece.base.to_owned(),
         };
         let tree = self.with_entries(piece.head, own, &self.entries(&from, own)?)?;
         if tree == self.tree_of(Some(&from))? {
-            self.stand_at(onto)?;
+            self.detach_at(onto)?;
             return Ok(Integrated::Nothing);
         }
         let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &from];
@@ -253,51 +252,44 @@ impl Repo {
             arguments.push("-S");
         }
         arguments.push(&tree);
-        let one = program::feed(&self.root, &arguments, &git.env, piece.message.as_bytes())?;
+        let one =
+            program::run_with_input(&self.root, &arguments, &git.env, piece.message.as_bytes())?;
         self.replay(git, onto, Some(&from), lossy(&one).trim())
     }
 
-    /// The newest commits that both have.
-    fn common(&self, one: &str, other: &str) -> Result<Vec<String>> {
+    /// The newest commits that both contain.
+    fn merge_bases(&self, one: &str, other: &str) -> Result<Vec<String>> {
         let found = program::answer(&self.root, &["merge-base", "--all", one, other])?;
         Ok(found.unwrap_or_default().lines().map(str::to_owned).collect())
     }
 
-    /// Who commits, for the environment: nobody if git knows, else this program.
+    /// The variables for the identity of the committer: none if git knows one, else `ralph`.
     fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
-        let is_set = |library: &Repository| {
-            let config = library.config().and_then(|mut config| config.snapshot());
-            config.is_ok_and(|config| {
-                ["user.name", "user.email"]
-                    .iter()
-                    .all(|key| config.get_bytes(key).is_ok_and(|value| !value.is_empty()))
-            })
-        };
-        if self.library.as_ref().is_some_and(is_set) || self.committer().is_ok() {
+        if self.committer().is_ok() {
             return Vec::new();
         }
         IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
     }
 }
 
-/// How git is called for one piece.
-struct Calls<'a> {
+/// How git is called for one integration.
+struct GitCalls<'a> {
     repo: &'a Repo,
     /// A setting.
     attributes: Option<String>,
     env: Vec<(&'static str, &'static OsStr)>,
 }
 
-impl Calls<'_> {
-    fn tell(&self, arguments: &[&str]) -> Result<Output> {
+impl GitCalls<'_> {
+    fn run_raw(&self, arguments: &[&str]) -> Result<Output> {
         let attributes: Vec<&str> =
             self.attributes.iter().flat_map(|setting| ["-c", setting]).collect();
-        program::tell(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
+        program::run_raw(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
     }
 
-    /// What git stopped at; then the work tree is made clean again.
+    /// The conflict at which git stopped; makes the worktree clean again.
     fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
-        let names = self.tell(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
+        let names = self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let mut paths: Vec<String> = names.map(lossy).collect();
         paths.dedup();
@@ -307,11 +299,11 @@ impl Calls<'_> {
             let _ = writeln!(diff, "{line}");
         }
         let show = ["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
-        diff.push_str(&lossy(&self.tell(&show)?.stdout));
-        let abort = self.tell(&[arguments[0], "--abort"])?;
+        diff.push_str(&lossy(&self.run_raw(&show)?.stdout));
+        let abort = self.run_raw(&[arguments[0], "--abort"])?;
         // A rebase or merge that never began has nothing to abort.
         let failed = program::failed(arguments, output);
-        self.repo.make_ready().with_context(|| lossy(&abort.stderr).trim().to_owned())?;
+        self.repo.clean_up().with_context(|| lossy(&abort.stderr).trim().to_owned())?;
         if paths.is_empty() {
             return Err(failed);
         }
@@ -320,7 +312,7 @@ impl Calls<'_> {
 }
 
 fn cut(mut text: String) -> String {
-    const NOTE: &str = "(the rest is left out)\n";
+    const NOTE: &str = "(truncated)\n";
     if text.len() > LONG {
         let lines = &text.as_bytes()[..LONG - NOTE.len()];
         let end = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -340,7 +332,7 @@ mod tests {
     const HOWS: [IntegrationMethod; 3] =
         [IntegrationMethod::Rebase, IntegrationMethod::Merge, IntegrationMethod::Squash];
 
-    /// A work tree `1` to work in, and one to merge in.
+    /// A worktree `1` to work in, and one to merge in.
     struct IntegratePlace {
         trees: TestWorktrees,
         slot: Repo,
@@ -357,7 +349,7 @@ mod tests {
             IntegratePlace::of(TestWorktrees::new())
         }
 
-        /// A commit on `main`.
+        /// Makes a commit on `main`.
         fn main(&self, path: &str, text: &str) -> String {
             self.trees.place.commit(path, text, path)
         }
@@ -399,7 +391,7 @@ mod tests {
             }
         }
 
-        /// The subjects of the first parents, newest first.
+        /// The subjects along first parents, newest first.
         fn history(&self, commit: &str) -> String {
             self.git(&["log", "--first-parent", "--format=%s", commit]).replace('\n', " < ")
         }
@@ -414,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_as_it_is_stays_as_it_is() {
+    fn work_on_top_of_the_target_is_not_rewritten() {
         let place = IntegratePlace::new();
         let first = place.trees.first.clone();
         place.work("b", "1\n");
@@ -445,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_brought_in_in_three_forms() {
+    fn work_is_integrated_in_three_forms() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             let Some(trees) = TestWorktrees::with(options) else { continue };
             let place = IntegratePlace::of(trees);
@@ -482,7 +474,7 @@ mod tests {
             }
             let tree = |commit: &str| place.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
             assert_eq!((tree(&rebased), tree(&merged)), (tree(&squashed), tree(&rebased)));
-            // What is there already is not brought in twice.
+            // Work that is in the target is not integrated twice.
             for how in HOWS {
                 assert_eq!(place.bring(&rebased, &head, how, &[]), Integrated::Nothing, "{how:?}");
             }
@@ -492,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_told_and_leaves_nothing_behind() {
+    fn a_conflict_is_reported_and_cleaned_up() {
         let place = IntegratePlace::new();
         place.main("gone", "1\n");
         place.trees.git(&place.slot, &["merge", "-q", "main"]);
@@ -510,7 +502,7 @@ mod tests {
             {
                 assert!(diff.contains(part), "{part} in {diff}");
             }
-            // The next one is not troubled.
+            // The next integration succeeds.
             let other = place.trees.add(&format!("{how:?}"));
             let fits = place.trees.commit(&other, "fits", "1\n");
             place.done(&onto, &fits, how, &[]);
@@ -523,7 +515,7 @@ mod tests {
             panic!("no conflict");
         };
         assert!(diff.len() <= LONG && diff.len() > LONG - 100, "{}", diff.len());
-        assert!(diff.ends_with("ber\n(the rest is left out)\n"));
+        assert!(diff.ends_with("ber\n(truncated)\n"));
     }
 
     #[test]
@@ -542,7 +534,7 @@ mod tests {
             place.work("code", "1\n");
             fs::remove_file(place.slot.root().join("graph")).unwrap();
             let head = place.work("deep/graph", "2\n");
-            // Where it began: the same commits without, which git need not touch again.
+            // At its base: the same commits without the path, which git need not rewrite again.
             let piece = BranchWork { head: &head, base: &base, message: "All of it" };
             let plain = place
                 .merger
@@ -572,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_branch_merged_and_resolved_is_not_asked_for_again() {
+    fn resolved_merges_of_a_branch_are_kept() {
         let place = IntegratePlace::new();
         let own = ["graph"];
         place.work("a", "branch\n");
@@ -582,7 +574,7 @@ mod tests {
         place.trees.place.try_git(place.slot.root(), &["merge", "-q", "main"]);
         fs::write(place.slot.root().join("graph"), "of the merge\n").unwrap();
         let merged = place.work("a", "both\n");
-        // It has the target in it, but for its own file.
+        // The branch contains the target, except for its own file.
         let done = place.done(&middle, &merged, IntegrationMethod::Rebase, &[]);
         assert_eq!(done, merged);
         for how in HOWS {
@@ -597,7 +589,7 @@ mod tests {
         }
         let done = place.done(&onto, &merged, IntegrationMethod::Rebase, &own);
         assert!(place.parents(&done).starts_with(&format!("{onto} ")), "it is merged");
-        // Two lines of the branch, one with the newer file, of which the merge took the older.
+        // Two lines of the branch, one with the newer file; the merge took the older one.
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", &place.trees.first]);
         let side = place.work("side", "1\n");
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", &middle]);
@@ -613,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_target_dropped_does_not_come_back() {
+    fn files_removed_from_the_target_stay_removed() {
         let place = IntegratePlace::new();
         let base = place.main("dropped", "1\n");
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", "main"]);
@@ -627,7 +619,7 @@ mod tests {
             assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
             assert_eq!(place.parents(&done), onto);
         }
-        // With a merge in it there is no telling the commits apart.
+        // After a merge the commits cannot be told apart.
         place.trees.git(&place.slot, &["merge", "-q", "--no-edit", &onto]);
         let head = place.work("d", "1\n");
         let onto = place.main("e", "1\n");
@@ -640,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_the_caller_hold() {
+    fn attributes_of_the_caller_apply() {
         let place = IntegratePlace::new();
         let head = place.work("notes", "branch\n");
         let onto = place.main("notes", "target\n");
@@ -657,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_for_the_merges_of_people_do_not_hold() {
+    fn merge_settings_of_a_person_do_not_apply() {
         let place = IntegratePlace::new();
         place.work("b", "1\n");
         let head = place.work("b", "2\n");
@@ -685,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_git_left_is_kept_and_in_nobodys_way() {
+    fn leftovers_of_a_killed_git_are_kept_and_cleaned_up() {
         let place = IntegratePlace::new();
         let root = place.merger.root().to_owned();
         let head = place.work("a", "branch\n");
@@ -707,7 +699,7 @@ mod tests {
             place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
             assert!(kept("a").contains("<<<<<<<"), "{begin:?}");
         }
-        // A checkout that wrote files and came no further, and what tests may leave.
+        // A checkout that was killed while writing files, and files that tests left.
         place.trees.git(&place.merger, &["checkout", "-q", "--detach", &place.trees.first]);
         fs::write(root.join("a"), "target\n").unwrap();
         fs::write(root.join("fits"), "half\n").unwrap();
@@ -715,21 +707,21 @@ mod tests {
         place.done(&onto, &fits, IntegrationMethod::Squash, &[]);
         assert_eq!((&*kept("fits"), &*kept("report")), ("half", "of the tests"));
         assert!(!root.join("report").exists());
-        // Its notes of a rebase are not whole.
+        // An incomplete state of a rebase.
         fs::create_dir(place.merger.git_dir.join("rebase-merge")).unwrap();
         place.done(&onto, &fits, IntegrationMethod::Merge, &[]);
-        // Somebody took it to a branch.
+        // A person has put the worktree on a branch.
         place.trees.git(&place.merger, &["checkout", "-q", "-b", "person", &fits]);
         place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
         assert_eq!(place.git(&["rev-parse", "person"]), fits);
         let piece = BranchWork { head: &fits, base: &place.trees.first, message: "" };
         let refused =
             place.trees.main().integrate(&onto, &piece, IntegrationMethod::Rebase, &[], None);
-        assert!(said(refused).contains("main work tree"));
+        assert!(said(refused).contains("main worktree"));
     }
 
     #[test]
-    fn histories_without_a_common_commit_are_brought_in_too() {
+    fn unrelated_histories_are_integrated() {
         let place = IntegratePlace::new();
         place.trees.git(&place.slot, &["checkout", "-q", "--orphan", "fresh"]);
         place.trees.git(&place.slot, &["rm", "-q", "--cached", "a"]);
@@ -740,13 +732,13 @@ mod tests {
             let done = place.done(&onto, &head, how, &["graph"]);
             assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
         }
-        // What it is to be one commit of is the state that it came to.
+        // A single commit has the state that the branch came to.
         let done = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
         assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "b\nc");
     }
 
     #[test]
-    fn somebody_commits_even_where_git_knows_nobody() {
+    fn commits_have_an_identity_without_git_settings() {
         let place = IntegratePlace::new();
         place.git(&["config", "user.name", ""]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Moves a branch forward to work that was brought onto it, with the files of whoever has it.
+//! Landing: moves a branch forward to integrated work, with the files of the checkout that has it.
 
 use std::{
     ffi::OsStr,
@@ -10,17 +10,17 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Repo, Worktree, lossy, program, worktree::QUIET};
 
-/// What the reflogs say.
+/// The reflog message.
 const LANDED: &str = "ralph: landed";
 
-/// What came of it.
+/// The result of landing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landing {
-    /// The branch has the commit, now or already.
+    /// The branch contains the commit, now or before.
     Landed,
-    /// The branch is no longer where it was, and has not got the commit.
+    /// The branch has moved and does not contain the commit.
     Moved,
-    /// The branch is where it was, because of a person's work in a checkout.
+    /// The branch has not moved, because of a person's work in a checkout.
     InTheWay {
         /// The top of that checkout.
         checkout: PathBuf,
@@ -29,34 +29,35 @@ pub enum Landing {
         /// The reason in one line.
         why: String,
     },
-    /// Somebody else's git holds a lock: it may be tried again at once.
+    /// Another git process holds a lock: landing can be retried at once.
     Busy {
-        /// What git said.
+        /// The message of git.
         why: String,
     },
 }
 
 impl Repo {
-    /// Moves a branch from `old` to `new`, which descends from it. Where a checkout has the branch,
-    /// its files follow, all or none; where a person's changes would be overwritten, ignored files
-    /// included, nothing is moved. No hook is run. May be called again after it was killed.
+    /// Moves a branch from `old` to `new`, which descends from it. If a checkout has the branch,
+    /// all of its files follow; if a person's changes or ignored files would be overwritten,
+    /// nothing is moved. No hook is run. May be called again after a kill.
     ///
     /// # Errors
-    /// In git's own words; when `new` does not descend from `old`.
+    /// The error of `git`; when `new` does not descend from `old`.
     pub fn land(&self, branch: &str, old: &str, new: &str) -> Result<Landing> {
         ensure!(self.is_ancestor(old, new)?, "{new} does not descend from {old}");
-        if let Some(landing) = self.landed(branch, old, new)? {
+        if let Some(landing) = self.landing_state(branch, old, new)? {
             return Ok(landing);
         }
         let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.holds(branch)) else {
             let name = format!("refs/heads/{branch}");
             let update = ["update-ref", "-m", LANDED, &name, new, old];
-            let output = program::tell(&self.root, &update, &[])?;
+            let output = program::run_raw(&self.root, &update, &[])?;
             if output.status.success() {
                 return Ok(Landing::Landed);
             }
             let failed = program::failed(&update, &output);
-            return match (self.landed(branch, old, new)?, locked(&lossy(&output.stderr))) {
+            return match (self.landing_state(branch, old, new)?, lock_error(&lossy(&output.stderr)))
+            {
                 (Some(landing), _) => Ok(landing),
                 (None, Some(why)) => Ok(Landing::Busy { why }),
                 (None, None) => Err(failed),
@@ -68,16 +69,16 @@ impl Repo {
             why: why.to_owned(),
         };
         if tree.missing {
-            return Ok(in_the_way("it is not there, but locked"));
+            return Ok(in_the_way("its folder is missing, and it is locked"));
         }
         if !tree.is_on(branch) {
             return Ok(in_the_way("a rebase or a bisection of the branch is not finished"));
         }
-        self.follow(&tree, branch, old, new)
+        self.land_in_checkout(&tree, branch, old, new)
     }
 
-    /// What there is to say without moving anything; none if the branch is at `old`.
-    fn landed(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
+    /// The result if there is nothing to move; none if the branch is at `old`.
+    fn landing_state(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
         let tip = self.branch(branch)?;
         let Some(tip) = tip else { return Ok(Some(Landing::Moved)) };
         if self.is_ancestor(new, &tip)? {
@@ -87,26 +88,32 @@ impl Repo {
     }
 
     /// Moves the branch in the checkout that has it.
-    fn follow(&self, tree: &Worktree, branch: &str, old: &str, new: &str) -> Result<Landing> {
-        let forwarded = forward(&tree.path, new)?;
-        if let Some(landing) = self.landed(branch, old, new)? {
+    fn land_in_checkout(
+        &self,
+        tree: &Worktree,
+        branch: &str,
+        old: &str,
+        new: &str,
+    ) -> Result<Landing> {
+        let forwarded = fast_forward(&tree.path, new)?;
+        if let Some(landing) = self.landing_state(branch, old, new)? {
             return Ok(landing);
         }
         let Err((refused, failed)) = forwarded else {
-            // The checkout was taken to another branch in that moment.
+            // The checkout was switched to another branch at that moment.
             return Ok(Landing::Moved);
         };
-        if let Some(why) = locked(&refused) {
+        if let Some(why) = lock_error(&refused) {
             return Ok(Landing::Busy { why });
         }
         let checkout = tree.path.clone();
         let paths = paths_in(&refused);
         let opened = Repo::discover(&checkout)?;
         if !paths.is_empty() {
-            if opened.has_already(new, &paths)? && forward(&checkout, new)?.is_ok() {
-                return Ok(self.landed(branch, old, new)?.unwrap_or(Landing::Moved));
+            if opened.has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok() {
+                return Ok(self.landing_state(branch, old, new)?.unwrap_or(Landing::Moved));
             }
-            let why = "files that are changed or new there would be overwritten".to_owned();
+            let why = "changed or untracked files there would be overwritten".to_owned();
             return Ok(Landing::InTheWay { checkout, paths, why });
         }
         let is_conflicted = |(path, code): (&Vec<u8>, &String)| (code == "UU").then(|| lossy(path));
@@ -124,27 +131,27 @@ impl Repo {
         }
     }
 
-    /// Whether all these files are already what the commit has there: a git that was killed on the
-    /// way wrote them. Then they are made known to the index, so that git sees it, too.
+    /// Whether all these files already have the contents of the commit, because a killed git wrote
+    /// them. Then the index is updated, so that git sees it as well.
     fn has_already(&self, new: &str, paths: &[String]) -> Result<bool> {
         let bytes: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
         let scratch = self.git_dir.join("ralph-index");
-        // What is no file cannot be added to an index, and is not what the commit has.
+        // Only a file can be added to an index; anything else differs from the commit.
         let Ok(tree) = self.tree(Some(new), &bytes, &scratch) else { return Ok(false) };
         match &*self.differing(Some(new), &tree)? {
             [] => {}
-            // Git writes one after the other; where it has written some, this one was the last.
+            // Git writes one file after the other; if it has written some, this one was the last.
             [last] if paths.len() > 1 && self.is_begun(new, last)? => {
                 fs::remove_file(self.root.join(last))
-                    .with_context(|| format!("cannot remove the half-written `{last}`"))?;
+                    .with_context(|| format!("cannot remove the partly written `{last}`"))?;
             }
             _ => return Ok(false),
         }
         let add = ["update-index", "--add", "--remove", "-z", "--stdin"];
-        Ok(program::feed(&self.root, &add, &[], &bytes.join(&0)).is_ok())
+        Ok(program::run_with_input(&self.root, &add, &[], &bytes.join(&0)).is_ok())
     }
 
-    /// Whether a file is the beginning of what the commit has there.
+    /// Whether a file is the beginning of the version in the commit.
     fn is_begun(&self, new: &str, path: &str) -> Result<bool> {
         let file = self.root.join(path);
         if !fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
@@ -155,27 +162,27 @@ impl Repo {
     }
 }
 
-/// Takes a checkout to a commit that descends from its HEAD; else what git said.
-fn forward(checkout: &Path, new: &str) -> Result<Result<(), (String, anyhow::Error)>> {
-    // A person's changes are not put aside for it, either.
+/// Moves a checkout to a commit that descends from its HEAD; else the message of git.
+fn fast_forward(checkout: &Path, new: &str) -> Result<Result<(), (String, anyhow::Error)>> {
+    // A person's changes are not stashed for it either.
     let own = ["-c", "merge.autoStash=false", "merge", "--ff-only", "--no-overwrite-ignore"];
     let rest = ["--no-stat", "--quiet", "--no-verify-signatures", new];
     let arguments = [QUIET, &own, &rest].concat();
     let env = [("GIT_REFLOG_ACTION", OsStr::new(LANDED))];
-    let output = program::tell(checkout, &arguments, &env)?;
+    let output = program::run_raw(checkout, &arguments, &env)?;
     if output.status.success() {
         return Ok(Ok(()));
     }
     Ok(Err((lossy(&output.stderr), program::failed(&["merge"], &output))))
 }
 
-/// The line in which git says that a lock file is there.
-fn locked(said: &str) -> Option<String> {
+/// The line in which git reports an existing lock file.
+fn lock_error(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.contains(".lock': File exists"));
     line.map(|line| line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned())
 }
 
-/// The files that git lists, each on a line of its own behind a tab.
+/// The files that git lists, each on a line of its own after a tab.
 fn paths_in(said: &str) -> Vec<String> {
     said.lines().filter_map(|line| line.strip_prefix('\t')).map(str::to_owned).collect()
 }
@@ -225,7 +232,7 @@ mod tests {
             self.slot.land("main", &self.old, &self.new).unwrap()
         }
 
-        /// Nothing was moved; says the files and the reason.
+        /// Checks that nothing was moved; returns the files and the reason.
         fn in_the_way(&self) -> (Vec<String>, String) {
             let status = self.git(&["status", "--porcelain=v2"]);
             let Landing::InTheWay { checkout, paths, why } = self.land() else {
@@ -239,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkout_follows_with_what_is_changed_elsewhere_in_it() {
+    fn a_checkout_follows_and_keeps_unrelated_changes() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             let Some(trees) = TestWorktrees::with(options) else { continue };
             let place = LandPlace::of(trees);
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_nobody_has_is_moved_from_where_it_was() {
+    fn a_branch_without_a_checkout_is_moved() {
         let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
         assert_eq!(place.land(), Landing::Landed);
@@ -273,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_committed_meanwhile_is_seen() {
+    fn a_commit_made_meanwhile_is_detected() {
         let place = LandPlace::new();
         let own = place.trees.place.commit("own", "1\n", "A person's");
         assert_eq!(place.land(), Landing::Moved);
@@ -300,7 +307,7 @@ mod tests {
         place.trees.place.write("b/in it", "mine\n");
         assert_eq!(place.in_the_way().0, ["b"]);
         fs::remove_dir_all(place.main.root().join("b")).unwrap();
-        // Ignored, and yet a person's: git would overwrite it if it was not told otherwise.
+        // An ignored file still belongs to a person: git overwrites it by default.
         place.trees.git(&place.slot, &["checkout", "-q", "--detach", &place.old]);
         fs::write(place.slot.root().join("x.env"), "theirs\n").unwrap();
         place.trees.git(&place.slot, &["add", "-f", "x.env"]);
@@ -313,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_has_begun_is_not_disturbed() {
+    fn an_operation_in_progress_blocks_landing() {
         let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "other", "HEAD~"]);
         place.trees.place.commit("same", "other\n", "Other");
@@ -340,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_somebody_else_is_waited_for() {
+    fn a_lock_of_another_process_is_reported_as_busy() {
         let place = LandPlace::new();
         for lock in ["index.lock", "refs/heads/main.lock"] {
             let lock = place.main.root().join(".git").join(lock);
@@ -360,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn a_git_that_was_killed_on_the_way_is_gone_on_with() {
+    fn landing_continues_after_a_killed_git() {
         let place = LandPlace::new();
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "new\n");
         assert_eq!(place.land(), Landing::Landed);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
         place.git(&["reset", "-q", "--hard", &place.old]);
-        // All was written but for the branch.
+        // All files were written, but the branch was not moved.
         place.git(&["read-tree", "-u", "-m", &place.new]);
         assert_eq!(place.land(), Landing::Landed);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
@@ -389,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkout_that_is_gone_holds_nothing_unless_it_is_locked() {
+    fn a_missing_checkout_blocks_only_while_locked() {
         let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
         let second = place.trees.add("2");

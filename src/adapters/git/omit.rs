@@ -1,16 +1,14 @@
-//! The commits of a branch, made anew without what they change at some paths.
+//! Rewrites the commits of a branch without their changes at some paths.
 //!
-//! For files that every branch changes and that are not merged as texts: left out of the branch they
-//! can be in nobody's way.
+//! This is for files that every branch changes and that are not merged as texts: left out of the
+//! branch, they cannot conflict.
 
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    path::Path,
 };
 
 use anyhow::{Context, Result};
-use git2::{ErrorCode, Oid, Repository, Sort};
 
 use super::{Repo, lossy, program};
 
@@ -21,28 +19,23 @@ pub(super) struct CommitLink {
     pub(super) parents: Vec<String>,
 }
 
-/// Mode and id of what a commit has at each of some paths.
+/// The mode and id of what a commit has at each of some paths.
 pub(super) type Entries = Vec<Option<String>>;
 
 impl Repo {
-    /// The commits that `head` has and the others have not, oldest first.
+    /// The commits of `head` that the others do not contain, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
-        let list = || {
-            let hidden = hidden.map(|id| format!("^{id}"));
-            let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
-            let text = program::run(
-                &self.root,
-                &[&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat(),
-            )?;
-            let text = lossy(&text);
-            let links = text.lines().map(|line| {
-                let mut ids = line.split(' ').map(str::to_owned);
-                CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
-            });
-            Ok(links.collect())
-        };
-        self.either(|repo| library_links(repo, head, hidden), list)
-            .context("cannot list the commits of the branch")
+        let hidden = hidden.map(|id| format!("^{id}"));
+        let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
+        let list = [&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat();
+        let text =
+            program::run(&self.root, &list).context("cannot list the commits of the branch")?;
+        let text = lossy(&text);
+        let links = text.lines().map(|line| {
+            let mut ids = line.split(' ').map(str::to_owned);
+            CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
+        });
+        Ok(links.collect())
     }
 
     /// Whether any of the commits changes one of the paths.
@@ -50,16 +43,16 @@ impl Repo {
         let ids: HashSet<&str> = links.iter().map(|link| &*link.id).collect();
         for link in links {
             let from = sources(link, |id| ids.contains(id));
-            if self.taken(&link.id, &from, own)?.is_some() {
+            if self.restored_entries(&link.id, &from, own)?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// What a commit should have at the paths, if it changes them: what the first of those that it
-    /// comes from has. None if it has what one of them has.
-    fn taken(&self, id: &str, from: &[&str], own: &[&str]) -> Result<Option<Entries>> {
+    /// The entries that a commit should have at the paths, if it changes them: those of the first
+    /// of its sources. None if one of its sources has the same entries.
+    fn restored_entries(&self, id: &str, from: &[&str], own: &[&str]) -> Result<Option<Entries>> {
         let has = self.entries(id, own)?;
         let mut first = None;
         for source in from {
@@ -73,9 +66,14 @@ impl Repo {
         Ok((first != has).then_some(first))
     }
 
-    /// The same commits without what they change at the paths; says the last one. Author, dates and
-    /// messages are kept, signatures are not, since they would be wrong.
-    pub(super) fn without(&self, links: &[CommitLink], head: &str, own: &[&str]) -> Result<String> {
+    /// Rewrites the commits without their changes at the paths; returns the last one. Author, dates
+    /// and messages are kept; signatures are not, since they would be invalid.
+    pub(super) fn rewrite_without(
+        &self,
+        links: &[CommitLink],
+        head: &str,
+        own: &[&str],
+    ) -> Result<String> {
         if !self.touches(links, own)? {
             return Ok(head.to_owned());
         }
@@ -87,14 +85,14 @@ impl Repo {
             let from: Vec<String> =
                 sources(link, |id| made.contains_key(id)).into_iter().map(now).collect();
             let from: Vec<&str> = from.iter().map(String::as_str).collect();
-            let new = match self.taken(&link.id, &from, own)? {
+            let new = match self.restored_entries(&link.id, &from, own)? {
                 None if parents == link.parents => link.id.clone(),
-                None => self.again(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
+                None => self.rewrite_commit(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
                 Some(entries) => {
                     let tree = self.with_entries(&link.id, own, &entries)?;
                     match &*parents {
                         [parent] if tree == self.tree_of(Some(parent))? => parent.clone(),
-                        _ => self.again(&link.id, &tree, &parents)?,
+                        _ => self.rewrite_commit(&link.id, &tree, &parents)?,
                     }
                 }
             };
@@ -103,8 +101,8 @@ impl Repo {
         Ok(made.remove(head).unwrap_or_else(|| head.to_owned()))
     }
 
-    /// The commit once more, with another tree and other parents.
-    fn again(&self, id: &str, tree: &str, parents: &[String]) -> Result<String> {
+    /// Rewrites a commit with another tree and other parents.
+    fn rewrite_commit(&self, id: &str, tree: &str, parents: &[String]) -> Result<String> {
         let text = program::run(&self.root, &["cat-file", "commit", id])?;
         let mut new = format!("tree {tree}\n");
         for parent in parents {
@@ -114,7 +112,7 @@ impl Repo {
         let end = text.windows(2).position(|two| two == b"\n\n").map_or(text.len(), |at| at + 1);
         let mut is_kept = true;
         for line in text[..end].split_inclusive(|byte| *byte == b'\n') {
-            // A line that begins with a blank goes on with the one before it.
+            // A line that begins with a blank continues the previous one.
             if !line.starts_with(b" ") {
                 let gone: [&[u8]; 4] = [b"tree ", b"parent ", b"gpgsig", b"mergetag "];
                 is_kept = !gone.iter().any(|name| line.starts_with(name));
@@ -125,33 +123,18 @@ impl Repo {
         }
         new.extend_from_slice(&text[end..]);
         let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        Ok(lossy(&program::feed(&self.root, &write, &[], &new)?).trim().to_owned())
+        Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().to_owned())
     }
 
-    /// What a commit has at each of the paths.
+    /// The entries of a commit at each of the paths.
     pub(super) fn entries(&self, commit: &str, own: &[&str]) -> Result<Entries> {
         if own.is_empty() {
             return Ok(Vec::new());
         }
-        let list = || {
-            let list = [&["--literal-pathspecs", "ls-tree", "-z", commit, "--"], own].concat();
-            let text = lossy(&program::run(&self.root, &list)?);
-            let mut entries = vec![None; own.len()];
-            for (what, path) in text.split('\0').filter_map(|entry| entry.split_once('\t')) {
-                let mut words = what.split(' ');
-                if let (Some(at), Some(mode), Some(id)) =
-                    (own.iter().position(|it| *it == path), words.next(), words.nth(1))
-                {
-                    entries[at] = Some(format!("{mode} {id}"));
-                }
-            }
-            Ok(entries)
-        };
-        self.either(|repo| library_entries(repo, commit, own), list)
-            .with_context(|| format!("cannot read commit {commit}"))
+        self.backend.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
     }
 
-    /// The tree of a commit with something else at the paths.
+    /// The tree of a commit with other entries at the paths.
     pub(super) fn with_entries(
         &self,
         commit: &str,
@@ -173,39 +156,10 @@ impl Repo {
     }
 }
 
-/// The commits that tell what a commit should have where the branch has no say: its parent, and for
-/// a merge of something of the target that something.
+/// The commits that determine the entries of a commit which does not change them: its parent, or
+/// for a merge with the target the parent from the target.
 fn sources(link: &CommitLink, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> {
     let outside: Vec<&str> =
         link.parents.iter().map(String::as_str).filter(|id| !is_of_branch(id)).collect();
     if outside.is_empty() { link.parents.iter().map(String::as_str).collect() } else { outside }
-}
-
-fn library_links(
-    repo: &Repository,
-    head: &str,
-    hidden: [&str; 2],
-) -> Result<Vec<CommitLink>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-    walk.push(Oid::from_str(head)?)?;
-    for hidden in hidden {
-        walk.hide(Oid::from_str(hidden)?)?;
-    }
-    walk.map(|id| {
-        let commit = repo.find_commit(id?)?;
-        let parents = commit.parent_ids().map(|id| id.to_string()).collect();
-        Ok(CommitLink { id: commit.id().to_string(), parents })
-    })
-    .collect()
-}
-
-fn library_entries(repo: &Repository, commit: &str, own: &[&str]) -> Result<Entries, git2::Error> {
-    let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
-    let entry = |path: &&str| match tree.get_path(Path::new(path)) {
-        Ok(entry) => Ok(Some(format!("{:06o} {}", entry.filemode(), entry.id()))),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    };
-    own.iter().map(entry).collect()
 }

@@ -1,7 +1,7 @@
-//! Keeps what would otherwise be lost, under a ref that `git gc` respects.
+//! Pins: commits that keep work which would otherwise be lost, under a ref that `git gc` respects.
 //!
-//! Written by the `git` program with an index of its own: neither the user's index nor the work
-//! tree, HEAD or any branch is touched, and it works in every kind of repository.
+//! The `git` program writes them with an index of their own: the user's index, the worktree, HEAD
+//! and all branches are left alone, and it works in every kind of repository.
 
 use std::{
     collections::HashSet,
@@ -12,15 +12,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use git2::{ErrorCode, Repository};
-
 use super::{Codes, Repo, lossy, program};
 
-/// Larger files are named instead of copied, in bytes.
+/// The size in bytes above which a file is named instead of copied.
 const BIG: u64 = 100 << 20;
 /// How far back the moves of HEAD are followed.
 const MOVES: &str = "--max-count=200";
-/// Whose commits these are: a person's identity may be missing, and is not needed.
+/// The identity of these commits: a person's identity may be missing, and is not needed.
 pub(super) const IDENTITY: [(&str, &str); 4] = [
     ("GIT_AUTHOR_NAME", "ralph"),
     ("GIT_AUTHOR_EMAIL", "ralph@localhost"),
@@ -28,16 +26,16 @@ pub(super) const IDENTITY: [(&str, &str); 4] = [
     ("GIT_COMMITTER_EMAIL", "ralph@localhost"),
 ];
 
-/// What there is to keep.
+/// What is to be kept.
 #[derive(Clone, Copy, Debug)]
 pub struct PinSource<'a> {
-    /// The commit that everything began with.
+    /// The commit at which the attempt started.
     pub base: Option<&'a str>,
-    /// The branch that was worked on then.
+    /// The branch at that time.
     pub branch: Option<&'a str>,
-    /// When it began, in seconds since 1970: HEAD's moves since then are followed.
+    /// The start in seconds since 1970: moves of HEAD since then are followed.
     pub began: i64,
-    /// The changed paths, as [`Repo::dirty`] names them.
+    /// The changed paths, as returned by [`Repo::dirty`].
     pub changed: &'a [String],
 }
 
@@ -51,13 +49,13 @@ pub struct Pin {
 }
 
 impl Repo {
-    /// Keeps HEAD, what HEAD was moved away from, and the changed paths, as one commit under the
-    /// ref `name`. Its tree is that of HEAD with the changed paths as they are now; its parents are
-    /// HEAD first, then whatever would not be reachable from it. `scratch` is a file that may be
+    /// Keeps HEAD, the commits that HEAD was moved away from, and the changed paths, as one commit
+    /// under the ref `name`. Its tree is that of HEAD with the changed paths as they are now; its
+    /// parents are HEAD and the commits that HEAD does not reach. `scratch` is a file that may be
     /// overwritten.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn pin(
         &self,
         name: &str,
@@ -85,19 +83,20 @@ impl Repo {
             arguments.extend(["-p", parent]);
         }
         let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let commit = program::feed(&self.root, &arguments, &identity, message.as_bytes())?;
+        let commit =
+            program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
         let commit = lossy(&commit).trim().to_owned();
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
         Ok(Pin { commit: Some(commit), left_out })
     }
 
-    /// The newest of the pins whose refs lie under `folder`; none without one.
+    /// The newest of the pins under the folder of refs; none without one.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn newest_pin(&self, folder: &str) -> Result<Option<String>> {
-        // Where logs were removed, attempts are numbered anew beside the old pins; so time goes
-        // first.
+        // After logs are removed, attempt numbers start again while the old pins exist; so the time
+        // is compared first.
         let newest = ["--sort=-version:refname", "--sort=-committerdate", "--count=1"];
         let list = ["for-each-ref", "--format=%(objectname)"];
         let text = program::run(&self.root, &[&list, &newest[..], &[folder]].concat())
@@ -106,18 +105,18 @@ impl Repo {
         Ok(text.lines().next().map(str::to_owned))
     }
 
-    /// Those of the changed paths that are as the commit `pin` keeps them: left then, and not
-    /// touched since. `scratch` is a file that may be overwritten.
+    /// The changed paths that are unchanged since the commit `pin` kept them. `scratch` is a file
+    /// that may be overwritten.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn still_as_pinned(
         &self,
         pin: &str,
         changed: &[String],
         scratch: &Path,
     ) -> Result<Vec<String>> {
-        // Its first parent is what HEAD was; before the first commit it has none.
+        // Its first parent is the HEAD at that time; before the first commit it has none.
         let head = program::commit(&self.root, &format!("{pin}^"))?;
         let left: HashSet<String> = self.differing(head.as_deref(), pin)?.into_iter().collect();
         let names: Vec<String> =
@@ -132,24 +131,18 @@ impl Repo {
         Ok(paths.filter(|path| !touched.contains(path)).collect())
     }
 
-    /// The commit that a ref means; none without such a ref.
+    /// The commit that a ref points to; none without such a ref.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
-        let look = |repo: &Repository| match repo.find_reference(name) {
-            Ok(found) => found.peel_to_commit().map(|commit| Some(commit.id().to_string())),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error),
-        };
-        self.either(look, || program::commit(&self.root, name))
-            .with_context(|| format!("cannot look for `{name}`"))
+        self.backend.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
     }
 
-    /// Makes a branch at a commit, and does not switch to it.
+    /// Creates a branch at a commit, without switching to it.
     ///
     /// # Errors
-    /// In git's own words; a branch of that name is never moved.
+    /// The error of `git`; an existing branch is never moved.
     pub fn make_branch(&self, name: &str, commit: &str) -> Result<()> {
         program::run(&self.root, &["branch", "--no-track", "--", name, commit]).map(drop)
     }
@@ -167,7 +160,7 @@ impl Repo {
             };
             let file = self.file(&path);
             match fs::symlink_metadata(&file) {
-                Ok(_) if path.ends_with(b"/") => leave("a repository of its own"),
+                Ok(_) if path.ends_with(b"/") => leave("a nested repository"),
                 Ok(found) if found.is_file() && found.len() > BIG => {
                     leave(&format!("{} MB", found.len() >> 20));
                 }
@@ -197,7 +190,7 @@ impl Repo {
         self.changed_tree(head, &add, &changed.join(&0), scratch)
     }
 
-    /// The tree of a commit as `git update-index` changes it, told what to do by `input`.
+    /// The tree of a commit as `git update-index` changes it according to `input`.
     pub(super) fn changed_tree(
         &self,
         commit: Option<&str>,
@@ -207,13 +200,13 @@ impl Repo {
     ) -> Result<String> {
         let mut lock = scratch.as_os_str().to_owned();
         lock.push(".lock");
-        // Of a run that was killed here.
+        // Left by a run that was killed here.
         let clear = || [Path::new(&lock), scratch].map(|file| drop(fs::remove_file(file)));
         clear();
         let env = [("GIT_INDEX_FILE", scratch.as_os_str())];
         let own = ["-c", "core.splitIndex=false", "-c", "core.safecrlf=false"];
         let git = |arguments: &[&str], input: &[u8]| {
-            program::feed(&self.root, &[&own[..], arguments].concat(), &env, input)
+            program::run_with_input(&self.root, &[&own[..], arguments].concat(), &env, input)
         };
         let tree = git(&["read-tree", commit.unwrap_or("--empty")], &[])
             .and_then(|_| git(&[&["update-index"], update].concat(), input))
@@ -230,11 +223,11 @@ impl Repo {
             None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"]),
         };
         let tree = tree?.unwrap_or_default();
-        ensure!(!tree.is_empty(), "git names no tree");
+        ensure!(!tree.is_empty(), "`git write-tree` printed no id");
         Ok(tree)
     }
 
-    /// The commits that were begun with or moved away from, and that HEAD does not reach.
+    /// The base and the commits that HEAD was moved away from, if HEAD does not reach them.
     fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<String>> {
         let mut tips: Vec<String> = left.base.map(str::to_owned).into_iter().collect();
         if let Some(branch) = left.branch {
@@ -254,10 +247,10 @@ impl Repo {
         Ok(stray.map(str::to_owned).collect())
     }
 
-    /// Where HEAD has been since then, as far as git has noted it.
+    /// The positions of HEAD since then, from the reflog.
     fn moves_since(&self, began: i64) -> Vec<String> {
         let list = ["log", "--walk-reflogs", "--format=%H %gd", "--date=unix", MOVES, "HEAD", "--"];
-        // Without a reflog, or on a branch without a commit, there is nothing to follow.
+        // Without a reflog, or on a branch without a commit, there are none.
         let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
         let moves = text.lines().filter_map(|line| {
             let (commit, selector) = line.split_once(' ')?;
@@ -281,7 +274,7 @@ mod tests {
 
     const NAME: &str = "refs/ralph/a/1";
 
-    /// Pins everything that is changed; what was begun with is `base` on `main`, long ago.
+    /// Pins everything that is changed; the attempt started long ago at `base` on `main`.
     fn pin(place: &TestRepository, base: Option<&str>) -> Pin {
         let repo = Repo::discover(&place.top).unwrap();
         let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
@@ -289,7 +282,7 @@ mod tests {
         repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
     }
 
-    /// The index, HEAD, the branches and the work tree.
+    /// The index, HEAD, the branches and the worktree.
     fn all_of(place: &TestRepository) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut all = BTreeMap::new();
         let mut folders = vec![place.top.clone()];
@@ -336,7 +329,7 @@ mod tests {
 
         let pinned = pin(&place, Some(&base));
         assert_eq!(before, all_of(&place), "neither index nor HEAD nor files are touched");
-        assert_eq!(pinned.left_out, ["big (100 MB)", "nested/ (a repository of its own)"]);
+        assert_eq!(pinned.left_out, ["big (100 MB)", "nested/ (a nested repository)"]);
         let kept = place.try_git(&place.top, &["ls-tree", "-r", "-z", "--name-only", NAME]).stdout;
         let kept: Vec<&[u8]> = kept.split(|byte| *byte == 0).filter(|it| !it.is_empty()).collect();
         let want: [&[u8]; 8] = [
@@ -351,13 +344,13 @@ mod tests {
         ];
         assert_eq!(kept, want);
         assert_eq!(place.git(&["show", &format!("{NAME}:changed")]), "2");
-        assert!(place.git(&["log", "-1", "--format=%B", NAME]).ends_with("of its own)"));
+        assert!(place.git(&["log", "-1", "--format=%B", NAME]).ends_with("nested repository)"));
         assert_eq!(place.git(&["rev-parse", &format!("{NAME}^1")]), base);
         assert!(pin(&place, Some(&base)).commit.is_some(), "again is no harm");
     }
 
     #[test]
-    fn with_nothing_new_nothing_is_kept() {
+    fn without_changes_nothing_is_pinned() {
         let place = TestRepository::new();
         assert_eq!(pin(&place, None), Pin::default());
         let base = place.commit("a", "1\n", "First");
@@ -370,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_and_not_touched_since_is_found_again() {
+    fn untouched_leftovers_are_recognized() {
         let place = TestRepository::new();
         place.write("a person's", "1\n");
         let repo = Repo::discover(&place.top).unwrap();
@@ -416,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_history_lost_survives_the_collector() {
+    fn pinned_commits_survive_gc() {
         let place = TestRepository::new();
         place.commit("a", "0\n", "Root");
         let base = place.commit("a", "1\n", "Base");
@@ -437,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_no_obstacle() {
+    fn other_repository_formats_can_be_pinned() {
         for format in ["--object-format=sha256", "--ref-format=reftable"] {
             let Some(place) = TestRepository::with(&[format]) else {
                 continue;

@@ -1,8 +1,7 @@
-//! The `git` program's answers, for what libgit2 cannot read.
+//! The `git` program: how it is started, and the queries it answers.
 //!
-//! The same questions as in the parent module, each a function of a directory in the repository.
-//! Nothing here writes but what [`feed`] is told to. Where libgit2 has one call, git may take three
-//! processes.
+//! Each function takes a directory in the repository. Only [`run_with_input`] and the callers of [`run`] and
+//! [`run_raw`] write, with the commands they pass.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,12 +15,12 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, LISTED, Since, branch_name, lossy};
+use super::{Codes, Head, RepositoryFolders, branch_name, control::HOOKS, lossy, omit::Entries};
 use crate::core::verdict::{Commit, DiffStat};
 
-/// Where a repository is may be told to programs that git starts, hooks above all; for calls that
-/// name a repository themselves that would be another one. As `git rev-parse --local-env-vars`
-/// lists them, without those that carry configuration.
+/// The variables that name a repository to programs that git starts, hooks above all; they must not
+/// apply to calls that name a repository themselves. From `git rev-parse --local-env-vars`, without
+/// those that carry configuration.
 pub(super) const FOREIGN: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -36,26 +35,39 @@ pub(super) const FOREIGN: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// The top of the work tree that `dir` is in, the common git directory, and that of the work tree.
-pub(super) fn places(dir: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
-    let is_bare = match run(dir, &["rev-parse", "--is-bare-repository"]) {
-        Err(error) if error.to_string().contains("not a git repository (or any") => {
-            bail!("`{}` is not in a git repository; make one with `git init`", dir.display())
-        }
-        other => other?,
-    };
-    if is_bare.starts_with(b"true") {
+/// The folders of the repository that contains `dir`, in one process.
+pub(super) fn folders(dir: &Path) -> Result<RepositoryFolders> {
+    let ask = ["--is-bare-repository", "--git-common-dir", "--git-dir", "--show-toplevel"];
+    let arguments = [&["rev-parse"], &ask[..]].concat();
+    let output = git(dir, &arguments)?;
+    if output.stdout.starts_with(b"true") {
         return Err(super::bare(dir));
     }
-    let ask = |what: &str| {
-        let answer = run(dir, &["rev-parse", what])?;
-        let path = answer.strip_suffix(b"\n").unwrap_or(&answer);
-        anyhow::Ok(dir.join(OsStr::from_bytes(path)))
+    if !output.status.success() {
+        let error = failed(&arguments, &output);
+        if error.to_string().contains("not a git repository (or any") {
+            bail!("`{}` is not in a git repository; make one with `git init`", dir.display());
+        }
+        return Err(error);
+    }
+    let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
+    let [_, common_dir, git_dir, root, b""] = lines[..] else {
+        bail!("cannot open the repository in `{}`: its path has a line break", dir.display());
     };
-    Ok((ask("--show-toplevel")?, ask("--git-common-dir")?, ask("--git-dir")?))
+    let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
+    Ok(RepositoryFolders { root: path(root), common_dir: path(common_dir), git_dir: path(git_dir) })
 }
 
+/// HEAD in one process; in three on a branch without a commit, where `rev-parse` fails.
 pub(super) fn head(root: &Path) -> Result<Head> {
+    let output = git(root, &["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"])?;
+    let text = lossy(&output.stdout);
+    if output.status.success()
+        && let [commit, name] = text.lines().collect::<Vec<_>>()[..]
+    {
+        let branch = (name != "HEAD").then(|| branch_name(name));
+        return Ok(Head { commit: Some(commit.to_owned()), branch });
+    }
     let branch = answer(root, &["symbolic-ref", "-q", "HEAD"])?;
     Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
 }
@@ -65,31 +77,27 @@ pub(super) fn commit(root: &Path, name: &str) -> Result<Option<String>> {
     answer(root, &["rev-parse", "-q", "--verify", &name])
 }
 
-pub(super) fn since(root: &Path, base: Option<&str>, head: &str) -> Result<Since> {
-    let from = if let Some(base) = base {
-        let ancestor = ["merge-base", "--is-ancestor", base, head];
-        if commit(root, base)?.is_none() || !test(root, &ancestor)? {
-            return Ok(Since::default());
-        }
-        base.to_owned()
-    } else {
-        empty_tree(root)?
-    };
-    let hidden = base.map(|base| format!("^{base}"));
-    let range: Vec<&str> = [head].into_iter().chain(hidden.as_deref()).collect();
-    let mut commits = log(root, &range, LISTED)?;
-    commits.reverse();
+/// What changed from `from` to `to`, a renamed file counted as one removed and one added.
+pub(super) fn diff_stat(root: &Path, from: &str, to: &str) -> Result<DiffStat> {
     let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
-    let diff = [&diff[..], &["--no-textconv", &from, head]].concat();
-    let diff = diff_stat(&lossy(&run(root, &diff)?));
-    Ok(Since { commits, diff: Some(diff), descends: true })
+    let diff = [&diff[..], &["--no-textconv", from, to]].concat();
+    Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
 }
 
-pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commit>> {
+/// The last `count` commits of `head` without those of `hidden`, newest first.
+pub(super) fn log(
+    root: &Path,
+    head: &str,
+    hidden: Option<&str>,
+    count: usize,
+) -> Result<Vec<Commit>> {
     let count = format!("--max-count={count}");
-    let arguments = ["rev-list", "--format=%s", "--encoding=UTF-8", &count];
-    let text = lossy(&run(root, &[&arguments[..], range, &["--"]].concat())?);
-    // Two lines for each: `commit ID`, then the subject.
+    let hidden = hidden.map(|id| format!("^{id}"));
+    let mut arguments = vec!["rev-list", "--format=%s", "--encoding=UTF-8", &count, head];
+    arguments.extend(hidden.as_deref());
+    arguments.push("--");
+    let text = lossy(&run(root, &arguments)?);
+    // Two lines for each commit: `commit ID`, then the subject.
     let mut lines = text.split('\n');
     let mut commits = Vec::new();
     while let (Some(id), Some(subject)) = (lines.next(), lines.next()) {
@@ -101,15 +109,42 @@ pub(super) fn log(root: &Path, range: &[&str], count: usize) -> Result<Vec<Commi
     Ok(commits)
 }
 
+/// A file of a commit; none if the commit does not contain it. One process if it does.
 pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
     let name = format!("{commit}:{path}");
-    match answer(root, &["rev-parse", "-q", "--verify", &name])? {
-        Some(blob) => run(root, &["cat-file", "blob", &blob]).map(Some),
-        None => Ok(None),
-    }
+    let failed = match run(root, &["cat-file", "blob", &name]) {
+        Ok(text) => return Ok(Some(text)),
+        Err(error) => error,
+    };
+    let is_there = answer(root, &["rev-parse", "-q", "--verify", &name])?.is_some();
+    if is_there { Err(failed) } else { Ok(None) }
 }
 
-/// `blob`, `tree`, or `commit` for a submodule; none where the commit has nothing.
+/// The mode and id of what a commit has at each of the paths.
+pub(super) fn entries(root: &Path, commit: &str, paths: &[&str]) -> Result<Entries> {
+    let list = [&["--literal-pathspecs", "ls-tree", "-z", commit, "--"], paths].concat();
+    let text = lossy(&run(root, &list)?);
+    let mut entries = vec![None; paths.len()];
+    for (what, path) in text.split('\0').filter_map(|entry| entry.split_once('\t')) {
+        let mut words = what.split(' ');
+        if let (Some(at), Some(mode), Some(id)) =
+            (paths.iter().position(|it| *it == path), words.next(), words.nth(1))
+        {
+            entries[at] = Some(format!("{mode} {id}"));
+        }
+    }
+    Ok(entries)
+}
+
+/// The configured folder of the hooks; none where it is not configured.
+pub(super) fn hooks_path(root: &Path) -> Result<Option<String>> {
+    let all = lossy(&run(root, &["config", "--type=path", "-z", "--get-all", HOOKS])?);
+    // The last value is the one of `command`, which turns hooks off for this call.
+    let others = all.strip_suffix('\0').and_then(|all| all.rsplit_once('\0'));
+    Ok(others.and_then(|(others, _)| others.rsplit('\0').next()).map(str::to_owned))
+}
+
+/// The type of an entry: `blob`, `tree`, or `commit` for a submodule; none if there is no entry.
 pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
     let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
     Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
@@ -126,17 +161,17 @@ pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<V
     Ok(names.map(lossy).collect())
 }
 
-fn empty_tree(root: &Path) -> Result<String> {
+pub(super) fn empty_tree(root: &Path) -> Result<String> {
     Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
 }
 
-pub(super) fn dirty(root: &Path) -> Result<Codes> {
+pub(super) fn status(root: &Path) -> Result<Codes> {
     let text =
         run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;
     let mut codes: BTreeMap<&[u8], String> = BTreeMap::new();
     for entry in text.split(|byte| *byte == 0) {
-        // How many fields stand before the path, by kind of line (git-status(1), "Porcelain
-        // Format Version 2"). There are no renames to take care of.
+        // The number of fields before the path, by kind of line (git-status(1), "Porcelain Format
+        // Version 2"). There are no renames.
         let fields = match entry.first() {
             Some(b'1') => 8,
             Some(b'u') => 10,
@@ -152,7 +187,7 @@ pub(super) fn dirty(root: &Path) -> Result<Codes> {
         };
         codes
             .entry(path)
-            // Taken out of the index and still there: two lines for one path.
+            // A path that was removed from the index and still exists has two lines.
             .and_modify(|first| first.replace_range(1.., "?"))
             .or_insert(code);
     }
@@ -164,7 +199,7 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
-/// The top of the main work tree; none if the repository is bare otherwise.
+/// The top of the main worktree; none in a bare repository with added worktrees.
 pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut lines = text.split(|byte| *byte == 0).take_while(|line| !line.is_empty());
@@ -173,8 +208,8 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
 }
 
-/// The commit and the branch of each work tree.
-pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
+/// The commit and the branch of each worktree.
+pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut heads: HashMap<PathBuf, Head> = HashMap::new();
     let mut path = PathBuf::new();
@@ -185,7 +220,7 @@ pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
         };
         match what {
             b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
-            // Zeros before the first commit.
+            // Zeros stand for a branch without a commit.
             b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
                 heads.entry(path.clone()).or_default().commit = Some(lossy(value));
             }
@@ -198,8 +233,8 @@ pub(super) fn work_tree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     Ok(heads)
 }
 
-/// The branch of that name, those that are a folder of the name, and one of those it is a folder
-/// of, each with its commit.
+/// The branches that conflict with a branch `name`: the branch itself, branches in a folder of that
+/// name, and branches that are a parent folder of it. Each with its commit.
 pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, String)>> {
     let first = name.split('/').next().unwrap_or_default();
     let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
@@ -215,8 +250,8 @@ pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, St
     Ok(branches.filter(|(branch, _)| around(branch)).collect())
 }
 
-/// Reads ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
-fn diff_stat(text: &str) -> DiffStat {
+/// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
+fn parse_diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();
     for part in text.trim().split(", ") {
         let (count, what) = part.split_once(' ').unwrap_or_default();
@@ -231,15 +266,15 @@ fn diff_stat(text: &str) -> DiffStat {
     stat
 }
 
-/// Runs `git` in `dir` so that it asks nobody, starts no hook and no monitor, takes no lock that is
-/// not needed and speaks English. In a process group of its own, because a Ctrl-C is for the runner
-/// to handle, which still has to look at the repository after it.
+/// Runs `git` in `dir` without prompts, hooks, monitors and optional locks, in English. It has its
+/// own process group, because only the runner handles Ctrl-C, and still reads the repository
+/// afterwards.
 fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
-    tell(dir, arguments, &[])
+    run_raw(dir, arguments, &[])
 }
 
-/// The same with more in its environment; the caller judges the answer.
-pub(super) fn tell(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
+/// Runs `git` with more variables; the caller checks the exit status.
+pub(super) fn run_raw(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
     let mut command = command(dir, arguments);
     command.envs(env.iter().copied()).output().map_err(|error| unstarted(&error))
 }
@@ -281,8 +316,8 @@ pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     }
 }
 
-/// Runs `git` with more in its environment and `input` on its standard input.
-pub(super) fn feed(
+/// Runs `git` with more variables and with `input` on its standard input.
+pub(super) fn run_with_input(
     dir: &Path,
     arguments: &[&str],
     env: &[(&str, &OsStr)],
@@ -293,9 +328,9 @@ pub(super) fn feed(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| unstarted(&error))?;
     let stdin = child.stdin.take();
-    // Beside reading, so that neither side waits for the other.
+    // Writes and reads at the same time, so that neither side blocks the other.
     let output = thread::scope(|scope| {
-        // A git that fails early does not read it all, and says itself why.
+        // A `git` that fails early does not read all input; its error message gives the reason.
         scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
         child.wait_with_output()
     })?;
@@ -307,7 +342,7 @@ pub(super) fn run(dir: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
 }
 
-/// For the commands that answer "no" with exit code 1.
+/// Runs a command that answers "no" with exit code 1.
 pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     let output = git(dir, arguments)?;
     match output.status.code() {
@@ -317,7 +352,7 @@ pub(super) fn test(dir: &Path, arguments: &[&str]) -> Result<bool> {
     }
 }
 
-/// For the commands that answer with one line, or "none" with exit code 1.
+/// Runs a command that answers with one line, or "none" with exit code 1.
 pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
     let output = git(dir, arguments)?;
     match output.status.code() {
@@ -333,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_diff_stat_may_lack_parts() {
-        let stat = |text: &str| diff_stat(text).to_string();
+        let stat = |text: &str| parse_diff_stat(text).to_string();
         let whole = " 2 files changed, 3 insertions(+), 1 deletion(-)\n";
         assert_eq!(stat(whole), "2 files, +3 -1");
         assert_eq!(stat(" 1 file changed, 4 deletions(-)"), "1 file, +0 -4");

@@ -1,7 +1,7 @@
-//! Brings the submodules of an added work tree to what its commit says.
+//! Updates the submodules of an added worktree to its commit.
 //!
-//! Each work tree has clones of its own. What the main checkout has cloned already is cloned from
-//! there, so that no server is asked for what is on the disk.
+//! Each worktree has its own clones. Submodules that the main checkout has cloned are cloned from
+//! there, so that no server is needed for what is on the disk.
 
 use std::path::{Component, Path};
 
@@ -9,27 +9,28 @@ use anyhow::{Context, Result};
 
 use super::{Repo, program, worktree::QUIET};
 
-/// A clone of one's own disk is no danger; git refuses it for submodules since the path could come
-/// from a stranger.
+/// Allows clones from the local disk, which are safe here; git refuses them for submodules by
+/// default, because the path could come from a stranger.
 const FROM_DISK: &[&str] = &["-c", "protocol.file.allow=always"];
 
 const ORIGIN: &str = "remote.origin.url";
 
 impl Repo {
-    /// Fetches and checks out the submodules, and those in them. Nothing happens where there are
-    /// none. Called after the work tree was added or has gone to another commit.
+    /// Fetches and checks out the submodules, recursively. Does nothing without submodules. Call it
+    /// after the worktree was added or moved to another commit.
     ///
     /// # Errors
-    /// In git's own words, above all when a server cannot be reached, and when files in a submodule
-    /// are changed that would be overwritten; in the main work tree.
+    /// The error of `git`, for example when a server cannot be reached or when changed files in a
+    /// submodule would be overwritten; in the main worktree.
     pub fn update_submodules(&self) -> Result<()> {
         self.must_be_added()?;
         let mut open = vec![(self.root.clone(), self.common_dir.join("modules"))];
-        // Not all at once by git: only what is checked out says what it has in it.
+        // Level by level and not with `--recursive`: nested submodules are known only after the
+        // checkout.
         while let Some((top, clones)) = open.pop() {
             let modules = modules_of(&top)?;
             for (name, path) in &modules {
-                borrow(&top, name, path, &clones.join(name))?;
+                clone_from_disk(&top, name, path, &clones.join(name))?;
             }
             if !modules.is_empty() {
                 let update = ["submodule", "update", "--quiet", "--init"];
@@ -44,19 +45,19 @@ impl Repo {
     }
 }
 
-/// Clones one submodule from a clone on the disk, unless it is there, and leaves it with the address
-/// that it would have otherwise.
-fn borrow(top: &Path, name: &str, path: &str, clone: &Path) -> Result<()> {
+/// Clones one submodule from a clone on the disk, unless it exists, and sets the origin that it
+/// would have otherwise.
+fn clone_from_disk(top: &Path, name: &str, path: &str, clone: &Path) -> Result<()> {
     let Some(disk) = clone.to_str().filter(|_| clone.join("HEAD").exists()) else {
         return Ok(());
     };
     let folder = top.join(path);
     if !folder.join(".git").exists() {
-        // A setting of this call alone, or those that all work trees share would be changed.
+        // A setting of this call alone; otherwise it would change for all worktrees.
         let from = format!("submodule.{name}.url={disk}");
         let update = ["-c", &from, "submodule", "update", "--quiet", "--init", "--", path];
-        // It fails where the clone has not got the commit, which is fetched later, and where there
-        // is no such submodule in this commit.
+        // Fails if the clone does not have the commit, which is fetched later, and if the commit
+        // has no such submodule.
         if program::run(top, &[QUIET, FROM_DISK, &update].concat()).is_err()
             && !folder.join(".git").exists()
         {
@@ -72,7 +73,7 @@ fn borrow(top: &Path, name: &str, path: &str, clone: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The submodules of a work tree, by name and path.
+/// The submodules of a worktree, by name and path.
 fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
     if !top.join(".gitmodules").exists() {
         return Ok(Vec::new());
@@ -82,7 +83,7 @@ fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
     let modules = text.split('\0').filter_map(|entry| {
         let (key, path) = entry.split_once('\n')?;
         let name = key.strip_prefix("submodule.")?.strip_suffix(".path")?;
-        // As git, which uses them as paths, too.
+        // The same check as in git, which uses them as paths as well.
         let is_below = |path: &str| {
             Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
         };
@@ -98,8 +99,8 @@ mod tests {
     use super::*;
     use crate::adapters::git::tests::{TestRepository, TestWorktrees, said};
 
-    /// `top` has `lib`, which has `deep/inner`; the main checkout has them all. Says where the
-    /// repositories are that they come from.
+    /// `top` has `lib`, which has `deep/inner`; the main checkout has them all. Returns the
+    /// repositories that they come from.
     fn nested(trees: &TestWorktrees) -> [PathBuf; 2] {
         let [lib, inner] = ["from/lib", "from/inner"].map(|name| {
             let path = trees.path(name);
@@ -131,7 +132,7 @@ mod tests {
         let from = nested(&trees);
         let base = trees.place.git(&["rev-parse", "HEAD"]);
         let config = fs::read_to_string(trees.place.top.join(".git/config")).unwrap();
-        // Nobody is there to be asked.
+        // The origins cannot be reached.
         let away = from.clone().map(|path| path.with_extension("away"));
         for (from, away) in from.iter().zip(&away) {
             fs::rename(from, away).unwrap();
@@ -155,9 +156,9 @@ mod tests {
         assert_eq!(fs::read_to_string(trees.place.top.join(".git/config")).unwrap(), config);
         slot.update_submodules().unwrap();
         let refused = said(trees.main().update_submodules());
-        assert!(refused.contains("main work tree"), "{refused}");
+        assert!(refused.contains("main worktree"), "{refused}");
 
-        // A commit that only its origin has: asked for there, and not found today.
+        // A commit that only its origin has: it is fetched from there, and missing at first.
         commit(&trees.place, &away[0], "2\n");
         fs::rename(&away[0], &from[0]).unwrap();
         let lib = slot.root().join("lib");
@@ -172,12 +173,12 @@ mod tests {
         let refused = said(other.update_submodules());
         assert!(refused.starts_with("cannot update the submodules of "), "{refused}");
         fs::rename(&away[0], &from[0]).unwrap();
-        // To the test that is a server.
+        // In the test, this is a server.
         let cloned = other.root().join("lib");
         trees.place.git_in(&cloned, &["config", "protocol.file.allow", "always"]);
         other.update_submodules().unwrap();
         assert_eq!(fs::read_to_string(other.root().join("lib/file")).unwrap(), "2\n");
-        // Back again, and to a commit without any.
+        // Back again, and to a commit without submodules.
         slot.switch("ralph/z", &base, None).unwrap();
         slot.update_submodules().unwrap();
         assert_eq!(fs::read_to_string(lib.join("file")).unwrap(), "1\n");

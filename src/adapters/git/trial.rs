@@ -1,7 +1,7 @@
-//! A throw-away repository in which a commit can be tried as it would be made here.
+//! A temporary repository in which a commit can be tried as it would be made here.
 //!
-//! The same settings, hooks, branch, commits and files, but another place for whatever is written:
-//! nothing of the repository itself is touched. Only prepared here, as a draft is.
+//! It has the same settings, hooks, branch, commits and files, and its own place for everything
+//! that is written: the repository itself is not changed. Commands are only prepared here.
 
 use std::{
     fmt::Write as _,
@@ -14,24 +14,24 @@ use anyhow::{Context, Result};
 
 use super::{Repo, commit, lossy, program};
 
-/// The hooks that git runs when a commit is made (githooks(5)).
+/// The hooks that git runs for a commit (githooks(5)).
 const HOOKS: &[&str] =
     &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
 
-/// The throw-away repository.
+/// The temporary repository.
 #[derive(Clone, Debug)]
 pub struct TrialRepository {
-    /// The top of its work tree.
+    /// The top of its worktree.
     pub dir: PathBuf,
-    /// Set in the environment of its commands.
+    /// The variables to set for its commands.
     pub env: Vec<(String, String)>,
-    /// Taken out of it.
+    /// The variables to remove.
     pub env_remove: Vec<String>,
     hooks: PathBuf,
 }
 
 impl Repo {
-    /// The hooks that would run at a commit.
+    /// The hooks that would run for a commit.
     pub fn commit_hooks(&self) -> Vec<&'static str> {
         let dir = self.hooks_dir();
         let runs = |name: &&&str| {
@@ -44,31 +44,31 @@ impl Repo {
     /// Whether commits are signed here.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn signs_commits(&self) -> Result<bool> {
         let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
         Ok(answer.as_deref() == Some("true"))
     }
 
-    /// Makes a throw-away repository of an empty folder. Its work tree is empty until
-    /// [`checkout`](Trial::checkout).
+    /// Creates a temporary repository in an empty folder. Its worktree is empty until
+    /// [`checkout`](TrialRepository::checkout).
     ///
     /// # Errors
-    /// In git's own words; as the disk gives them.
+    /// The error of `git`; I/O errors.
     pub fn trial(&self, dir: &Path) -> Result<TrialRepository> {
         let format = program::run(&self.root, &["rev-parse", "--show-object-format"])?;
         let format = format!("--object-format={}", lossy(&format).trim());
         program::run(dir, &["init", "--quiet", "--template=", &format])?;
         let git_dir = dir.join(".git");
-        let borrow = || {
+        let write = || {
             fs::create_dir_all(git_dir.join("objects/info"))?;
             let objects = self.common_dir.join("objects").display().to_string() + "\n";
             fs::write(git_dir.join("objects/info/alternates"), objects)?;
             let config = fs::read_to_string(git_dir.join("config"))?;
-            fs::write(git_dir.join("config"), config + &self.inclusions()?)?;
+            fs::write(git_dir.join("config"), config + &self.includes()?)?;
             anyhow::Ok(())
         };
-        borrow().context("write a repository for a trial")?;
+        write().context("cannot write the temporary repository")?;
         let head = self.head()?;
         if let Some(branch) = &head.branch {
             program::run(dir, &["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")])?;
@@ -80,15 +80,15 @@ impl Repo {
             program::run(dir, update)?;
         }
         let (mut env, env_remove) = commit::environment();
-        // What lies with a server stays there.
+        // Files on a server are not downloaded.
         let local = [("GIT_NO_LAZY_FETCH", "1"), ("GIT_LFS_SKIP_SMUDGE", "1")];
         env.extend(local.map(|(name, value)| (name.to_owned(), value.to_owned())));
         Ok(TrialRepository { dir: dir.to_owned(), env, env_remove, hooks: self.hooks_dir() })
     }
 
-    /// The files of all settings that hold here, those included because of where the repository
-    /// lies among them, as settings that include them.
-    fn inclusions(&self) -> Result<String> {
+    /// The files of all settings that apply here, as settings that include them; this covers files
+    /// that are included because of the location of the repository.
+    fn includes(&self) -> Result<String> {
         let list = program::run(&self.root, &["config", "--list", "--show-origin", "-z"])?;
         let list = lossy(&list);
         let mut files: Vec<&str> =
@@ -105,7 +105,7 @@ impl Repo {
 }
 
 impl TrialRepository {
-    /// The command that puts the files of HEAD into the work tree. Runs no hook.
+    /// The command that writes the files of HEAD to the worktree. Runs no hook.
     pub fn checkout(&self) -> Vec<String> {
         let quiet = ["core.hooksPath=/dev/null", "submodule.recurse=false"];
         let mut argv = commit::git(&quiet);

@@ -1,13 +1,13 @@
-//! The work trees of a repository: which there are, and how one is taken from work to work.
+//! The worktrees of a repository: listing, adding and removing them, and moving one to other work.
 //!
-//! Git is never forced. What lies in the way of a move is first kept by whoever moves
-//! ([`Repo::pin`]); then the work tree is [settled](Repo::settle_on) on what was kept, which makes
-//! it clean without a file being touched, and an ordinary checkout goes on from there.
+//! Git is never forced. Before a move, the caller keeps what the worktree contains ([`Repo::pin`]);
+//! then the worktree is [settled](Repo::settle_on) on what was kept, which makes it clean without
+//! touching a file, and an ordinary checkout continues from there.
 //!
-//! What moves HEAD or writes an index works in added work trees only: the main one is a person's.
+//! Operations that move HEAD or write an index work in added worktrees only: the main worktree
+//! belongs to a person.
 
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -17,12 +17,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use git2::{Oid, Repository};
 
-use super::{Head, Repo, branch_name, is_hex, lock_files, lossy, program};
+use super::{Head, Repo, branch_name, is_commit, lock_files, lossy, program};
 
-/// What was begun and not finished, by the file that shows it, and how git forgets that without
-/// touching a file of the work tree.
+/// The operations in progress, by the file that shows them, and the command that makes git forget
+/// them without touching a file of the worktree.
 const UNFINISHED: &[(&str, &[&str])] = &[
     ("rebase-apply/applying", &["am", "--quit"]),
     ("rebase-apply", &["rebase", "--quit"]),
@@ -34,192 +33,198 @@ const UNFINISHED: &[(&str, &[&str])] = &[
     ("BISECT_START", &["bisect", "reset", "HEAD"]),
 ];
 
-/// A git that is still at work in a tree whose runner was killed gets this long to end.
+/// The time limit for a git that still works in a worktree after its runner was killed.
 const LAST_WORK: Duration = Duration::from_secs(10);
 
-/// What the reflogs say of moves of HEAD and of branches.
+/// The reflog message of moves of HEAD and of branches.
 const MOVED: &str = "ralph: next work";
 
-/// One work tree of the repository.
+/// A worktree of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worktree {
     /// Its top, without symbolic links.
     pub path: PathBuf,
-    /// The full id of its commit; none before the first, and where its HEAD cannot be read.
+    /// The full id of its commit; none before the first commit, and if its HEAD cannot be read.
     pub head: Option<String>,
-    /// The branch it is on, without `refs/heads/`.
+    /// Its branch, without `refs/heads/`.
     pub branch: Option<String>,
-    /// The branches that a rebase or a bisection in it will come back to. HEAD does not say them.
+    /// The branches to which a rebase or a bisection in it will return. HEAD does not show them.
     pub busy: Vec<String>,
-    /// Why it must not be removed, if it is locked; the reason may be empty.
+    /// The reason of its lock, if it is locked; the reason may be empty.
     pub locked: Option<String>,
-    /// Its folder is gone, and git does not know yet.
+    /// Whether its folder is gone while git still lists it.
     pub missing: bool,
 }
 
+/// The folders of a worktree.
+pub(super) struct WorktreeFolders {
+    /// Its top, without symbolic links.
+    pub(super) path: PathBuf,
+    /// Its git directory.
+    pub(super) git_dir: PathBuf,
+    is_main: bool,
+}
+
 impl Worktree {
-    /// Whether a branch is at work here, so that nobody else should move it. A folder that was
-    /// deleted has nothing at work, unless it is locked: then it may only be out of reach.
+    /// Whether this worktree uses a branch, so that the branch must not be moved from elsewhere. A
+    /// worktree whose folder was deleted uses no branch, unless it is locked: then the folder may
+    /// only be out of reach.
     pub fn holds(&self, branch: &str) -> bool {
         let is_here = !self.missing || self.locked.is_some();
         is_here && (self.is_on(branch) || self.busy.iter().any(|busy| busy == branch))
     }
 
-    /// Whether HEAD is on this branch here.
+    /// Whether HEAD is on this branch.
     pub fn is_on(&self, branch: &str) -> bool {
         self.branch.as_deref() == Some(branch)
     }
 }
 
 impl Repo {
-    /// All work trees, the main one first, unless the repository is bare. Reads some small files
-    /// for each.
+    /// All worktrees, the main one first, unless the repository is bare. Reads some small files for
+    /// each.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
-        let mut trees = Vec::new();
-        let listed = match &self.library {
-            Some(_) => HashMap::new(),
-            None => program::work_tree_heads(&self.root)?,
-        };
-        let mut add = |path: PathBuf, admin: &Path, is_main: bool| {
-            let Head { commit, branch } = match &self.library {
-                Some(library) => head_in(library, admin),
-                None => listed.get(&path).cloned().unwrap_or_default(),
-            };
-            let locked = fs::read(admin.join("locked")).ok().filter(|_| !is_main);
-            trees.push(Worktree {
-                head: commit,
-                branch,
-                busy: busy_in(admin),
+        let folders = self.worktree_folders()?;
+        let heads = self.backend.worktree_heads(&folders)?;
+        let tree = |(folders, head): (WorktreeFolders, Head)| {
+            let WorktreeFolders { path, git_dir, is_main } = folders;
+            let locked = fs::read(git_dir.join("locked")).ok().filter(|_| !is_main);
+            Worktree {
+                head: head.commit,
+                branch: head.branch,
+                busy: branches_in_progress(&git_dir),
                 locked: locked.map(|why| lossy(&why).trim().to_owned()),
                 missing: !path.join(".git").exists() && !is_main,
                 path,
-            });
+            }
         };
-        if let Some(main) = self.main_root()? {
-            add(main, &self.common_dir, true);
-        }
+        Ok(folders.into_iter().zip(heads).map(tree).collect())
+    }
+
+    fn worktree_folders(&self) -> Result<Vec<WorktreeFolders>> {
+        let main = self.main_root()?;
+        let main = main.map(|path| {
+            let git_dir = self.common_dir.clone();
+            WorktreeFolders { path, git_dir, is_main: true }
+        });
         let entries = fs::read_dir(self.common_dir.join("worktrees"));
         let mut admins: Vec<PathBuf> =
             entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         admins.sort();
-        for admin in admins {
-            // What git is only about to make, or is about to remove, has no such file.
-            let Ok(text) = fs::read(admin.join("gitdir")) else { continue };
+        let added = admins.into_iter().filter_map(|git_dir| {
+            // This file is missing while git adds or removes the worktree.
+            let text = fs::read(git_dir.join("gitdir")).ok()?;
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
-            // Relative to the folder of the note, where git was told to.
-            let file = admin.join(OsStr::from_bytes(text));
-            if let Some(path) = file.parent() {
-                add(without_links(path), &admin, false);
-            }
-        }
-        Ok(trees)
+            // Git can be configured to write a path relative to the git directory.
+            let file = git_dir.join(OsStr::from_bytes(text));
+            let path = without_links(file.parent()?);
+            Some(WorktreeFolders { path, git_dir, is_main: false })
+        });
+        Ok(main.into_iter().chain(added).collect())
     }
 
-    /// The top of the main work tree, also when asked from an added one; none in a repository that
-    /// is bare otherwise.
+    /// The top of the main worktree, also when called from an added one; none in a bare repository
+    /// with added worktrees.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn main_root(&self) -> Result<Option<PathBuf>> {
         if !self.is_added() {
             return Ok(Some(self.root.clone()));
         }
-        let found = match Repository::open(&self.common_dir) {
-            Ok(main) => main.workdir().map(Path::to_owned),
-            Err(_) => program::main_root(&self.root)?,
-        };
+        let found = self.backend.main_root()?;
         Ok(found.map(|path| without_links(&path)))
     }
 
-    /// Whether this is an added work tree and not the main one.
+    /// Whether this is an added worktree and not the main one.
     pub fn is_added(&self) -> bool {
         self.git_dir != self.common_dir
     }
 
-    /// Adds a work tree at a commit, on no branch, and the folders above it. Not to be called by
-    /// two at once.
+    /// Adds a worktree at a commit, on no branch, and creates its parent folders. Must not be
+    /// called twice at the same time.
     ///
     /// # Errors
-    /// In git's own words, above all when there is something at `path`, which is not touched.
+    /// The error of `git`, for example when `path` exists; it is not touched then.
     pub fn add_worktree(&self, path: &Path, base: &str) -> Result<()> {
-        let path = text(path)?;
+        let path = utf8(path)?;
         let add = ["worktree", "add", "--quiet", "--detach", "--", path, base];
-        self.quietly(&add).with_context(|| format!("cannot add the work tree `{path}`"))
+        self.run_quietly(&add).with_context(|| format!("cannot add the worktree `{path}`"))
     }
 
-    /// Keeps a work tree from being removed or forgotten, by anybody. Nothing happens if it is
-    /// locked for this very reason.
+    /// Locks a worktree, so that it is not removed or pruned. Does nothing if it is locked for the
+    /// same reason.
     ///
     /// # Errors
-    /// When it is locked for another reason, and in git's own words.
+    /// When it is locked for another reason; the error of `git`.
     pub fn lock_worktree(&self, path: &Path, why: &str) -> Result<()> {
         if self.worktree_at(path)?.locked.as_deref() == Some(why) {
             return Ok(());
         }
-        self.quietly(&["worktree", "lock", "--reason", why, "--", text(path)?])
+        self.run_quietly(&["worktree", "lock", "--reason", why, "--", utf8(path)?])
     }
 
-    /// The other way round. Nothing happens if it is not locked.
+    /// Unlocks a worktree. Does nothing if it is not locked.
     ///
     /// # Errors
-    /// In git's own words.
+    /// The error of `git`.
     pub fn unlock_worktree(&self, path: &Path) -> Result<()> {
         if self.worktree_at(path)?.locked.is_none() {
             return Ok(());
         }
-        self.quietly(&["worktree", "unlock", "--", text(path)?])
+        self.run_quietly(&["worktree", "unlock", "--", utf8(path)?])
     }
 
-    /// Has git forget a work tree whose folder was deleted by hand, and no other one.
+    /// Makes git forget one worktree whose folder was deleted by hand.
     ///
     /// # Errors
-    /// When the folder is there, when the work tree is locked, and in git's own words.
+    /// When the folder exists, when the worktree is locked; the error of `git`.
     pub fn forget_worktree(&self, path: &Path) -> Result<()> {
         let found = self.worktree_at(path)?;
-        ensure!(found.missing, "the work tree `{}` is still there", path.display());
-        // `git worktree prune` would be about all of them.
-        self.quietly(&["worktree", "remove", "--", text(&found.path)?])
+        ensure!(found.missing, "the worktree `{}` still exists", path.display());
+        // `git worktree prune` would affect all of them.
+        self.run_quietly(&["worktree", "remove", "--", utf8(&found.path)?])
     }
 
-    /// Removes a work tree with its folder. What git ignores in it goes as well.
+    /// Removes a worktree and its folder, including ignored files.
     ///
     /// # Errors
-    /// When anything in it is changed or untracked, when it is locked, when its commit is on no
-    /// branch and under no other ref, and when it has submodules, whose commits are nowhere else;
-    /// mostly in git's own words.
+    /// When it has changed or untracked files, when it is locked, when its commit is on no branch
+    /// and under no other ref, and when it has submodules, whose commits exist nowhere else; the
+    /// error of `git`.
     pub fn remove_worktree(&self, path: &Path) -> Result<()> {
         let found = self.worktree_at(path)?;
         if let (Some(head), None) = (&found.head, &found.branch) {
             ensure!(
                 self.is_under(head, "refs/")?,
-                "the commit {head} of the work tree `{}` is on no branch; make one with `git \
+                "the commit {head} of the worktree `{}` is on no branch; make one with `git \
                  branch NAME {head}`",
                 path.display()
             );
         }
-        self.quietly(&["worktree", "remove", "--", text(&found.path)?])
+        self.run_quietly(&["worktree", "remove", "--", utf8(&found.path)?])
     }
 
-    /// Puts this work tree on `branch` at `base`. The branch is made, or moved there from `old`,
-    /// whose commits the caller has kept; if it is anywhere else by then, it stays there. Where HEAD
-    /// is at `base` already, no process is started and neither index nor files are read.
+    /// Puts this worktree on `branch` at `base`. The branch is created, or moved from `old`, whose
+    /// commits the caller has kept; if it points elsewhere by then, it is not moved. If HEAD is at
+    /// `base` already, neither index nor files are read.
     ///
-    /// The work tree must be [clean](Repo::settle_on): git takes a changed file along where both
-    /// commits have the same, and refuses where they differ. May be called again after it was
-    /// killed, with what [`Repo::branch_room`] says then.
+    /// The worktree must be [clean](Repo::settle_on): git carries a changed file over where both
+    /// commits have the same version, and refuses where they differ. After a kill it may be called
+    /// again, with the result of [`Repo::branch_room`] at that time.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree; when another work tree has the branch.
+    /// The error of `git`; in the main worktree; when another worktree uses the branch.
     pub fn switch(&self, branch: &str, base: &str, old: Option<&str>) -> Result<()> {
         self.must_be_added()?;
-        let is_at_work = |tree: &Worktree| tree.path != self.root && tree.holds(branch);
+        let uses_branch = |tree: &Worktree| tree.path != self.root && tree.holds(branch);
         if old.is_some()
-            && let Some(other) = self.worktrees()?.into_iter().find(is_at_work)
+            && let Some(other) = self.worktrees()?.into_iter().find(uses_branch)
         {
-            bail!("the branch `{branch}` is at work in `{}`", other.path.display());
+            bail!("the branch `{branch}` is in use in `{}`", other.path.display());
         }
         let head = self.head()?;
         let (is_there, is_on) =
@@ -228,87 +233,84 @@ impl Repo {
             return Ok(());
         }
         if !is_there {
-            self.stand_at(base)?;
+            self.detach_at(base)?;
         }
-        let program = || {
+        let point = || {
             let name = format!("refs/heads/{branch}");
-            // Zeros say that there must not be one.
+            // Zeros mean that the branch must not exist.
             let none = "0".repeat(base.len());
             let update = ["update-ref", "-m", MOVED, &name, base, old.unwrap_or(&none)];
             program::run(&self.root, &update)?;
             program::run(&self.root, &["symbolic-ref", "-m", MOVED, "HEAD", &name]).map(drop)
         };
-        self.either(|repo| library_switch(repo, branch, base, old), program)
-            .with_context(|| format!("cannot go to the branch `{branch}`"))
+        point().with_context(|| format!("cannot switch to the branch `{branch}`"))
     }
 
-    /// HEAD at a commit and on no branch, and the files of it.
-    pub(super) fn stand_at(&self, commit: &str) -> Result<()> {
+    /// Checks out a commit, with HEAD on no branch.
+    pub(super) fn detach_at(&self, commit: &str) -> Result<()> {
         let head = self.head()?;
         if head.branch.is_none() && head.commit.as_deref() == Some(commit) {
             return Ok(());
         }
-        self.quietly(&["checkout", "--quiet", "--detach", commit])
+        self.run_quietly(&["checkout", "--quiet", "--detach", commit])
     }
 
-    /// Puts HEAD on no branch at `commit`, with the index of it, and touches no file of the work
-    /// tree. A merge, rebase or the like that was begun here is forgotten. Says whether the work
-    /// tree is clean against the commit: then it has all that is here, and nothing is lost by going
-    /// on to another one.
+    /// Detaches HEAD at `commit` and resets the index to it, without touching a file of the
+    /// worktree. An operation in progress, such as a merge, is forgotten. Returns whether the
+    /// worktree is clean against the commit: then the commit contains everything, and moving on
+    /// loses nothing.
     ///
     /// # Errors
-    /// In git's own words; in the main work tree.
+    /// The error of `git`; in the main worktree.
     pub fn settle_on(&self, commit: &str) -> Result<bool> {
         self.must_be_added()?;
         let was = self.head()?.commit;
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
             let detach = ["update-ref", "--no-deref", "-m", MOVED, "HEAD", commit];
-            self.either(
-                |repo| repo.set_head_detached(Oid::from_str(commit)?),
-                || program::run(&self.root, &detach).map(drop),
-            )?;
+            program::run(&self.root, &detach)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }
-            // Keeps what the index knows of files that are the same in both.
-            self.quietly(&["read-tree", "--reset", commit])?;
+            // Keeps the index entries of files that are the same in both.
+            self.run_quietly(&["read-tree", "--reset", commit])?;
             Ok(self.codes()?.is_empty())
         };
-        settle().with_context(|| format!("cannot settle `{}`", self.root.display()))
+        settle().with_context(|| format!("cannot settle the worktree `{}`", self.root.display()))
     }
 
-    /// Has git forget a merge, rebase or the like that was begun here. Index and files stay.
+    /// Makes git forget an operation in progress. Index and files stay.
     pub(super) fn forget_unfinished(&self) -> Result<()> {
         for (sign, arguments) in UNFINISHED {
             if self.git_dir.join(sign).exists() {
-                self.quietly(arguments)?;
+                self.run_quietly(arguments)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the lock files that a git which was killed has left in this added work tree: those
-    /// of its own index and HEAD, none of the repository's. Says which there were. A git that is
-    /// still at work here is waited for, since it outlives whoever started it.
+    /// Removes the lock files of a killed git in this added worktree: those of its index and HEAD,
+    /// none of the repository. Returns their paths. Waits for a git that is still running here,
+    /// since it outlives its parent.
     ///
     /// # Errors
-    /// When it does not end and has locks or something unfinished; in the main work tree.
+    /// When that git does not end and there are locks or an operation in progress; in the main
+    /// worktree.
     pub fn drop_locks(&self) -> Result<Vec<PathBuf>> {
         self.must_be_added()?;
         let since = Instant::now();
-        let mut at_work = self.git_at_work();
+        let mut at_work = self.running_git();
         while at_work.is_some() && since.elapsed() < LAST_WORK {
             thread::sleep(Duration::from_millis(20));
-            at_work = self.git_at_work();
+            at_work = self.running_git();
         }
         let mut locks = Vec::new();
         lock_files(self.git_dir.clone(), 0, &mut locks);
         if let Some(process) = at_work {
-            // A person may only be looking.
+            // A person may only be reading.
             ensure!(
                 locks.is_empty() && self.unfinished().is_none(),
-                "git is still at work in `{}` (process {process})",
+                "git is still running in `{}` (process {process})",
                 self.root.display()
             );
         }
@@ -319,8 +321,8 @@ impl Repo {
         Ok(locks)
     }
 
-    /// A process of git that works in this tree, as far as that can be seen.
-    fn git_at_work(&self) -> Option<u32> {
+    /// A running git process in this worktree, as far as `/proc` shows it.
+    fn running_git(&self) -> Option<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let processes = entries.filter_map(|entry| {
             Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path()))
@@ -334,37 +336,37 @@ impl Repo {
     }
 
     /// # Errors
-    /// In the main work tree, which is a person's.
+    /// In the main worktree, which belongs to a person.
     pub(super) fn must_be_added(&self) -> Result<()> {
         ensure!(
             self.is_added(),
-            "`{}` is the main work tree, which only people take elsewhere",
+            "`{}` is the main worktree, whose HEAD `ralph` does not move",
             self.root.display()
         );
         Ok(())
     }
 
-    /// Runs git so that submodules stay as they are and no other work begins behind it.
-    pub(super) fn quietly(&self, arguments: &[&str]) -> Result<()> {
+    /// Runs git without touching submodules and without background maintenance.
+    pub(super) fn run_quietly(&self, arguments: &[&str]) -> Result<()> {
         program::run(&self.root, &[QUIET, arguments].concat()).map(drop)
     }
 
     fn worktree_at(&self, path: &Path) -> Result<Worktree> {
         let path = without_links(path);
         let found = self.worktrees()?.into_iter().find(|tree| tree.path == path);
-        found.with_context(|| format!("`{}` is no work tree of this repository", path.display()))
+        found.with_context(|| format!("`{}` is not a worktree of this repository", path.display()))
     }
 }
 
-/// Settings for whatever moves files.
+/// The settings of commands that move files.
 pub(super) const QUIET: &[&str] =
     &["-c", "submodule.recurse=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"];
 
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("`{}` is no UTF-8", path.display()))
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("`{}` is not valid UTF-8", path.display()))
 }
 
-/// Also of a path whose end is not there.
+/// Resolves symbolic links, also in a path whose end does not exist.
 fn without_links(path: &Path) -> PathBuf {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Ok(path), ..) => path,
@@ -373,21 +375,8 @@ fn without_links(path: &Path) -> PathBuf {
     }
 }
 
-/// Where HEAD is in the work tree of which git keeps notes in `admin`.
-fn head_in(library: &Repository, admin: &Path) -> Head {
-    let text = lossy(&fs::read(admin.join("HEAD")).unwrap_or_default());
-    let text = text.trim();
-    match text.strip_prefix("ref: ") {
-        Some(name) => {
-            let commit = library.refname_to_id(name).ok();
-            Head { commit: commit.map(|id| id.to_string()), branch: Some(branch_name(name)) }
-        }
-        None => Head { commit: is_commit(text).then(|| text.to_owned()), branch: None },
-    }
-}
-
-/// The branches that a rebase or a bisection there will come back to.
-fn busy_in(admin: &Path) -> Vec<String> {
+/// The branches to which a rebase or a bisection will return.
+fn branches_in_progress(admin: &Path) -> Vec<String> {
     let first = |file: &str| {
         let text = lossy(&fs::read(admin.join(file)).unwrap_or_default());
         text.lines().next().unwrap_or_default().trim().to_owned()
@@ -400,24 +389,6 @@ fn busy_in(admin: &Path) -> Vec<String> {
         busy.push(branch_name(&bisected));
     }
     busy
-}
-
-fn is_commit(text: &str) -> bool {
-    matches!((text.len(), is_hex(text)), (40 | 64, true))
-}
-
-fn library_switch(
-    repo: &Repository,
-    branch: &str,
-    base: &str,
-    old: Option<&str>,
-) -> Result<(), git2::Error> {
-    let name = format!("refs/heads/{branch}");
-    // Zeros say that there must not be one. Not `force: false`: in an added work tree libgit2 looks
-    // for the branch among the refs of that tree alone, and then moves it.
-    let old = old.map_or_else(|| Ok(Oid::ZERO_SHA1), Oid::from_str)?;
-    repo.reference_matching(&name, Oid::from_str(base)?, true, old, MOVED)?;
-    repo.set_head(&name)
 }
 
 #[cfg(test)]
@@ -433,7 +404,7 @@ mod tests {
         (head.commit, head.branch)
     }
 
-    /// With libgit2 and without, which must say the same.
+    /// The worktrees with libgit2 and without, which must be equal.
     fn list(repo: &Repo) -> Vec<Worktree> {
         let trees = repo.worktrees().unwrap();
         assert_eq!(trees, without_library(repo).worktrees().unwrap(), "libgit2 and git differ");
@@ -441,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn work_trees_are_listed_from_each_of_them() {
+    fn worktrees_are_listed_from_each_of_them() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         let (one, two) = (trees.add("1"), trees.add("deep/er/2"));
@@ -468,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_with_a_bare_middle_has_no_main_tree() {
+    fn a_bare_repository_has_no_main_worktree() {
         let trees = TestWorktrees::new();
         let bare = trees.path("bare.git");
         trees.place.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
@@ -482,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_is_added_only_where_there_is_nothing() {
+    fn a_worktree_is_added_only_at_an_unused_path() {
         let trees = TestWorktrees::new();
         let added = trees.add("new/folders/1");
         assert_eq!(place_of(&added), on(&trees.first, None));
@@ -497,16 +468,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_one_that_is_gone_is_forgotten() {
+    fn only_the_missing_worktree_is_forgotten() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         for name in ["1", "2", "3"] {
             trees.add(name);
         }
         let refused = said(main.forget_worktree(&trees.path("1")));
-        assert!(refused.contains("is still there"), "{refused}");
+        assert!(refused.contains("still exists"), "{refused}");
         main.lock_worktree(&trees.path("3"), "keep").unwrap();
-        // With the folder above it, so that nothing of the path is there.
+        // With the parent folder, so that nothing of the path exists.
         fs::remove_dir_all(trees.path("")).unwrap();
         main.forget_worktree(&trees.path("1")).unwrap();
         assert!(said(main.forget_worktree(&trees.path("3"))).contains("keep"));
@@ -514,11 +485,11 @@ mod tests {
         assert_eq!(left, [main.root().to_owned(), trees.path("2"), trees.path("3")]);
         main.add_worktree(&trees.path("1"), &trees.first).unwrap();
         let unknown = said(main.forget_worktree(&trees.path("4")));
-        assert!(unknown.contains("is no work tree of this repository"), "{unknown}");
+        assert!(unknown.contains("is not a worktree of this repository"), "{unknown}");
     }
 
     #[test]
-    fn what_somebody_could_miss_is_not_removed() {
+    fn worktrees_with_unsaved_work_are_not_removed() {
         let trees = TestWorktrees::new();
         let main = trees.main();
         let one = trees.add("1");
@@ -526,7 +497,7 @@ mod tests {
         fs::write(one.root().join("new"), "1").unwrap();
         assert!(refused().contains("modified or untracked"), "{}", refused());
         let lost = trees.commit(&one, "new", "1");
-        assert!(refused().contains(&format!("the commit {lost} of the work tree")));
+        assert!(refused().contains(&format!("the commit {lost} of the worktree")));
         trees.git(&one, &["update-ref", "refs/ralph/x/1", &lost]);
         main.lock_worktree(one.root(), "used").unwrap();
         main.lock_worktree(one.root(), "used").unwrap();
@@ -540,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_goes_from_branch_to_branch() {
+    fn a_worktree_switches_between_branches() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             let Some(trees) = TestWorktrees::with(options) else { continue };
             let second = trees.place.commit("b", "2\n", "Second");
@@ -551,10 +522,10 @@ mod tests {
                 assert_eq!(place_of(&slot), on(&second, Some(&x)));
                 assert!(slot.root().join("b").exists() && slot.dirty().unwrap().is_empty());
                 slot.switch(&x, &second, None).unwrap();
-                // Where it is already: HEAD only.
+                // HEAD only, because the commit is the same.
                 slot.switch(&y, &second, None).unwrap();
                 assert_eq!(place_of(&slot), on(&second, Some(&y)));
-                // Back to one that is there, from where it is to the beginning.
+                // Back to an existing branch, moved to the first commit.
                 slot.switch(&x, &trees.first, Some(&second)).unwrap();
                 assert_eq!(place_of(&slot), on(&trees.first, Some(&x)));
                 assert!(!slot.root().join("b").exists() && slot.dirty().unwrap().is_empty());
@@ -562,7 +533,7 @@ mod tests {
                 let tracking =
                     trees.place.try_git(slot.root(), &["config", "--get-regexp", "^branch"]);
                 assert!(!tracking.status.success(), "nothing is noted on the branch");
-                // It has moved meanwhile, or came to be: it stays there.
+                // A branch that has moved meanwhile, or was created, is not moved.
                 slot.switch(&y, &trees.first, Some(&trees.first)).unwrap_err();
                 slot.switch(&y, &trees.first, None).unwrap_err();
                 assert_eq!(trees.git(&slot, &["rev-parse", &y]), second);
@@ -571,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_loses_a_file_or_a_branch_to_a_switch() {
+    fn switching_loses_neither_files_nor_branches() {
         let trees = TestWorktrees::new();
         let second = trees.place.commit("a", "2\n", "Second");
         let (one, two) = (trees.add("1"), trees.add("2"));
@@ -583,14 +554,14 @@ mod tests {
         two.switch("ralph/x", &second, None).unwrap();
         trees.git(&one, &["checkout", "-q", "--", "a"]);
         let refused = said(one.switch("ralph/x", &trees.first, Some(&second)));
-        assert!(refused.contains("is at work in"), "{refused}");
+        assert!(refused.contains("is in use in"), "{refused}");
         let refused = said(trees.main().switch("ralph/y", &second, None));
-        assert!(refused.contains("main work tree"), "{refused}");
+        assert!(refused.contains("main worktree"), "{refused}");
         assert!(trees.main().settle_on(&second).is_err() && trees.main().drop_locks().is_err());
     }
 
     #[test]
-    fn what_was_kept_makes_a_work_tree_clean_and_nothing_is_touched() {
+    fn settling_on_a_pin_cleans_a_worktree_without_touching_files() {
         let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let root = slot.root();
@@ -625,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_begun_is_forgotten_when_it_settles() {
+    fn settling_forgets_operations_in_progress() {
         let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let other = trees.commit(&slot, "a", "other\n");
@@ -655,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_of_the_dead_are_removed_and_those_of_the_living_waited_for() {
+    fn locks_are_removed_once_no_git_is_running() {
         let trees = TestWorktrees::new();
         let slot = trees.add("1");
         let admin = slot.git_dir.clone();
@@ -672,7 +643,7 @@ mod tests {
             .current_dir(slot.root())
             .spawn()
             .unwrap();
-        while slot.git_at_work().is_none() {
+        while slot.running_git().is_none() {
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(

@@ -1,28 +1,28 @@
-//! One request, as its bytes come in, in bounded room.
+//! One HTTP request, parsed as its bytes arrive, in bounded memory.
 
 use super::{HttpResponse, PATH};
 use crate::core::hmac::{SIGNATURE, TIMESTAMP};
 
-/// The longest body.
+/// The maximum size of a body.
 const BODY: usize = 64 * 1024;
-/// The longest line of a request and its headers.
+/// The maximum size of the request line and the headers.
 const HEAD: usize = 8 * 1024;
-/// The most headers.
+/// The maximum number of headers.
 const HEADERS: usize = 64;
 
-const GARBLED: HttpResponse = HttpResponse::bad("this is no HTTP request");
+const GARBLED: HttpResponse = HttpResponse::bad("this is not an HTTP request");
 const LONG: HttpResponse = HttpResponse::bad("the headers are too long");
 const CHUNKED: HttpResponse =
-    HttpResponse::bad("the body needs a Content-Length, one, and no Transfer-Encoding");
-const ELSEWHERE: HttpResponse = HttpResponse::new("404 Not Found", "there is only /wake");
+    HttpResponse::bad("the body needs exactly one Content-Length and no Transfer-Encoding");
+const ELSEWHERE: HttpResponse = HttpResponse::new("404 Not Found", "the only path is /wake");
 const METHOD: HttpResponse = HttpResponse {
     header: "Allow: POST\r\n",
-    ..HttpResponse::new("405 Method Not Allowed", "there is only POST")
+    ..HttpResponse::new("405 Method Not Allowed", "the only method is POST")
 };
 const LARGE: HttpResponse =
     HttpResponse::new("413 Content Too Large", "the body has more than 64 KiB");
 
-/// What is known of a request so far.
+/// A request as far as it has arrived.
 #[derive(Debug, Default)]
 pub(super) struct HttpRequest {
     bytes: Vec<u8>,
@@ -31,28 +31,28 @@ pub(super) struct HttpRequest {
 
 #[derive(Debug)]
 struct RequestHead {
-    /// Where the body begins, and how long it is.
+    /// The start and the length of the body.
     body: usize,
     length: usize,
     timestamp: Option<String>,
     signature: Option<String>,
 }
 
-/// What more bytes come to.
+/// The state of a request after more bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadProgress {
-    /// There is more to come.
+    /// The request is incomplete.
     More,
-    /// There is, and the sender waits to be told that it is wanted.
+    /// The request is incomplete, and the sender waits for `100 Continue`.
     Continue,
-    /// Nothing more of it is wanted.
+    /// The request is rejected; the rest is not read.
     Refused(HttpResponse),
-    /// That is all of it.
+    /// The request is complete.
     Whole,
 }
 
 impl HttpRequest {
-    /// Takes in more bytes.
+    /// Adds more bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) -> ReadProgress {
         self.bytes.extend(bytes);
         let mut waits = false;
@@ -74,20 +74,20 @@ impl HttpRequest {
         }
     }
 
-    /// What it says of when it was signed, and the signature.
+    /// The headers with the time of the signature and the signature.
     pub(super) fn signed(&self) -> Option<(&str, &str)> {
         let head = self.head.as_ref()?;
         Some((head.timestamp.as_deref()?, head.signature.as_deref()?))
     }
 
-    /// The body, as it came.
+    /// The body as it arrived.
     pub(super) fn body(&self) -> &[u8] {
         let part = self.head.as_ref().map_or(0..0, |head| head.body..head.body + head.length);
         self.bytes.get(part).unwrap_or_default()
     }
 }
 
-/// The head, if all of it is there, and whether its sender waits before it sends the body.
+/// The head if it is complete, and whether the sender waits before it sends the body.
 fn read_head(bytes: &[u8]) -> Result<Option<(RequestHead, bool)>, HttpResponse> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_in_pieces_of_any_size() {
+    fn a_request_may_arrive_in_pieces_of_any_size() {
         let text = "POST /wake?x=1 HTTP/1.1\r\nHost: a\r\nX-Ralph-Timestamp: 12\r\n\
                     x-ralph-signature:  sha256=ab \r\nContent-Length: 5\r\n\r\nhello";
         for cut in 1..text.len() {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_is_told_once() {
+    fn a_waiting_sender_gets_one_continue() {
         let head = "POST /wake HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
         let (mut request, progress) = read(head);
         assert_eq!(progress, ReadProgress::Continue);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_refused_before_its_body() {
+    fn invalid_requests_are_rejected_before_the_body() {
         let post = |headers: &str| format!("POST /wake HTTP/1.1\r\n{headers}\r\n");
         for (text, answer) in [
             ("\u{1}\u{2}\r\n".to_owned(), GARBLED),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_is_none() {
+    fn a_duplicate_header_is_ignored() {
         let twice = "X-Ralph-Signature: a\r\nX-Ralph-Signature: b\r\nX-Ralph-Timestamp: 1\r\n\r\n";
         assert_eq!(read(&format!("POST /wake HTTP/1.1\r\n{twice}")).0.signed(), None);
     }

@@ -1,6 +1,6 @@
-//! Whether a request is to be believed: who signed it, when, and whether it was there before.
+//! Authentication of requests: the signature, its age, and whether the request was seen before.
 //!
-//! What is signed, and how, is in `signature`. Pure but for the secret that it keeps.
+//! The signature itself is in `core::signature`. Pure, except that it holds the secret.
 
 use std::{
     collections::VecDeque,
@@ -10,39 +10,39 @@ use std::{
 use super::{HttpResponse, request::HttpRequest};
 use crate::core::hmac::{holds, sign};
 
-/// So old a request may be, in seconds,
+/// The maximum age of a request, in seconds,
 const WINDOW: i64 = 300;
-/// and signed by a clock that is so far ahead.
+/// and how far the signer's clock may be ahead.
 const AHEAD: i64 = 60;
-/// So many requests are believed
+/// The number of valid requests
 const RATE: usize = 10;
-/// in this time.
+/// within this time.
 const SPAN: Duration = Duration::from_secs(60);
-/// So many signatures are remembered: those of more than an hour at that rate.
+/// The number of signatures that are remembered: more than an hour's worth at that rate.
 const REMEMBERED: usize = 1000;
 
 const UNSIGNED: HttpResponse =
-    HttpResponse::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are needed, each once");
+    HttpResponse::unauthorized("X-Ralph-Timestamp and X-Ralph-Signature are required exactly once");
 const NO_TIME: HttpResponse =
     HttpResponse::bad("X-Ralph-Timestamp is not a number of seconds since 1970");
 const STALE: HttpResponse = HttpResponse::unauthorized(
-    "the timestamp is too old, in the future, or from before this was started",
+    "the timestamp is too old, in the future, or from before the server started",
 );
 const WRONG: HttpResponse = HttpResponse::unauthorized("the signature is wrong");
-const AGAIN: HttpResponse = HttpResponse::unauthorized("this request was here before");
+const AGAIN: HttpResponse = HttpResponse::unauthorized("this request was already accepted");
 const MANY: HttpResponse = HttpResponse {
     header: "Retry-After: 60\r\n",
     ..HttpResponse::new("429 Too Many Requests", "more than ten requests in a minute")
 };
 
-/// Who believes it or not.
+/// The verifier of requests.
 pub(super) struct RequestAuth {
     secret: Vec<u8>,
-    /// When it began, by the wall clock.
+    /// The wall clock time at which it was created.
     since: i64,
-    /// When the newest requests were believed, the oldest first.
+    /// The times of the newest valid requests, the oldest first.
     believed: VecDeque<Instant>,
-    /// The signatures of those that were accepted, the oldest first.
+    /// The signatures of accepted requests, the oldest first.
     seen: VecDeque<String>,
 }
 
@@ -52,8 +52,8 @@ impl RequestAuth {
         RequestAuth { secret, since: now, believed: VecDeque::new(), seen: VecDeque::new() }
     }
 
-    /// Its signature, if it is to be believed; `now` by the wall clock, `instant` by one that nobody
-    /// sets.
+    /// The signature of a request if the request is valid; `now` is the wall clock, `instant` a
+    /// clock that is never set.
     pub(super) fn judge(
         &mut self,
         request: &HttpRequest,
@@ -63,15 +63,15 @@ impl RequestAuth {
         let (timestamp, signature) = request.signed().ok_or(UNSIGNED)?;
         let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let time: i64 = timestamp.parse().ok().filter(|_| digits).ok_or(NO_TIME)?;
-        // Older ones may have been seen by the one that was here before.
+        // An earlier process may have seen older requests.
         if time < now.saturating_sub(WINDOW).max(self.since) || time > now.saturating_add(AHEAD) {
             return Err(STALE);
         }
-        // In the same time, whatever is wrong with it.
+        // Takes the same time, whatever is wrong.
         if !holds(&self.secret, timestamp, request.body(), signature) {
             return Err(WRONG);
         }
-        // Not as it came: the same digits can be written in several ways.
+        // Compares the decoded bytes: the same digits can be written in several ways.
         let signature = sign(&self.secret, timestamp, request.body());
         if self.seen.contains(&signature) {
             return Err(AGAIN);
@@ -86,7 +86,7 @@ impl RequestAuth {
         Ok(signature)
     }
 
-    /// It was accepted, and is not to be a second time.
+    /// Remembers an accepted request, so that it is not accepted again.
     pub(super) fn remember(&mut self, signature: String) {
         if self.seen.len() == REMEMBERED {
             self.seen.pop_front();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_signed_and_fresh_is_believed() {
+    fn only_fresh_signed_requests_are_valid() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW - 1000);
         let right = sign(b"secret", &format!("{NOW}.x"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_not_accepted_again() {
+    fn an_accepted_request_is_not_accepted_again() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW);
         let first = warden.judge(&signed(NOW, "x"), NOW, begun).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_in_a_minute_are_enough() {
+    fn requests_are_rate_limited() {
         let begun = Instant::now();
         let mut warden = RequestAuth::new(b"secret", NOW);
         let mut judge = |number: u64, seconds| {

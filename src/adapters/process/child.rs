@@ -1,5 +1,5 @@
-//! A command in the foreground, with the streams of this process: a child agent, the agent of a
-//! pane, or a run that is started by the clock.
+//! A command in the foreground with the streams of this process: a child agent, the agent of a
+//! pane, or a scheduled run.
 
 use std::{
     fs::File,
@@ -13,29 +13,28 @@ use duct::unix::HandleExt;
 use super::{Identity, NESTED, PANE, group};
 use crate::core::verdict::Outcome;
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub struct Foreground {
     handle: duct::Handle,
     identity: Identity,
 }
 
-/// Whose signals a command gets.
+/// The process group, and so the signals, of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForegroundGroup {
-    /// Those of the group of whoever started it, from the terminal or from a guardian.
+    /// The group of the parent: signals come from the terminal or from a guardian.
     Shared,
-    /// Only what it is sent, so that nothing reaches it twice.
+    /// A group of its own: only explicit signals reach it, so that none arrives twice.
     Own,
 }
 
 impl Foreground {
-    /// Starts a program, found already, in `dir`, with `env` on top of this process's environment,
-    /// out of which a variable without a value is taken, and, if there is one, `input` as its
-    /// standard input.
+    /// Starts an executable in `dir`. `env` is added to this process's environment; a variable
+    /// without a value is removed. `input` is the standard input if there is one.
     ///
     /// # Errors
-    /// When it cannot be executed, or the system has no process to give.
+    /// When it cannot be executed, or the system cannot create a process.
     pub fn start(
         program: &Path,
         arguments: &[String],
@@ -68,22 +67,22 @@ impl Foreground {
         Ok(Foreground { identity: Identity::of(pid), handle })
     }
 
-    /// Its process.
+    /// The process.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends a signal to the process if it still runs.
     pub fn signal(&self, number: i32) {
         let _ = self.handle.send_signal(number);
     }
 
-    /// Ends it.
+    /// Kills the process.
     pub fn kill(&self) {
         let _ = self.handle.kill();
     }
 
-    /// Waits until it is over.
+    /// Waits for the end of the process.
     ///
     /// # Errors
     /// When its status is lost.

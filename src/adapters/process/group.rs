@@ -1,11 +1,10 @@
 //! One process: started in a group of its own, waited for without polling, ended as a group.
 //!
-//! Odd on purpose: the waiter thread waits for the leader *without reaping it*, and it stays so
-//! until somebody who has seen to what is left of the group says that it may go. A process that is
-//! dead and not yet reaped still holds its number, so that the number of the group cannot belong to
-//! a stranger meanwhile; after the reap it can. duct has no such wait and signals no groups, so both
-//! are done beside it with rustix: the `duct::Handle` is not asked anything until the process is
-//! dead, which makes its own wait return at once and do nothing but reap.
+//! The waiter thread waits for the leader *without reaping it*. The leader stays unreaped until the
+//! caller has handled the rest of the group and calls `reap`. A process that is dead and not reaped
+//! keeps its number, so the number of the group cannot be reused meanwhile; after the reap it can.
+//! duct has no such wait and signals no groups, so rustix does both: the `duct::Handle` is used
+//! only after the process is dead, when its own wait returns at once and only reaps.
 
 use std::{
     collections::HashMap,
@@ -36,15 +35,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the process and a thread that calls `ended` when it is over, whatever the reason.
-    /// What is left of its group still runs then, and can be signalled until [`reap`](Self::reap).
+    /// Starts the process and a thread that calls `ended` when the process is over, for whatever
+    /// reason. The rest of its group still runs then, and can be signalled until
+    /// [`reap`](Self::reap).
     ///
-    /// `ended` gets [`Outcome::Exited`] or [`Outcome::Signaled`]. Should the status be lost, which
-    /// takes a parent that set SIGCHLD to be ignored, the exit code is -1.
+    /// `ended` gets [`Outcome::Exited`] or [`Outcome::Signaled`]. If the status is lost, because a
+    /// parent set SIGCHLD to be ignored, the exit code is -1.
     ///
     /// # Errors
     /// When a file cannot be opened, the program is not found or cannot be executed, or the system
-    /// has no process or thread to give. Nothing runs then, and `ended` is not called.
+    /// cannot create a process or thread. Nothing runs then, and `ended` is not called.
     pub(super) fn spawn(
         spec: &ProcessSpec,
         stdout: impl Into<OwnedFd>,
@@ -53,8 +53,8 @@ impl Process {
     ) -> io::Result<Process> {
         let handle = command(spec, stdout.into(), stderr.into())?.start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
-        // Before the waiter exists nobody can reap it, so that even a process which is already
-        // over has its entry in /proc.
+        // Nothing can reap the process before the waiter exists, so that even a process that is
+        // already over has its entry in /proc.
         let identity = Identity::of(pid);
         let leader = number(pid).expect("the number of a child is positive");
         let group = Arc::new(ProcessGroup { leader, reaped: Mutex::new(false) });
@@ -70,23 +70,23 @@ impl Process {
         Ok(process)
     }
 
-    /// Which process this is.
+    /// The identity of the process.
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Asks the group to end. Does nothing once the process is reaped.
+    /// Sends TERM to the group. Does nothing once the process is reaped.
     pub(super) fn terminate(&self) {
-        // A stopped process does not see TERM before it goes on.
+        // A stopped process handles TERM only after it is continued.
         self.group.signal(&[Signal::TERM, Signal::CONT]);
     }
 
-    /// Ends the group. Does nothing once the process is reaped.
+    /// Kills the group. Does nothing once the process is reaped.
     pub(super) fn kill(&self) {
         self.group.signal(&[Signal::KILL]);
     }
 
-    /// Waits for the process to be over and gives its number back to the system.
+    /// Waits for the end of the process and reaps it.
     pub(super) fn reap(&self) {
         let mut reaped = self.group.lock();
         let _ = self.handle.wait();
@@ -94,8 +94,8 @@ impl Process {
     }
 }
 
-/// The program is made absolute because duct hands over the whole environment, and std takes its
-/// fast path (`posix_spawn`) with a changed `PATH` only if it need not search it.
+/// The program is made absolute because duct passes the whole environment, and std takes its fast
+/// path (`posix_spawn`) with a changed `PATH` only if it need not search it.
 fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Expression> {
     let (program, arguments) = spec
         .argv
@@ -108,7 +108,7 @@ fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<d
     let program = find(program, &dir, search.map(OsString::as_os_str))
         .map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
     if !dir.is_dir() {
-        let why = format!("`{}` is not a directory to work in", dir.display());
+        let why = format!("`{}` is not a directory", dir.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     let stdin = named(&spec.stdin, File::open(&spec.stdin))?;
@@ -147,7 +147,7 @@ fn named<T>(file: &Path, result: io::Result<T>) -> io::Result<T> {
 struct ProcessGroup {
     leader: Pid,
     /// Locked while a signal is sent and while the leader is reaped: after the reap the number may
-    /// be a stranger's.
+    /// belong to another process.
     reaped: Mutex<bool>,
 }
 
@@ -160,13 +160,13 @@ impl ProcessGroup {
         let reaped = self.lock();
         if !*reaped {
             for signal in signals {
-                // It fails for members of another user only, who cannot be helped.
+                // Fails only for processes of another user, which cannot be signalled.
                 let _ = kill_process_group(self.leader, *signal);
             }
         }
     }
 
-    /// Waits until the leader is dead, and leaves it as it is.
+    /// Waits until the leader is dead, and does not reap it.
     fn wait(&self) -> Outcome {
         let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = loop {
@@ -174,7 +174,7 @@ impl ProcessGroup {
                 Err(Errno::INTR) => {}
                 Ok(status) => break status,
                 Err(_) => {
-                    // The system has reaped it: the number is not ours any more.
+                    // The system has reaped it: the number is no longer ours.
                     *self.lock() = true;
                     break None;
                 }
@@ -188,7 +188,7 @@ impl ProcessGroup {
     }
 }
 
-/// How a process ended that exited with this code or was ended by this signal.
+/// The outcome of a process with this exit code or ended by this signal.
 pub(super) fn outcome(code: Option<i32>, signal: Option<i32>) -> Outcome {
     match signal {
         Some(signal) => Outcome::Signaled { signal },
@@ -262,7 +262,7 @@ mod tests {
             fs::read_to_string(&self.spec.stdout).unwrap()
         }
 
-        /// Waits for the script to have written whole lines, and reads them.
+        /// Waits until the script has written complete lines, and reads them.
         fn lines(&self, count: usize) -> Vec<String> {
             until("lines of output", || self.out().matches('\n').count() >= count);
             self.out().lines().map(str::to_owned).collect()
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_and_signals_are_told_apart() {
+    fn exit_codes_and_signals_differ() {
         for code in [0, 1, 42, 255] {
             assert_eq!(bench(&format!("exit {code}")).run(), exited(code));
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ignores_term_falls_to_kill() {
+    fn a_child_that_ignores_term_is_killed() {
         let bench = bench("trap '' TERM; echo ready; while :; do sleep 0.05; done");
         let (process, ended) = bench.start();
         bench.lines(1);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_handles_term_says_its_own_code() {
+    fn a_child_that_handles_term_keeps_its_exit_code() {
         let bench = bench("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
         let (process, ended) = bench.start();
         bench.lines(1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_the_group_can_be_ended_until_the_leader_is_reaped() {
+    fn the_rest_of_a_group_can_be_killed_until_the_reap() {
         let bench = bench("(trap '' TERM HUP; echo up; exec sleep 600) & echo $!; exit 5");
         let (process, ended) = bench.start();
         assert_eq!(ended.recv_timeout(SOON), Ok(exited(5)));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_not_held_up_by_who_holds_the_output() {
+    fn an_open_pipe_does_not_delay_the_end() {
         let bench = bench("setsid sleep 60 & exit 0");
         let start = Instant::now();
         assert_eq!(bench.run(), exited(0));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_an_error() {
+    fn a_missing_program_is_an_error() {
         let start = |change: &dyn Fn(&mut ProcessSpec)| {
             let mut bench = bench("exit 0");
             change(&mut bench.spec);

@@ -1,8 +1,8 @@
-//! `ralph __guard`: stands between runner and agent, and outlives neither.
+//! `ralph __guard`: the process between runner and agent; it outlives neither.
 //!
-//! Child subreaper, detached from the terminal: every process the agent leaves behind, by whatever
-//! detour, becomes its child, and is gone before the guardian is. It cannot ask anybody anything:
-//! when the runner dies, it ends the tree at once.
+//! The guardian is a child subreaper and detached from the terminal: every process that the agent
+//! leaves behind, by whatever means, becomes its child and ends before the guardian does. It
+//! depends on no other process: when the runner dies, it ends the tree at once.
 
 use std::{
     fs,
@@ -25,20 +25,20 @@ use super::{
 };
 use crate::{core::verdict::Outcome, crash};
 
-/// What the guardian is to do; the first line on its standard input.
+/// The orders of the guardian; the first line on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GuardianSpec {
     /// The agent.
     pub spec: ProcessSpec,
     /// The attempt's record.
     pub record: PathBuf,
-    /// Where to write how the agent ended.
+    /// The file for how the agent ended.
     pub exit: Option<PathBuf>,
-    /// After how long without a sign of life the runner is told.
+    /// The time without a sign of life after which the runner is notified.
     pub idle: Option<Duration>,
-    /// Whether secrets are taken out of its output. Their values are in the agent's environment.
+    /// Whether secrets are removed from the output. Their values are in the agent's environment.
     pub redact: bool,
-    /// Where the agent is shown on a terminal of its own: the file that says what is on it.
+    /// The file with the fingerprint of the screen, if the agent has a terminal of its own.
     pub screen: Option<PathBuf>,
 }
 
@@ -46,59 +46,59 @@ pub struct GuardianSpec {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardianCommand {
-    /// Ask the agent's group to end.
+    /// Send TERM to the agent's group.
     Terminate,
     /// End everything.
     Kill,
     /// Stop the whole tree.
     Freeze,
-    /// Let it go on.
+    /// Continue the tree.
     Thaw,
-    /// It is not idle: the runner has seen files change.
+    /// Reset the idle timer: the runner has seen files change.
     Awake,
-    /// What the agent left behind may live.
+    /// Do not end what the agent left behind.
     Spare,
 }
 
-/// A line on its standard error.
+/// A line on the guardian's standard error.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardianNotice {
     /// The agent runs.
     Started {
-        /// As this process.
+        /// Its process.
         identity: Identity,
     },
-    /// The agent could not be started, and the guardian ends.
+    /// The agent could not be started; the guardian ends.
     NotStarted {
         /// The reason.
         error: String,
     },
-    /// Nothing in the tree has printed or used the processor for as long as the brief says.
+    /// Nothing in the tree has printed or used the processor for the configured time.
     Idle {},
-    /// The agent ended by itself, and these of its processes have not; told again when they are
-    /// others. They are waited for until an order says otherwise.
+    /// The agent ended by itself, and these of its processes have not; sent again when the list
+    /// changes. They are waited for until an order says otherwise.
     Left {
-        /// Those.
+        /// The processes that are left.
         members: Vec<Member>,
     },
-    /// The agent and everything it started is gone, or was spared, and the guardian ends.
+    /// The agent and everything it started is gone, or was spared; the guardian ends.
     Closed {
         /// How the agent ended.
         outcome: Outcome,
-        /// What it had left running.
+        /// The processes that were killed after it.
         swept: Vec<String>,
-        /// How many of those would not die.
+        /// The number of those that did not die.
         immortal: usize,
     },
 }
 
-/// How an agent ended, as the guardian leaves it for whoever comes after.
+/// How an agent ended, as the guardian writes it to a file for the next run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AgentExit {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Whether the runner was gone by then, so that the end was not the agent's own.
+    /// Whether the runner was gone by then, so that the guardian ended the agent.
     pub alone: bool,
 }
 
@@ -109,8 +109,8 @@ enum GuardianMessage {
     Ended(Outcome),
 }
 
-/// The signs of life of a tree: output and processor time; of one that has a terminal, what is to
-/// be seen there and nothing else.
+/// The signs of life of a tree: output and processor time; of a tree with a terminal, only the
+/// screen.
 struct Pulse {
     /// Bytes of output so far.
     printed: Arc<AtomicU64>,
@@ -130,9 +130,10 @@ impl Pulse {
         (self.last, self.told) = (Instant::now(), false);
     }
 
-    /// Looks, and says once whether there has been no sign for `limit`.
+    /// Checks the signs, and returns true once when there has been none for `limit`.
     fn is_gone(&mut self, limit: Duration) -> bool {
-        /// Timers of an idle interpreter tick too: a few hundredths of a second in five are none.
+        /// Timers of an idle interpreter use a little time as well: a few hundredths of a second in
+        /// five seconds do not count.
         const RESTLESS: u64 = 5;
         let (shown, ticks) = match &self.screen {
             None => {
@@ -155,18 +156,18 @@ impl Pulse {
     }
 }
 
-/// Between two looks at what the agent has left behind while it still runs.
+/// The interval between two checks of what the agent has left behind while it still runs.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Between two looks at what an agent that is over has left running.
+/// The interval between two checks of what an agent that is over has left running.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Guards one agent, from its brief on standard input to its end.
+/// Guards one agent, from its orders on standard input to its end.
 ///
 /// # Errors
-/// A brief that is none; the disk, on writing how it ended.
+/// Invalid orders; I/O errors on writing how the agent ended.
 pub fn run() -> io::Result<()> {
-    // A terminal's signals do not reach it then, nor its agent the terminal.
+    // Then signals of the terminal do not reach the guardian, and the agent has no terminal.
     let _ = setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
@@ -215,12 +216,12 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// What is to become of the tree, in the order in which one gives way to the next.
+/// What is done with the tree; a later value replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GuardianFate {
     /// It was asked to end.
     Asked,
-    /// What the agent left behind may live.
+    /// What the agent left behind is spared.
     Spared,
     /// It is being ended.
     Condemned,
@@ -233,12 +234,12 @@ struct Guard {
     agent: Process,
     inbox: Receiver<GuardianMessage>,
     pulse: Pulse,
-    /// After how long without a sign of life the runner is told.
+    /// The time without a sign of life after which the runner is notified.
     idle: Option<Duration>,
-    /// What is in the environment of those that only hold up the agent's terminal.
+    /// The environment entry of the processes that only provide the agent's terminal.
     pane: Option<String>,
     frozen: bool,
-    /// None as long as it lives its own life.
+    /// None while nothing was ordered.
     fate: Option<GuardianFate>,
 }
 
@@ -260,8 +261,8 @@ impl Guard {
         }
     }
 
-    /// Waits until what an agent left behind that ended by itself is over too. For how long, and
-    /// whether at all, is the runner's to say: it knows what was reported.
+    /// Waits until the processes that the agent left behind are over too. The runner decides how
+    /// long and whether at all, because it knows what was reported.
     fn outlast(&mut self) -> io::Result<()> {
         if self.fate.is_some() || tree::is_childless() {
             return Ok(());
@@ -272,7 +273,7 @@ impl Guard {
             if left.is_empty() {
                 return Ok(());
             }
-            // That goes by itself when what it holds up has gone.
+            // That ends by itself once the agent is gone.
             if let Some(pane) = &self.pane {
                 left.retain(|member| !tree::has_entry(member.pid, pane));
             }
@@ -343,7 +344,7 @@ fn listen(outbox: &Sender<GuardianMessage>) {
     let _ = outbox.send(GuardianMessage::Alone);
 }
 
-/// A runner that is gone cannot be told; that is no reason to fail.
+/// Sends a notice; a runner that is gone is no reason to fail.
 fn tell(notice: &GuardianNotice) -> io::Result<()> {
     match send(&mut io::stderr().lock(), notice) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -351,7 +352,7 @@ fn tell(notice: &GuardianNotice) -> io::Result<()> {
     }
 }
 
-/// Written whole or not at all.
+/// Written atomically.
 fn leave(path: &Path, exit: &AgentExit) -> io::Result<()> {
     let draft = path.with_extension("tmp");
     fs::write(&draft, serde_json::to_vec(exit)?)?;

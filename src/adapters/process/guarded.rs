@@ -1,4 +1,4 @@
-//! A command that is no agent, behind a guardian of its own: a hook, or one who tells somebody.
+//! A command that is not an agent, behind a guardian of its own: a hook or a notification.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -8,17 +8,17 @@ use std::{
 use super::{AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec, tree};
 use crate::core::verdict::Outcome;
 
-/// Between two looks at what else there is to do.
+/// The interval between two calls of `turn`.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Runs a command to its end, or asks it to end when `limit` is over and kills it after `grace`.
-/// Whatever it started is gone then. `post.record` must be open in no other process.
+/// Runs a command to its end; sends TERM after `limit`, and KILL after `grace`. Everything that it
+/// started has ended on return. `post.record` must be open in no other process.
 ///
-/// Meanwhile `turn` is called again and again, and says whether the command may go on; the time that
-/// it takes does not count.
+/// `turn` is called repeatedly meanwhile and returns whether the command may continue; the time it
+/// takes does not count.
 ///
 /// # Errors
-/// Those of `turn`, after which the command is ended by its guardian.
+/// The errors of `turn`, after which the guardian ends the command.
 pub fn run_guarded<E>(
     spec: &ProcessSpec,
     post: &GuardPost<'_>,

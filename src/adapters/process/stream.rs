@@ -1,8 +1,8 @@
-//! The streams of a process, without the secrets in them, kept in bounded space: the first part,
-//! the last part, and a mark for what was dropped between them.
+//! The streams of a process, with secrets removed, stored in bounded space: the first part, the
+//! last part, and a mark for what was dropped between them.
 //!
-//! Always drained, however much comes: an agent must not block on its own output. The last part
-//! is kept in two files that take turns, so that neither memory nor disk grows with the flood.
+//! Streams are always drained, however much is printed: an agent must not block on its own output.
+//! The last part is kept in two files that alternate, so that neither memory nor disk use grows.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,29 +20,29 @@ use std::{
 use super::ProcessSpec;
 use crate::core::redact::Redactor;
 
-/// How much of the beginning, and at least how much of the end, is kept.
+/// The size of the first part, and the minimum size of the last part.
 const PART: u64 = 32 << 20;
 
-/// How long the end of a stream is waited for once its writers are gone.
+/// The time limit for the end of a stream once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The streams of one process, on their way into its files.
+/// The streams of one process on their way to its files.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<Shared>,
     drained: Receiver<()>,
 }
 
-/// A stream that is read by one thread and may be closed by another; none once it is closed.
+/// A stream that one thread reads and another may close; none once it is closed.
 type Shared = Arc<Mutex<Option<OutputStream>>>;
 
 impl Streams {
     /// Opens the files of `spec` and drains into them what is written to the two pipes, its
-    /// standard output and standard error. Bytes are counted into `taken` as they come; what
+    /// standard output and standard error. Bytes are added to `taken` as they arrive; what
     /// `secrets` finds is not written.
     ///
     /// # Errors
-    /// As the system gives them.
+    /// I/O errors.
     pub(super) fn open(
         spec: &ProcessSpec,
         secrets: Option<&Redactor>,
@@ -69,8 +69,8 @@ impl Streams {
         Ok((Streams { streams, drained }, stdout, stderr))
     }
 
-    /// Waits until all is in the files, and closes them. The stream of a writer that cannot be
-    /// ended is cut off.
+    /// Waits until everything is in the files, and closes them. The stream of a writer that cannot
+    /// be ended is cut off.
     pub(super) fn drain(self) {
         for _ in &self.streams {
             let _ = self.drained.recv_timeout(DRAIN);
@@ -78,7 +78,7 @@ impl Streams {
         self.cut();
     }
 
-    /// Closes the files. Writers may live on; what they print from now on is nobody's.
+    /// Closes the files. Later output of living writers is dropped.
     pub(super) fn cut(self) {
         self.streams.iter().for_each(close);
     }
@@ -113,14 +113,14 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Option<OutputStream>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What becomes of the bytes of a stream.
+/// The path of bytes from a stream to its file.
 #[derive(Debug)]
 struct OutputStream {
     kept: KeptOutput,
     /// Holds back what may be the beginning of a secret until that is known, however long the
     /// stream is silent.
     secrets: Option<Redactor>,
-    /// Kept for its room.
+    /// A buffer that is reused.
     clean: Vec<u8>,
 }
 
@@ -144,7 +144,7 @@ impl OutputStream {
     }
 }
 
-/// Where a stream is kept.
+/// The files of a stream.
 #[derive(Debug)]
 struct KeptOutput {
     path: PathBuf,
@@ -155,7 +155,7 @@ struct KeptOutput {
     dropped: u64,
 }
 
-/// The end so far: the older half is complete, the newer one grows.
+/// The end so far: the older half is complete, the newer half grows.
 #[derive(Debug)]
 struct KeptTail {
     newer: File,
@@ -210,7 +210,7 @@ impl KeptOutput {
         self.path.with_extension(which)
     }
 
-    /// Puts the parts together.
+    /// Joins the parts.
     fn close(mut self) -> io::Result<()> {
         let Some(tail) = self.tail.take() else {
             return Ok(());
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_as_it_came() {
+    fn short_output_is_kept_unchanged() {
         assert_eq!(keep(4, &[b"ab", b"cd"]), ("abcd".to_owned(), 1));
         assert_eq!(keep(4, &[b"abcdef", b"gh"]), ("abcdefgh".to_owned(), 1));
         assert_eq!(keep(4, &[]), (String::new(), 1));
     }
 
     #[test]
-    fn of_a_flood_both_ends_are_kept_and_the_gap_is_told() {
+    fn long_output_keeps_both_ends_and_reports_the_gap() {
         let blocks: Vec<Vec<u8>> = (0..10).map(|n| format!("{n}{n}{n}{n}").into_bytes()).collect();
         let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let (text, files) = keep(4, &blocks);

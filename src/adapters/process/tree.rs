@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them: who is whose child, who is an attempt's, who is still there.
+//! Processes as `/proc` shows them: their parents, their attempts, and whether they still run.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::event::Identity;
 
 impl Identity {
-    /// That of a process of ours that has not been reaped.
+    /// The entry of a process of ours that has not been reaped.
     pub(super) fn of(pid: u32) -> Identity {
         Identity {
             boot_id: boot_id().to_owned(),
@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// Whether exactly this process still runs. A dead one that nobody has reaped does not.
+/// Whether exactly this process still runs. A dead process that is not reaped does not.
 pub fn is_alive(identity: &Identity) -> bool {
     found(identity).is_some_and(|stat| stat.alive())
 }
@@ -38,25 +38,25 @@ pub fn is_alive(identity: &Identity) -> bool {
 pub struct Member {
     /// Its number.
     pub pid: u32,
-    /// The number of its parent when it was looked at.
+    /// The number of its parent when it was read.
     pub parent: u32,
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub name: String,
 }
 
-/// The guardians that this process has started and that are still there. Whoever starts one holds
-/// on to the list meanwhile.
+/// The guardians that this process has started and that still run. The list is locked while one is
+/// started.
 pub(super) fn guardians() -> MutexGuard<'static, Vec<u32>> {
     static GUARDIANS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every living descendant of a process, by the parents that `/proc` names.
+/// Every living descendant of a process, by the parents in `/proc`.
 pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
     descendants_without(ancestor, &[])
 }
 
-/// The same without some of them and what descends from those.
+/// Like [`descendants`], without `spared` and their descendants.
 fn descendants_without(ancestor: u32, spared: &[u32]) -> Vec<Member> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in processes() {
@@ -97,15 +97,15 @@ fn processes() -> Vec<u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Ends every descendant of this process, which must be a subreaper, so that whatever a dying
-/// process leaves behind comes to it; guardians that are still there and what they guard are left
-/// alone. Returns who was killed, without those with the entry `pane` in their environment, and how
-/// many would not die in time.
+/// Ends every descendant of this process, which must be a subreaper, so that orphans of dying
+/// processes become its children; running guardians and their descendants are left alone. Returns
+/// the processes that were killed, without those with the entry `pane` in their environment, and
+/// the number of those that did not die in time.
 pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
-    /// A process in an uninterruptible wait does not die at once; one that never does is told.
+    /// A process in an uninterruptible wait does not die at once; one that never does is reported.
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// With a child that stays the system does not say when there is no other; so often nobody is
-    /// to be seen then.
+    /// While a spared child stays, the system does not report that there is no other child; so this
+    /// many reads in a row must find none.
     const QUIET: usize = 10;
     let own = std::process::id();
     let began = Instant::now();
@@ -119,7 +119,7 @@ pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
         let family = descendants_without(own, &guardians);
         quiet = if family.is_empty() && !guardians.is_empty() { quiet + 1 } else { 0 };
         for member in &family {
-            // Whose it is cannot be told of a dead one.
+            // The environment of a dead process cannot be read.
             let is_agents = pane.is_none_or(|pane| !has_entry(member.pid, pane));
             if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
                 && is_agents
@@ -139,7 +139,7 @@ pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
     }
 }
 
-/// Stops every descendant of this process; one that is started meanwhile as well.
+/// Stops every descendant of this process, including those that start meanwhile.
 pub(super) fn freeze() {
     let mut stopped = HashSet::new();
     loop {
@@ -155,23 +155,23 @@ pub(super) fn freeze() {
     }
 }
 
-/// Lets every descendant of this process go on.
+/// Continues every descendant of this process.
 pub(super) fn thaw() {
     for Member { pid, .. } in descendants(std::process::id()) {
         signal_if(pid, Signal::CONT, || is_living(pid));
     }
 }
 
-/// Whether no child of this process lives, in one call and without reaping a dead one: the system
-/// has no child to name that might yet be stopped.
+/// Whether no child of this process lives, in one call and without reaping: the system names no
+/// child that could still be stopped.
 pub fn is_childless() -> bool {
     let looked =
         waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
     looked.is_err_and(|error| error == Errno::CHILD)
 }
 
-/// Waits until this process, which must be a subreaper, has no child any more, and says whether
-/// that was so in time.
+/// Waits until this process, which must be a subreaper, has no child, and returns whether that
+/// happened in time.
 pub fn outlast_children(limit: Duration) -> bool {
     const LONGEST: Duration = Duration::from_millis(250);
     let began = Instant::now();
@@ -186,7 +186,7 @@ pub fn outlast_children(limit: Duration) -> bool {
     true
 }
 
-/// Takes in every dead child; false once there is no child at all.
+/// Reaps every dead child; returns false once there is no child at all.
 fn reap() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -197,8 +197,8 @@ fn reap() -> bool {
     }
 }
 
-/// Takes in dead orphans while the agent runs, so that a long attempt does not collect them; never
-/// the agent itself, whose status its waiter wants.
+/// Reaps dead orphans while the agent runs, so that they do not accumulate; never the agent itself,
+/// whose status its waiter needs.
 pub(super) fn reap_orphans(agent: u32) {
     let own = std::process::id();
     for pid in processes().into_iter().filter(|pid| *pid != agent) {
@@ -208,20 +208,20 @@ pub(super) fn reap_orphans(agent: u32) {
     }
 }
 
-/// After the guardian is gone too: ends every process that is recognisably of an attempt, wherever
-/// it hangs now: by an entry of its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or by having the
-/// attempt's record open, which an agent's children inherit and `env -i` does not close. The same
-/// for a command that is no agent, which has no such entry.
+/// Ends every process of an attempt, wherever it is, for use when the guardian is gone. Such a
+/// process has an entry in its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or has the attempt's
+/// record open, which an agent's children inherit and `env -i` does not close. A command that is
+/// not an agent has only the open record.
 pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// A process that hands on to a new one again and again may be missed by a single look, and on
-    /// a busy machine by ten.
+    /// A process that replaces itself by a new one again and again may be missed by a single read,
+    /// and on a busy machine by ten.
     const QUIET: usize = 60;
     let own = std::process::id();
     let began = Instant::now();
     let mut killed: Vec<Member> = Vec::new();
-    // Looked at and not ours; whoever is not ours does not become so, and a look that is short
-    // finds a process before it has handed on.
+    // Processes that were checked and are not ours; they never become ours, and a short pass finds
+    // a process before it has replaced itself.
     let mut strangers: HashSet<(u32, u64)> = HashSet::new();
     let mut quiet = 0;
     while quiet < QUIET && began.elapsed() < PATIENCE {
@@ -254,7 +254,7 @@ pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
     killed
 }
 
-/// Whether a process of this number lives; 0 as a parent is the kernel's own.
+/// Whether a process with this number lives; 0 as a parent is the kernel.
 fn is_living(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.alive() && stat.parent != 0)
 }
@@ -271,14 +271,14 @@ fn has_open(pid: u32, file: &Path) -> bool {
     };
     descriptors.flatten().any(|entry| {
         fs::read_link(entry.path()).is_ok_and(|target| {
-            // A record that was removed meanwhile is shown with a note behind its name.
+            // The link of an open file that was removed has a note after its name.
             target == file
                 || target.to_str().is_some_and(|t| t.strip_suffix(" (deleted)") == file.to_str())
         })
     })
 }
 
-/// Processor time of a process and all its descendants, in clock ticks.
+/// The processor time of a process and all its descendants, in clock ticks.
 pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
     descendants(ancestor)
         .iter()
@@ -287,8 +287,8 @@ pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
         .sum()
 }
 
-/// The descriptor is taken before `ours` is asked, so that the process which is signalled is the
-/// one which was asked about.
+/// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process
+/// is the one that was checked.
 #[cfg(target_os = "linux")]
 fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -334,7 +334,7 @@ pub(super) struct Stat {
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) start_time: u64,
-    /// Clock ticks of processor time, its own and that of children it has waited for.
+    /// The processor time in clock ticks, its own and that of children it has waited for.
     pub(super) ticks: u64,
 }
 
@@ -343,8 +343,8 @@ impl Stat {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Field 2 is the program's name in parentheses and may itself contain spaces, parentheses and
-    /// line ends; the fields after it cannot, so they are counted from the last parenthesis.
+    /// Field 2 is the name of the program in parentheses and may contain spaces, parentheses and
+    /// line ends; later fields cannot, so they are counted from the last parenthesis.
     fn parse(text: &[u8]) -> Option<Stat> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
@@ -405,14 +405,14 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("600").stdin(Stdio::null());
         let child = change(&mut command).spawn().unwrap();
-        // Until it is what it is to become, it still has the environment of this process.
+        // Until it has executed the program, it has the environment of this process.
         until("started", || name(child.id()) == "sleep");
         child
     }
 
     #[test]
-    fn a_dead_child_is_not_one_that_lives() {
-        // In a process of its own: other tests of this one have children too.
+    fn a_dead_child_is_not_a_living_child() {
+        // In a process of its own: other tests of this process have children too.
         if env::var_os("RALPH_TEST_CHILDLESS").is_none() {
             let name = thread::current().name().unwrap().to_owned();
             let mut again = Command::new(env::current_exe().unwrap());
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_bears_the_mark_is_killed() {
+    fn only_marked_processes_are_killed() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("a.1.json");
         fs::write(&record, "{}").unwrap();
