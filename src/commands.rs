@@ -120,6 +120,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Replay(Flags(options)) => replay::run(&here, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
+        Command::Help { .. } => Ok(Exit::Success),
         Command::DemoAgent => demo_agent::run(),
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
