@@ -183,7 +183,7 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     trial
         .run(["run", "--max-cost", "nothing"])
         .code(64)
-        .stderr_has("a sum above 0, such as `2.50`");
+        .stderr_has("expected an amount above 0, such as `2.50`");
 
     // The shortest run may be over before its first attempt.
     let attempts = trial.lines("completed").len();

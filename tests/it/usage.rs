@@ -60,7 +60,8 @@ fn a_wrong_command_line_is_a_usage_error() {
     trial.run(["next"]).code(64).stderr_has("did you mean `ralph prompt` or `ralph plan`?");
     trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
     trial.run(["worktree", "lst"]).code(64).stderr_has("Usage: ralph worktree");
-    trial.run(["config", "list"]).code(64).stderr_has("`ralph config` lists them");
+    let repository = Workspace::new();
+    repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists them");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");
     trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may hold only letters");
     trial.run(["run", "-q", "-v"]).code(64).stderr_has("cannot be used with");
