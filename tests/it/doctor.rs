@@ -83,12 +83,12 @@ fn a_healthy_repository_is_all_right() {
     ok       identity    Tess <tess@example.invalid>
     ok       branch      main
     ok       work tree   clean
-    ok       own files   git shows none
+    ok       own files   ignored by git
     ok       signing     commits are not signed
-    ok       hooks       none runs at a commit
+    ok       hooks       no commit hooks
     ok       ralph       ralph 0.1.0
     ok       disk [room]
-    ok       locks       a second one is kept out
+    ok       locks       concurrent runs are prevented
     a run would start
     ");
     assert_eq!(line(&trial, "login").1, "`CLAUDE_CODE_OAUTH_TOKEN` is set");
@@ -122,24 +122,24 @@ fn a_sick_repository_is_told_all_of_it() {
                          -> `ralph check` shows them
     warning  version     `claude --version` failed: no node
                          -> run `claude --version` by hand
-    warning  login       no sign that `claude` is logged in; a keychain or a helper program is not looked into
+    warning  login       no sign that `claude` is logged in (keychains and helper programs are not checked)
                          -> start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` makes one) or `ANTHROPIC_API_KEY`
     fault    prompts     prompts/task.md:1:6: `task.titel` is not defined (for `b`)
                          -> correct the template; `ralph prompt b` shows the place
     warning  verify      `cargo-nonesuch` is not on PATH (for `a`)
-                         -> install it, or correct `verify`; no task is complete without
+                         -> install it, or correct `verify`; tasks cannot complete without it
     warning  identity    git does not know who commits
                          -> set `git config user.name` and `git config user.email`
-    warning  branch      HEAD is detached, so that commits are on no branch
-                         -> `git switch` to a branch
+    warning  branch      HEAD is detached; commits would be on no branch
+                         -> switch to a branch with `git switch`
     warning  work tree   1 path not committed: .ralph/config.yaml
-                         -> commit or stash; the `git add -A` of an agent takes them along
+                         -> commit or stash; `git add -A` by an agent would include them
     warning  own files   committed: logs/ralph.jsonl
-                         -> `git rm -r --cached logs/ralph.jsonl`, and commit
-    warning  hooks       not tried: git does not know who commits
+                         -> run `git rm -r --cached logs/ralph.jsonl`, and commit
+    warning  hooks       not tested: git does not know who commits
                          -> set `git config user.name` and `git config user.email`
-    warning  ralph       `[trial]/bin/ralph` on PATH is another program, which calls itself `ralph 9.9.9`; this is ralph 0.1.0
-                         -> put the folder of this one first on PATH, or remove `[trial]/bin/ralph`
+    warning  ralph       `[trial]/bin/ralph` on PATH is another program, `ralph 9.9.9`; this is ralph 0.1.0
+                         -> put the folder of this program first on PATH, or remove `[trial]/bin/ralph`
     a run would end with exit code 65
     ");
 }
@@ -184,9 +184,13 @@ fn what_limits_name_must_be_there() {
     trial.write(".ralph/config.yaml", &settings("{claude: 3, codex: 1, db: 1, make: 2}"));
     assert_eq!(line(&trial, "limits"), ("ok".to_owned(), "4 names".to_owned()));
     trial.write(".ralph/config.yaml", &settings("{cluade: 3}"));
-    warns(&trial, "limits", "`cluade` is no agent and no tag; did you mean `claude`?");
+    warns(&trial, "limits", "`cluade` is not an agent or a tag; did you mean `claude`?");
     trial.write(".ralph/config.yaml", &settings("{everything: 3}"));
-    warns(&trial, "limits", "`everything` is no agent and no tag; name an agent or a tag");
+    warns(
+        &trial,
+        "limits",
+        "`everything` is not an agent or a tag; use the name of an agent or a tag",
+    );
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     faults(&trial, 69, "agent", "`claude` is not on PATH; name another");
     let other = trial.run(["doctor", "--json", "--", "sh", "-c", "cat"]).json();
     assert_eq!(other["findings"][2]["found"], "sh -c cat");
-    assert_eq!(other["findings"][4]["found"], "cannot tell for this agent");
+    assert_eq!(other["findings"][4]["found"], "unknown for this agent");
     trial.run(["doctor", "--agent", "a b"]).code(64).stderr_has("list of words");
 }
 
@@ -271,7 +275,7 @@ fn git_must_know_who_commits() {
     trial.git(&["config", "--unset", "user.email"]);
     trial.hook("pre-commit", "exit 0");
     warns(&trial, "identity", "git does not know who commits; set `git config user.name`");
-    warns(&trial, "hooks", "not tried: git does not know who commits; set");
+    warns(&trial, "hooks", "not tested: git does not know who commits; set");
 }
 
 #[test]
@@ -297,14 +301,14 @@ fn what_is_not_committed_is_named() {
 fn own_files_should_not_be_in_git() {
     let trial = healthy();
     trial.write("logs/attempts/a/1/stdout", "x");
-    warns(&trial, "own files", "git shows what no rule ignores: /logs/attempts/;");
+    warns(&trial, "own files", "not ignored by git: /logs/attempts/;");
     let trial = trial.file(".gitignore", "/logs/\n");
     assert_eq!(line(&trial, "own files").0, "ok");
     let trial = trial.file("logs/ralph.jsonl", "");
     warns(
         &trial,
         "own files",
-        "committed: logs/ralph.jsonl; `git rm -r --cached logs/ralph.jsonl`",
+        "committed: logs/ralph.jsonl; run `git rm -r --cached logs/ralph.jsonl`",
     );
 }
 
@@ -388,7 +392,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let text = format!("[includeIf \"gitdir:{here}/\"]\npath = {}\n", personal.display());
     fs::write(&global, text).unwrap();
     let trial = trial.env("GIT_CONFIG_GLOBAL", global.to_str().unwrap());
-    let tried = "tried: a signed commit in a throw-away repository";
+    let tried = "tried: a signed commit in a temporary repository";
     assert_eq!(line(&trial, "signing"), ("ok".to_owned(), tried.to_owned()));
     trial.script(&gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
     warns(&trial, "signing", "gpg: signing failed: No pinentry");
@@ -407,7 +411,7 @@ fn another_ralph_that_is_found_first_is_named() {
     trial.script(&other, concat!("echo ralph ", env!("CARGO_PKG_VERSION")));
     warns(&trial, "ralph", "`[trial]/bin/ralph` on PATH is another file of the same version");
     trial.script(&other, "echo 'error: which?' >&2; exit 2");
-    warns(&trial, "ralph", "another program, which does not say its version");
+    warns(&trial, "ralph", "another program of unknown version");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     let (_, text) = line(&trial, "ralph");
     assert!(text.contains("not on PATH, agents are told its path"), "{text}");
@@ -433,9 +437,9 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     run.kill();
     // The guardian still writes down how the attempt ended.
     trial.nobody_is_left();
-    warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
+    warns(&trial, "runs", "the last run crashed; open attempts: a.1; nothing");
     trial.run(["pause"]).whatever();
-    faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
+    faults(&trial, 4, "runs", "`ralph resume` lifts the pause");
 }
 
 #[test]

@@ -18,8 +18,7 @@ tasks:
     depends_on: [a]
 ";
 
-const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps both sides' \
-                   lines in `docs/knowledge/learnings.md`\n";
+const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps the lines of both sides in `docs/knowledge/learnings.md`\n";
 
 /// A repository in which git merges by task, on its branch `main`.
 fn set(graph: &str) -> Workspace {
@@ -103,7 +102,7 @@ fn titles_that_contradict_each_other_are_a_conflict_and_nothing_else_is() {
         (
             Some(1),
             "task-graph.yaml: `title` of task `b` is not the same on both sides\n\
-             task-graph.yaml: 1 conflict for you to resolve, between `<<<<<<<` and `>>>>>>>`\n"
+             task-graph.yaml: 1 conflict to resolve, between `<<<<<<<` and `>>>>>>>`\n"
         )
     );
     assert_eq!(trial.git(&["status", "--short"]), "UU task-graph.yaml\n");
@@ -188,7 +187,7 @@ fn texts_that_are_no_graph_are_merged_by_lines_and_never_taken_for_merged() {
         ("torn", "theirs cannot be read: `[` is opened here and never closed"),
     ] {
         let (code, said) = tried(&trial, &["merge", name]);
-        let told = format!("task-graph.yaml: merged by lines, because {why}: look it through\n");
+        let told = format!("task-graph.yaml: merged by lines, because {why}; check the result\n");
         assert_eq!((code, said), (Some(1), told));
         let text = trial.graph_text();
         assert!(text.starts_with("<<<<<<< ours\n") && text.contains(">>>>>>> theirs"), "{text}");
@@ -232,7 +231,7 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     assert!(trial.everything() == once, "the second time writes nothing");
     trial.run(["merge-driver", "--uninstall"]).stdout("git merges the graph by lines\n");
     assert!(trial.everything() == before, "nothing is left of it");
-    let again = "nothing was set: git merges the graph by lines\n";
+    let again = "the driver was not installed: git merges the graph by lines\n";
     trial.run(["merge-driver", "--uninstall"]).stdout(again);
 
     let own = "*.bin -text\r\n\n# no line break at the end";

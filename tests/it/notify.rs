@@ -316,12 +316,12 @@ fn who_is_told_is_listed_tried_and_examined() {
         .stderr("1 of 2 notifiers could not be told; mend `notify` in the settings\n");
     assert_eq!(events(&trial), ["test"]);
     trial.run(["doctor", "--", "true"]).whatever().stdout_has("desktop: ");
-    trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
+    trial.run(["run", "-v"]).stderr_has("desktop notifications are unavailable: ");
     assert!(trial.lines("notify_failed").is_empty());
     let nobody = Workspace::new();
     nobody
         .run(["notify"])
-        .stderr("nobody is to be told; `notify` in `.ralph/config.yaml` names who is\n");
+        .stderr("no notifications configured; add them as `notify` to `.ralph/config.yaml`\n");
 }
 
 #[cfg(not(feature = "webhook"))]

@@ -290,8 +290,8 @@ fn a_dry_run_shows_the_order_and_touches_nothing() {
        2  right  The right half  (P1, longest chain 2h, unblocks 1, place 3)
        3  left   The left half  (P3, longest chain 2h, unblocks 1, place 2)
        4  end    Put it together  (P0, longest chain 1h, unblocks 0, place 1)
-    stops after 3 of these, at the limit of iterations
-    not reached: held and what waits for it (blocked by hand)
+    stops after 3 of these, at the iteration limit
+    not reached: held and tasks waiting on it (blocked by hand)
     ");
     let after = trial.everything();
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();

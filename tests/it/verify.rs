@@ -34,7 +34,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]    [commit] Write bad
     [time]    1 file, +1 -0
     [time]    what it left is kept: `ralph show a.1`, `ralph restore a.1`
-    [time]    its last line: a is reported done; it is judged by its commits when attempt 1 ends
+    [time]    its last line: a is reported as done; it is verified when attempt 1 ends
     [time]    1 of 3 attempts used; output in logs/attempts/a/1
     [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
     [time]    a
