@@ -143,7 +143,7 @@ pub enum Command {
     Ask(Flags<AskArgs>),
     /// Leave a note for later agents
     Note(Flags<NoteArgs>),
-    /// Run a child agent
+    /// Run and record a child agent
     Spawn(Flags<SpawnArgs>),
     /// Run the verify commands of a task
     Verify(Flags<VerifyArgs>),
@@ -267,6 +267,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_fit_the_widest_help() {
+        for (name, _) in commands() {
+            let examples = examples::of(&name).unwrap_or_default();
+            assert!(examples.lines().all(|line| line.len() <= 100), "{examples}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "run",
         &[
-            ("ralph run", "the whole graph, with the agent from the settings"),
+            ("ralph run", "the whole graph"),
             ("ralph run --once", "one attempt, to try it"),
             ("ralph run --milestone M1 --max-cost 20", "a part of the graph, for at most $20"),
             ("ralph run --agent codex", "with another agent"),
@@ -173,11 +173,11 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("restore", &[("ralph restore parser.2", "create branch `ralph/restore/parser.2`")]),
     (
         "spawn",
-        &[("ralph spawn -- claude -p \"read the docs\"", "a child agent, in the foreground")],
+        &[("ralph spawn -- claude -p \"read the docs\"", "in the foreground, with its own record")],
     ),
     (
         "demo",
-        &[("ralph demo", "in a temporary folder"), ("ralph demo --to /tmp/try", "in this folder")],
+        &[("ralph demo", "in a temporary folder"), ("ralph demo --to /tmp/try", "in /tmp/try")],
     ),
     (
         "replay",

@@ -4,7 +4,7 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches, builder::Resettable
 
 use super::examples;
 
-const GLOBAL_OPTIONS: &str = "\n\nGlobal options: see `ralph --help`";
+const GLOBAL_OPTIONS: &str = "Global options: see `ralph --help`";
 
 /// The flags of a command, with its examples below them. The description of the command comes from
 /// its place in the list of commands, not from the doc comment of `A`.
@@ -22,8 +22,10 @@ impl<A: Args> Args for Flags<A> {
         let Some(examples) = examples::of(command.get_name()) else {
             return command;
         };
-        let own = command.get_after_help().map(|text| format!("{text}\n\n"));
-        command.after_help(own.unwrap_or_default() + &examples + GLOBAL_OPTIONS)
+        let own = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+        command
+            .after_help(format!("{own}{examples}\n\n{GLOBAL_OPTIONS}"))
+            .mut_subcommands(|command| command.after_help(GLOBAL_OPTIONS))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -152,8 +152,8 @@ pub struct LogsArgs {
     /// Entries from all runs, not only the newest
     #[arg(long)]
     pub all: bool,
-    /// Show the messages and tool calls of the agent instead of the journal [default: of the newest
-    /// attempt]
+    /// Show the messages and tool calls of the agent instead of the journal; without `--task`, of the
+    /// newest attempt
     #[arg(long, conflicts_with_all = ["raw", "json", "all"])]
     pub output: bool,
     /// Print the raw output of the agent, its standard error to standard error; control sequences

@@ -62,7 +62,7 @@ pub struct InstallArgs {
     /// The kind of service.
     #[command(flatten)]
     pub keeper: Keeper,
-    /// Install for this user only [default: for the machine, as root]
+    /// Install for this user only, not for the machine, which needs root
     #[arg(long)]
     pub user: bool,
     /// Print the files instead of writing them

@@ -33,7 +33,7 @@ pub struct TaskBlockArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
-    /// The reason, shown by `ralph status` and kept in the journal
+    /// The reason, kept in the journal
     #[arg(long)]
     pub reason: String,
 }
@@ -63,7 +63,7 @@ pub struct AnswerArgs {
 pub struct NoteArgs {
     /// The note; `-` reads it from standard input
     pub text: String,
-    /// Add the note to the learnings file, for every agent [default: for dependent tasks]
+    /// Add the note to the learnings file for every agent, not only for dependent tasks
     #[arg(long)]
     pub for_all: bool,
     /// The heading for the note: one word

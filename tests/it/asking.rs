@@ -202,13 +202,13 @@ fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
         let output = process.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` is over\n"));
+    let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` has ended\n"));
     assert_eq!(late("1"), over(1));
     let run = trial.start_until(["run"], "asked");
     assert_eq!(late("7"), over(7));
     let stderr = trial.root().join("logs/attempts/a/1/stderr");
     until("it is refused", || {
-        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 still works on `a`")
+        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 at `a` is still running")
     });
     run.signal(rustix::process::Signal::INT);
     run.end(&trial).code(130).whatever();

@@ -88,7 +88,7 @@ fn a_variable_that_is_no_value_is_told_by_its_name() {
     --- stdout ---
     50
     --- stderr ---
-    warning: `RALPH_MAX_ITERATION` is no setting; did you mean `RALPH_MAX_ITERATIONS`?
+    warning: `RALPH_MAX_ITERATION` is not a setting; did you mean `RALPH_MAX_ITERATIONS`?
     ");
 }
 

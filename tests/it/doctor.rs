@@ -82,7 +82,7 @@ fn a_healthy_repository_is_all_right() {
     ok       verify      1 command, programs found
     ok       identity    Tess <tess@example.invalid>
     ok       branch      main
-    ok       work tree   clean
+    ok       worktree    clean
     ok       own files   ignored by git
     ok       signing     commits are not signed
     ok       hooks       no commit hooks
@@ -125,17 +125,17 @@ fn a_sick_repository_is_told_all_of_it() {
     warning  login       no sign that `claude` is logged in (keychains and helper programs are not checked)
                          -> start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` makes one) or `ANTHROPIC_API_KEY`
     fault    prompts     prompts/task.md:1:6: `task.titel` is not defined (for `b`)
-                         -> correct the template; `ralph prompt b` shows the place
+                         -> correct the template; `ralph prompt b` shows the location
     warning  verify      `cargo-nonesuch` is not on PATH (for `a`)
                          -> install it, or correct `verify`; tasks cannot complete without it
     warning  identity    git does not know who commits
                          -> set `git config user.name` and `git config user.email`
     warning  branch      HEAD is detached; commits would be on no branch
                          -> switch to a branch with `git switch`
-    warning  work tree   1 path not committed: .ralph/config.yaml
+    warning  worktree    1 path not committed: .ralph/config.yaml
                          -> commit or stash; `git add -A` by an agent would include them
     warning  own files   committed: logs/ralph.jsonl
-                         -> run `git rm -r --cached logs/ralph.jsonl`, and commit
+                         -> run `git rm -r --cached logs/ralph.jsonl` and commit
     warning  hooks       not tested: git does not know who commits
                          -> set `git config user.name` and `git config user.email`
     warning  ralph       `[trial]/bin/ralph` on PATH is another program, `ralph 9.9.9`; this is ralph 0.1.0
@@ -170,7 +170,7 @@ fn the_graph_must_be_one() {
     trial.write("task-graph.yaml", "tasks: [{id: a, depends_on: [b]}]\n");
     faults(&trial, 65, "graph", "task-graph.yaml:1:30: ");
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
-    faults(&trial, 65, "graph", "write it, or name another file");
+    faults(&trial, 65, "graph", "create it, or name another file");
     trial.write("task-graph.yaml", "tasks: [{id: a, status: blocked}]\n");
     warns(&trial, "graph", "1 task, 1 unfinished, none ready");
     trial.write("task-graph.yaml", "tasks: [{id: a, titel: x}]\n");
@@ -261,7 +261,7 @@ fn a_login_is_a_variable_or_a_file_and_otherwise_a_doubt() {
     let file = trial.sign(".claude/.credentials.json");
     fs::create_dir(trial.sign(".claude")).unwrap();
     fs::write(&file, "{}").unwrap();
-    assert_eq!(line(&trial, "login").1, "`~/.claude/.credentials.json` is there");
+    assert_eq!(line(&trial, "login").1, "`~/.claude/.credentials.json` exists");
     let trial = trial.env("ANTHROPIC_API_KEY", "sk-ant-do-not-show");
     let text = trial.run(["doctor"]).out();
     assert!(text.contains("`ANTHROPIC_API_KEY` is set") && !text.contains("sk-ant"), "{text}");
@@ -294,7 +294,7 @@ fn what_is_not_committed_is_named() {
     let trial = healthy();
     trial.write("new.txt", "x");
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
-    warns(&trial, "work tree", "1 path not committed: new.txt;");
+    warns(&trial, "worktree", "1 path not committed: new.txt;");
 }
 
 #[test]
@@ -339,10 +339,10 @@ fn a_hook_is_tried_as_it_would_run() {
                 git stash list && git tag tried";
     trial.hook("pre-commit", does);
     trial.hook("post-commit", "true");
-    let text = "tried: an empty commit in a fresh checkout, with pre-commit, post-commit";
+    let text = "tested: an empty commit in a fresh checkout (with pre-commit, post-commit)";
     assert_eq!(line(&trial, "hooks"), ("ok".to_owned(), text.to_owned()));
     trial.hook("pre-commit", "echo formatting; echo 'line 3 is too long' >&2; exit 1");
-    warns(&trial, "hooks", "and it failed: formatting / line 3 is too long; make the hooks pass");
+    warns(&trial, "hooks", "failed: formatting / line 3 is too long; make the hooks pass");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn hooks_are_found_where_the_settings_say() {
     let trial = healthy();
     trial.script(&trial.root().join(".hooks/commit-msg"), "echo no >&2; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
-    warns(&trial, "hooks", "with commit-msg, and it failed: no;");
+    warns(&trial, "hooks", "(with commit-msg) failed: no;");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn hooks_are_found_also_where_only_the_git_program_can_look() {
     assert_eq!(line(&trial, "hooks").0, "ok");
     trial.script(&trial.root().join(".hooks/pre-commit"), "echo no; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
-    warns(&trial, "hooks", "with pre-commit, and it failed: no;");
+    warns(&trial, "hooks", "(with pre-commit) failed: no;");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     let trial = healthy().file(".ralph/config.yaml", &settings);
     trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
-    warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
+    warns(&trial, "hooks", "did not finish within [took]; make the hooks pass and exit");
     trial.nobody_is_left();
 }
 
@@ -392,14 +392,14 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let text = format!("[includeIf \"gitdir:{here}/\"]\npath = {}\n", personal.display());
     fs::write(&global, text).unwrap();
     let trial = trial.env("GIT_CONFIG_GLOBAL", global.to_str().unwrap());
-    let tried = "tried: a signed commit in a temporary repository";
+    let tried = "tested: a signed commit in a temporary repository";
     assert_eq!(line(&trial, "signing"), ("ok".to_owned(), tried.to_owned()));
     trial.script(&gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
     warns(&trial, "signing", "gpg: signing failed: No pinentry");
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     trial.write(".ralph/config.yaml", &settings);
     trial.script(&gpg, "exec sleep 600");
-    warns(&trial, "signing", "and it did not end within [took]");
+    warns(&trial, "signing", "did not finish within [took]");
     trial.nobody_is_left();
 }
 
@@ -414,7 +414,7 @@ fn another_ralph_that_is_found_first_is_named() {
     warns(&trial, "ralph", "another program of unknown version");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     let (_, text) = line(&trial, "ralph");
-    assert!(text.contains("not on PATH, agents are told its path"), "{text}");
+    assert!(text.contains("not on PATH, so prompts name its path"), "{text}");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_live_run_is_named_and_not_disturbed() {
     let text = trial.run(["doctor"]).code(5).out();
     let live = "another ralph runs in this repository: process [pid], run [run], working on `a`";
     assert!(text.contains(live), "{text}");
-    assert!(text.contains("`ralph stop` ends it"), "{text}");
+    assert!(text.contains("`ralph stop` stops it"), "{text}");
     trial.leave("open");
     run.end(&trial).code(0).whatever();
     assert_eq!(trial.tasks("completed"), ["a"]);
@@ -437,7 +437,7 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     run.kill();
     // The guardian still writes down how the attempt ended.
     trial.nobody_is_left();
-    warns(&trial, "runs", "the last run crashed; open attempts: a.1; nothing");
+    warns(&trial, "runs", "the last run crashed; open attempts: a.1; none needed");
     trial.run(["pause"]).whatever();
     faults(&trial, 4, "runs", "`ralph resume` lifts the pause");
 }
@@ -448,5 +448,5 @@ fn a_merge_that_nobody_finished_is_a_doubt() {
     let head = trial.git(&["rev-parse", "HEAD"]);
     trial.write(".git/MERGE_HEAD", &head);
     let said = trial.run(["doctor", "-q"]).code(0).out();
-    assert!(said.starts_with("warning  work tree   a merge is left half-way"), "{said}");
+    assert!(said.starts_with("warning  worktree    a merge is in progress"), "{said}");
 }

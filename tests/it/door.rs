@@ -205,7 +205,7 @@ fn a_secret_has_to_be_one() {
         "ralph: error: the secret in `HOOK_SECRET` is too short; use at least 16 characters, for example from `openssl rand -hex 32`\n",
     );
     let trial = stage("secret_file: ../secret");
-    trial.run(["schedule"]).code(1).stderr_has("which `secret_file` names: No such file");
+    trial.run(["schedule"]).code(1).stderr_has("(`secret_file` of `trigger`): No such file");
     trial.write("../secret", &format!("{SECRET}\n"));
     fs::set_permissions(trial.sign("secret"), PermissionsExt::from_mode(0o644)).unwrap();
     let open = "ralph: error: other users can read `[repo]/../secret`; run `chmod 600` on it\n";
@@ -222,6 +222,6 @@ fn a_secret_has_to_be_one() {
     outside.write("../secret", SECRET);
     fs::set_permissions(outside.sign("secret"), PermissionsExt::from_mode(0o600)).unwrap();
     let schedule = outside.start(["schedule"]);
-    until("it is told", || schedule.said().contains("warning: others than this machine can reach"));
+    until("it is told", || schedule.said().contains("warning: other machines can reach"));
     schedule.kill();
 }

@@ -248,7 +248,7 @@ fn what_is_there_is_overwritten_by_force_alone() {
     assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
     assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
-    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing was changed");
+    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing changed");
 
     trial.write(".ralph/config.yaml", "timeout: [\n");
     let out = trial.run(["init", "--yes", "--force"]).whatever().out();
@@ -288,7 +288,7 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
     assert!(said(&config).is_empty(), "the agent is set for all projects: {config}");
     trial.run(["config", "agent"]).stdout("gemini\n");
     let nowhere = folder(&[]).env("HOME", "/nowhere");
-    nowhere.run(["init", "--global"]).code(1).stderr_has("there is no home folder");
+    nowhere.run(["init", "--global"]).code(1).stderr_has("no home folder");
     trial
         .run(["init", "--global", "--project"])
         .code(64)
@@ -338,14 +338,14 @@ fn nothing_is_written_where_not_all_of_it_can_be() {
         .run(["init", "--yes"])
         .code(1)
         .stderr("ralph: error: `[repo]` is not in a git repository; make one with `git init`\n");
-    trial.run(["--graph", "x.yaml", "init"]).code(64).stderr_has("leave out `--graph`");
+    trial.run(["--graph", "x.yaml", "init"]).code(64).stderr_has("remove `--graph`");
     assert_eq!(trial.everything().len(), 0);
 
     let trial = repository(&[]);
     trial.write("prompts", "a file");
     let before = trial.everything();
     trial.run(["init", "--yes"]).code(1).stderr_has(
-        "ralph: error: `prompts` is no folder; nothing was written. Move it and try again\n",
+        "ralph: error: `prompts` is not a folder; nothing was written. Move it and try again\n",
     );
     assert!(before == trial.everything(), "something was written");
 }
@@ -382,7 +382,7 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
-    trial.run(["init", "--yes"]).stdout_has("nothing was changed").stderr_has("");
+    trial.run(["init", "--yes"]).stdout_has("nothing changed").stderr_has("");
 }
 
 #[test]
@@ -439,10 +439,10 @@ fn the_wizard_asks_and_enter_takes_the_default() {
     let down = "\u{1b}[B";
     // The second agent; three attempts; one command more; no recipes; agents are told.
     let answers = [
-        ("Make one?", "\r".to_owned()),
+        ("Create one?", "\r".to_owned()),
         ("Which agent?", format!("{down}\r")),
-        ("how many attempts", "\u{7f}\u{7f}3\r".to_owned()),
-        ("Run which", format!("{down} \r")),
+        ("number of attempts", "\u{7f}\u{7f}3\r".to_owned()),
+        ("Which commands", format!("{down} \r")),
         ("Add recipes for `just` to justfile?", "n".to_owned()),
         ("Add a section for agents to AGENTS.md?", "y".to_owned()),
         ("in all your projects?", "y".to_owned()),
@@ -484,7 +484,7 @@ fn whoever_leaves_the_wizard_leaves_no_file() {
         let trial = folder(&[]);
         let last = leave == "n";
         let mut terminal = on_terminal(&trial, 60, "init");
-        terminal.exp_string("Make one?").unwrap();
+        terminal.exp_string("Create one?").unwrap();
         if leave == "\u{1b}" {
             terminal.send(leave).unwrap();
         } else {
@@ -496,10 +496,10 @@ fn whoever_leaves_the_wizard_leaves_no_file() {
         terminal.flush().unwrap();
         if last {
             for (question, answer) in [
-                ("how many", "\r"),
-                ("A command", "make\r"),
-                ("Recipes", "y"),
-                ("Advice", "n"),
+                ("number of", "\r"),
+                ("Command that", "make\r"),
+                ("Add recipes", "y"),
+                ("Add a section", "n"),
                 ("projects?", "n"),
                 ("Write", "n"),
             ] {

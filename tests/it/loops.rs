@@ -337,7 +337,7 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
     .graph("tasks: [{id: loop}]\n");
     trial.run(FAST).code(4).stderr_has("loop asks: Which colour?");
     let graph = "ralph: error: `loop` is pending; only a task that needs input can be answered; \
-                 `--name loop` for the loop of that name\n";
+                 use `--name loop` for the loop of that name\n";
     trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
     trial.run(["answer", "--name", "loop", "loop", "blue"]).whatever();
     trial.run(["resume", "--name", "loop"]).stderr_has("loop: starting iteration 2/9");

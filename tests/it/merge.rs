@@ -168,10 +168,7 @@ fn what_fits_together_and_is_no_graph_is_a_conflict() {
     let (code, said) = tried(&trial, &["merge", "two"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("the tasks form a cycle: `a` -> `b` -> `a`"), "{said}");
-    assert!(
-        said.ends_with("the two sides do not make a valid graph together: mend it\n"),
-        "{said}"
-    );
+    assert!(said.ends_with("the merge of both sides is not a valid graph; correct it\n"), "{said}");
     assert_eq!(trial.git(&["status", "--short"]), "UU task-graph.yaml\n");
 }
 
@@ -246,7 +243,7 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     trial
         .run(["merge-driver", "--install"])
         .stdout(SET)
-        .stderr_has("say `merge=binary` for `task-graph.yaml`, and win");
+        .stderr_has("set `merge=binary` for `task-graph.yaml` and take precedence");
 }
 
 #[test]
@@ -274,7 +271,7 @@ fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
     fs::remove_file(&moved).unwrap();
     let (code, said) = tried(&trial, &["merge", "three"]);
     let told = format!(
-        "{} is gone: task-graph.yaml was merged by lines, look it through; then run `ralph \
+        "{} is missing: task-graph.yaml was merged by lines, check the result; then run `ralph \
          merge-driver --install`\n",
         moved.display()
     );

@@ -55,7 +55,7 @@ fn a_file_is_what_was_printed() {
 fn what_cannot_be_played_is_said() {
     let trial = recorded().file("empty/x", "").file("bad/timed.jsonl", "[1]\n");
     trial.run(["replay", "empty"]).code(1).stderr(
-        "ralph: error: `[repo]/empty` is no recording; name a file, or a folder with `stdout` or \
+        "ralph: error: `[repo]/empty` is not a recording; name a file, or a folder with `stdout` or \
          `timed.jsonl`, such as logs/attempts/ID/N\n",
     );
     trial

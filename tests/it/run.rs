@@ -144,7 +144,7 @@ fn the_journal_tells_all_of_it() {
         assert_eq!((&line["verdict"], &line["report"]), (&"complete".into(), &"command".into()));
         let log = line["log"].as_str().unwrap();
         assert!(trial.read(&format!("{log}/prompt.md")).starts_with("# Task "));
-        assert!(trial.read(&format!("{log}/stdout")).contains("is reported done"));
+        assert!(trial.read(&format!("{log}/stdout")).contains("is reported as done"));
     }
 }
 

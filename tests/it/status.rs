@@ -116,7 +116,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
     let run = trial.start_until(["run", "--task", "a"], "waiting-a");
     let status = trial.run(["dag-status"]).out();
     assert!(status.contains(", an agent is at work\n"), "{status}");
-    let busy = "ralph: error: `a` is being worked on since [time] (attempt 1; stop the run first\n";
+    let busy = "ralph: error: attempt 1 at `a` has been running since [time]; stop the run first\n";
     trial.run(["task-reset", "a"]).code(5).stderr(busy);
     trial.run(["task-reset", "b", "a"]).code(5).stderr(busy);
     trial.run(["task-block", "a", "--reason", "no"]).code(5).stderr(busy);

@@ -206,5 +206,5 @@ fn verifying_by_hand() {
         .stdout("one\n")
         .stderr("verifying a: `echo one`\nverifying a: `false`\n`false` exited with code 1\n");
     trial.run(["verify", "b"]).stderr("verifying b: `true`\nit succeeded\n");
-    trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; give it");
+    trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; set");
 }

@@ -101,7 +101,7 @@ pub(super) fn hooks(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     if names.is_empty() {
         return Finding::ok(ABOUT, "no commit hooks");
     }
-    let tried = format!("an empty commit in a fresh checkout, with {}", names.join(", "));
+    let tried = format!("an empty commit in a fresh checkout (with {})", names.join(", "));
     let answer = workspace.repo.committer().and_then(|_| {
         let trial = workspace.repo.trial(&bench.folder("hooks")?)?;
         if workspace.repo.head()?.commit.is_some() {

@@ -66,7 +66,7 @@ impl FileStep {
                 1 => ".bak".to_owned(),
                 _ => format!(".bak.{number}"),
             });
-            let free = |ending: &String| fs::symlink_metadata(self.beside(ending)).is_err();
+            let free = |ending: &String| fs::symlink_metadata(self.with_suffix(ending)).is_err();
             self.backup = endings.into_iter().find(free);
         }
         self
@@ -79,7 +79,7 @@ impl FileStep {
     }
 
     /// The path with a suffix.
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn with_suffix(&self, ending: &str) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
         self.path.with_file_name(name)
@@ -154,7 +154,7 @@ impl Undo {
             return Ok(());
         };
         if let (Some(ending), Some(bytes)) = (&step.backup, &step.there) {
-            self.put(&step.beside(ending), bytes, None)
+            self.put(&step.with_suffix(ending), bytes, None)
                 .with_context(|| format!("write `{}{ending}`", step.name))?;
         }
         self.put(&step.path, text.as_bytes(), step.there.clone())
