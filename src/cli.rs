@@ -81,7 +81,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
-    /// Run the task graph: choose a task, run an agent, verify, repeat
+    /// Run agents through the task graph until it is complete
     Run(Flags<Box<RunArgs>>),
     /// Repeat an agent on a prompt file, without a graph
     Loop(Flags<Box<LoopArgs>>),
@@ -199,9 +199,8 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
         };
     }
     // Only help and errors need the groups.
-    let error = match groups::command().try_get_matches_from(&words) {
-        Ok(_) => unreachable!("the groups change only the help"),
-        Err(error) => error,
+    let Err(error) = groups::command().try_get_matches_from(&words) else {
+        unreachable!("the groups change only the help");
     };
     if error.use_stderr() {
         return Err(suggest::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_lines_go() {
+    fn only_our_block_is_removed() {
         let ours = format!("{FIRST}\nx\n{LAST}\n");
         for text in ["", "*.c text", "a\r\n\n# b\n"] {
             assert_eq!(without_ours(&(ours.clone() + text)), text);

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_in_the_order_and_at_the_times_of_the_recording() {
+    fn lines_follow_the_order_and_the_times_of_the_recording() {
         let timed = b"[0.5, \"out\", \"on\"]\n[2, \"err\", \"odd\"]\n[2.25, \"out\", \"cut\"]\n\
                       [1, \"out\", \"lost\"]\n";
         let merged = merge(timed, lines(b"one\ncut off\n"), lines(b"odd\nmore\n")).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_that_of_the_recording() {
+    fn the_exit_code_comes_from_the_recording() {
         let end = |rc: i32| recorded(format!("{{\"rc\": {rc}, \"x\": 1}}").as_bytes());
         assert_eq!(end(3).unwrap().code(), 3);
         assert_eq!(end(-9).unwrap().code(), 137);

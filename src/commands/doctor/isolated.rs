@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_git_is_told_by_its_version() {
+    fn git_versions_are_parsed_and_compared() {
         for (said, found) in [
             ("git version 2.39.5", Some((2, 39))),
             ("git version 2.35.1.windows.2", Some((2, 35))),

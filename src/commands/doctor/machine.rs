@@ -103,7 +103,7 @@ mod tests {
     use super::{super::FindingLevel, *};
 
     #[test]
-    fn little_room_is_a_warning_and_none_a_fault() {
+    fn low_disk_space_is_a_warning_and_none_a_fault() {
         let mark = |bytes, files| judge(Room { bytes, files }).mark;
         assert_eq!(mark(2_000_000_000, None), FindingLevel::Ok);
         assert_eq!(mark(2_000_000_000, Some(10_000)), FindingLevel::Ok);
