@@ -98,7 +98,7 @@ fn shown(value: &Value, origin: &Origin) -> Value {
 fn unknown(key: &str) -> Failure {
     let hint = match nearest(key, Config::keys().iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`ralph config` lists them".to_owned(),
+        None => "`ralph config` lists the settings".to_owned(),
     };
     Failure::new(Exit::Usage, format!("unknown setting `{}`; {hint}", key.escape_debug()))
 }

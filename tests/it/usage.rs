@@ -61,7 +61,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
     trial.run(["worktree", "lst"]).code(64).stderr_has("Usage: ralph worktree");
     let repository = Workspace::new();
-    repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists them");
+    repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists the settings");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");
     trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may hold only letters");
     trial.run(["run", "-q", "-v"]).code(64).stderr_has("cannot be used with");
