@@ -1,14 +1,16 @@
-//! The command line. The only user of clap: what comes out knows nothing of it.
+//! The command line: parses it, and prints help. The only user of clap.
 
 mod complete;
 mod control;
 mod examples;
 mod flags;
+mod groups;
 mod look;
 mod plain_loop;
 mod run;
 mod schedule;
 mod setup;
+mod suggest;
 mod task;
 mod worktree;
 
@@ -38,175 +40,201 @@ pub use task::{
 };
 pub use worktree::{WorktreeArgs, WorktreeCommand};
 
-/// Drives coding agents through a graph of tasks, unattended, until all of it is done, or says
-/// exactly why it cannot be.
+/// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
 #[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 complete, 1 error, 2 limit reached, 3 everything left is \
-    blocked, 4 waiting for a person (paused, stopped, input needed), 5 another ralph runs here, \
-    64 usage, 65 invalid graph or settings or template, 69 agent missing, 74 disk, 77 not logged in, \
-    130 Ctrl-C.\nTry it: `ralph demo` needs no agent and no key.")]
+#[command(after_help = "`ralph help COMMAND` shows flags and examples, `ralph help agents` the \
+    commands that agents and scripts call. `ralph demo` needs no agent and no key.\n\n\
+    Exit codes: 0 complete, 1 error, 2 limit reached, 3 blocked, 4 waiting for a person, \
+    5 already running, 64 usage, 65 invalid file, 69 no agent, 74 disk, 77 authentication, \
+    129/130/143 signal")]
 pub struct Cli {
-    /// Work in the repository around this folder.
+    /// Run as if started in DIR
     #[arg(short = 'C', long = "directory", value_name = "DIR", global = true, display_order = 900)]
     pub directory: Option<PathBuf>,
-    /// Use this graph file instead of `task-graph.yaml` at the top of the repository.
+    /// Use this graph file [default: task-graph.yaml]
     #[arg(
         long,
         value_name = "FILE",
         global = true,
-        display_order = 900,
+        display_order = 901,
         env = "RALPH_GRAPH",
         hide_env_values = true
     )]
     pub graph: Option<PathBuf>,
-    /// Use these settings instead of `.ralph/config.yaml` of the repository.
+    /// Use this settings file [default: .ralph/config.yaml]
     #[arg(
         long,
         value_name = "FILE",
         global = true,
-        display_order = 900,
+        display_order = 902,
         env = "RALPH_CONFIG",
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// A command with its arguments. `groups` says where the help lists it.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
-    /// Set this project up: settings, a graph with examples, a prompt, recipes; overwrites nothing
-    Init(Flags<InitArgs>),
-    /// Print a built-in template, that of a task's prompt if none is named
-    Template(Flags<PrintTemplateArgs>),
-    /// Work off the graph: choose, prompt, run the agent, judge, repeat
+    /// Run agents through the task graph until it is complete
     Run(Flags<Box<RunArgs>>),
-    /// Restart an agent on a prompt file, without a graph, until it says that all is done
+    /// Repeat an agent on a prompt file, without a graph
     Loop(Flags<Box<LoopArgs>>),
-    /// List the loops of this repository, the run over the graph included, live or dead
-    Ls(Flags<Ls>),
-    /// Show the next prompt, without touching anything
-    Prompt(Flags<PromptArgs>),
-    /// Show when all of it could be done, with how many agents at once
+    /// Predict the order and the duration of a run
     Plan(Flags<PlanArgs>),
-    /// Show what is done, in progress, ready and blocked
+    /// Show the next prompt, or claim its task with `--accept`
+    Prompt(Flags<PromptArgs>),
+    /// Let running attempts finish and start no more
+    Pause(Flags<Named>),
+    /// Lift the pause and continue the run
+    Resume(Flags<ResumeArgs>),
+    /// Stop the run after its attempt, or immediately with `--now`
+    Stop(Flags<StopArgs>),
+    /// Show the state of the run
+    Status(Flags<StatusArgs>),
+    /// Show the state of every task
     DagStatus(Flags<DagStatusArgs>),
-    /// Give tasks back: pending, with all their attempts
-    TaskReset(Flags<TaskResetArgs>),
-    /// Say that a task is done
-    TaskComplete(Flags<TaskCompleteArgs>),
-    /// Hold a task back
-    TaskBlock(Flags<TaskBlockArgs>),
-    /// Ask a person, as the agent of an attempt: its task waits for the answer
-    Ask(Flags<AskArgs>),
-    /// Answer what a task asks, and give it back
-    Answer(Flags<AnswerArgs>),
-    /// Leave a note for agents that come later, as the agent of an attempt
-    Note(Flags<NoteArgs>),
-    /// Run the verify commands of a task, as a run does before it counts as complete
-    Verify(Flags<VerifyArgs>),
+    /// List the run and the loops of this repository
+    Ls(Flags<Ls>),
+    /// List attempts with their verdicts
+    Attempts(Flags<AttemptsArgs>),
+    /// Show one attempt: verdict, evidence, end of output
+    Show(Flags<ShowArgs>),
+    /// Show the journal in plain words, or an agent's output
+    Logs(Flags<LogsArgs>),
+    /// Follow the agent at work
+    Attach(Flags<AttachArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),
-    /// Check the graph file
+    /// Validate the graph; report every error with its location
     Check(Flags<CheckArgs>),
-    /// Show every setting, its value, and where that comes from
-    Config(Flags<ConfigArgs>),
-    /// Print the JSON Schema of the graph file or of the settings, for editors
-    Schema(Flags<SchemaArgs>),
-    /// Merge three versions of the graph file by task, or have git do it so
-    MergeDriver(Flags<MergeDriverArgs>),
-    /// List the work trees of attempts, make one for yourself, or remove one that is not needed
-    Worktree(Flags<WorktreeArgs>),
-    /// Find what would keep a run from working, and say what to do about it
-    Doctor(Flags<DoctorArgs>),
-    /// Show who is told of what, or try it
-    Notify(Flags<NotifyArgs>),
-    /// Show how the run stands: running, paused, finished or crashed
-    Status(Flags<StatusArgs>),
-    /// Let the running attempt finish and start no other until `ralph resume`
-    Pause(Flags<Named>),
-    /// Take the pause away, and go on with the run that was paused
-    Resume(Flags<ResumeArgs>),
-    /// Stop the run when its attempt ends, or at once with `--now`
-    Stop(Flags<StopArgs>),
-    /// Start runs by the clock, or have the system do so
-    Schedule(Flags<ScheduleArgs>),
-    /// Tell cron whether the loop lives: exit 0 or 1 with one line
-    Heartbeat(Flags<HeartbeatArgs>),
-    /// Read the journal in plain words, or what an agent printed
-    Logs(Flags<LogsArgs>),
-    /// Watch the agent at work: in its terminal with `ralph run --tmux`, else what it says
-    Attach(Flags<AttachArgs>),
-    /// List the attempts: when, how long, how they were judged, what they left
-    Attempts(Flags<AttemptsArgs>),
-    /// Show one attempt: verdict, evidence, files, the end of its output
-    Show(Flags<ShowArgs>),
-    /// Make a branch of what an attempt left that did not complete its task
+    /// Mark a task complete
+    TaskComplete(Flags<TaskCompleteArgs>),
+    /// Set tasks to pending, with all attempts available again
+    TaskReset(Flags<TaskResetArgs>),
+    /// Block a task, with a reason
+    TaskBlock(Flags<TaskBlockArgs>),
+    /// Answer a task that needs input
+    Answer(Flags<AnswerArgs>),
+    /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
-    /// For agents: run a command as a child agent of the attempt
-    Spawn(Flags<SpawnArgs>),
-    /// Watch it work: eight tasks in a temporary repository, with a built-in agent
+    /// List, create and remove worktrees
+    Worktree(Flags<WorktreeArgs>),
+    /// Set up a project; overwrite nothing
+    Init(Flags<InitArgs>),
+    /// Find what would stop a run, with a remedy for each problem
+    Doctor(Flags<DoctorArgs>),
+    /// Show every setting, its value and its origin
+    Config(Flags<ConfigArgs>),
+    /// Start runs at set times, or install a service that does
+    Schedule(Flags<ScheduleArgs>),
+    /// Show the configured notifications, or test them
+    Notify(Flags<NotifyArgs>),
+    /// Report whether the loop is alive, for cron
+    Heartbeat(Flags<HeartbeatArgs>),
+    /// Run a demo with a built-in agent
     Demo(Flags<DemoArgs>),
-    /// Be an agent that does again what was recorded of one, such as `logs/attempts/ID/N`
+    /// Ask a person a question; the task then needs input
+    Ask(Flags<AskArgs>),
+    /// Leave a note for later agents
+    Note(Flags<NoteArgs>),
+    /// Run and record a child agent
+    Spawn(Flags<SpawnArgs>),
+    /// Run the verify commands of a task
+    Verify(Flags<VerifyArgs>),
+    /// Replay a recorded attempt
     Replay(Flags<ReplayArgs>),
-    /// Print what makes a shell complete commands, flags, ids and settings
+    /// Print a built-in template
+    Template(Flags<PrintTemplateArgs>),
+    /// Print the JSON Schema of the graph or the settings
+    Schema(Flags<SchemaArgs>),
+    /// Merge the graph by task, as a git merge driver
+    MergeDriver(Flags<MergeDriverArgs>),
+    /// Generate shell completions
     Completions(Flags<CompletionsArgs>),
-    /// Print the manual page, or write those of all commands
+    /// Print or write manual pages
     Man(Flags<ManArgs>),
+    /// Print help for a command
+    #[command(hide = true)]
+    Help {
+        /// A command, or `agents` for the commands that agents and scripts call
+        topic: Vec<String>,
+    },
     /// The agent of `ralph demo`
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
-    /// Stands in for an agent that is to have a terminal
+    /// Starts an agent in a terminal of its own and waits for it
     #[command(name = "__pane", hide = true)]
     Pane(Flags<PaneArgs>),
-    /// Stands before an agent in its terminal
+    /// Runs an agent inside its terminal
     #[command(name = "__in-pane", hide = true)]
     InPane {
-        /// The folder of its pane
+        /// The folder of the pane
         folder: PathBuf,
     },
-    /// Stands between `ralph run` and its agent
+    /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,
 }
 
-/// Reads the command line. A shell that asks for completions is answered here.
+/// Parses the command line. Shell completions and help are answered here.
 ///
 /// # Errors
-/// A usage error, with its exit code; help and version are none, and are printed.
+/// A usage error, with its exit code. Help and version are printed and are not errors.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option<Cli>> {
     let words: Vec<OsString> = words.into_iter().collect();
     if complete::answer(&words, Cli::command) {
         return Ok(None);
     }
-    let found = Cli::command().try_get_matches_from(words);
-    match found.and_then(|found| Cli::from_arg_matches(&found)) {
-        Ok(cli) => Ok(Some(cli)),
-        Err(error) if !error.use_stderr() => {
-            // Help into a pipe that nobody reads to its end is as good as read.
-            let _ = error.print();
-            Ok(None)
-        }
-        Err(error) => {
-            let text = error.render().to_string();
-            Err(Failure::drawn(Exit::Usage, text.trim_end().to_owned()).into())
-        }
+    if let Ok(found) = Cli::command().try_get_matches_from(&words) {
+        let cli = Cli::from_arg_matches(&found).map_err(|error| usage(&error))?;
+        return match &cli.command {
+            Command::Help { topic } => help(topic),
+            _ => Ok(Some(cli)),
+        };
     }
+    // Only help and errors need the groups.
+    let Err(error) = groups::command().try_get_matches_from(&words) else {
+        unreachable!("the groups change only the help");
+    };
+    if error.use_stderr() {
+        return Err(suggest::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));
+    }
+    // A reader of the pipe may stop early, as `head` does.
+    let _ = error.print();
+    Ok(None)
 }
 
-/// What a shell has to be told once, so that it asks `program` what can be completed.
+/// Prints the main page, the page of a command, or the one for agents.
+fn help(topic: &[String]) -> anyhow::Result<Option<Cli>> {
+    if topic == ["agents"] {
+        // As above.
+        let _ = groups::agents_page().print_help();
+        return Ok(None);
+    }
+    let words = ["ralph"].into_iter().chain(topic.iter().map(String::as_str)).chain(["--help"]);
+    parse(words.map(OsString::from))
+}
+
+fn usage(error: &clap::Error) -> anyhow::Error {
+    let text = error.render().to_string();
+    Failure::drawn(Exit::Usage, text.trim_end().to_owned()).into()
+}
+
+/// The script that makes a shell ask `program` for completions.
 pub fn registration(shell: &str, program: &Path) -> String {
     complete::registration(shell, program)
 }
 
-/// The manual: file names and pages, that of `ralph` itself first.
+/// The manual pages with their file names, that of `ralph` itself first.
 ///
 /// # Errors
-/// None but those of writing into memory.
+/// Only those of writing into memory.
 pub fn man_pages() -> io::Result<Vec<(String, String)>> {
     let mut whole = Cli::command();
     whole.build();
@@ -221,16 +249,14 @@ pub fn man_pages() -> io::Result<Vec<(String, String)>> {
     .collect()
 }
 
-/// Every command and what it is for, as `--help` lists them; for the docs' test.
+/// The groups of commands in the order of the help: each title with names and descriptions.
+pub fn command_groups() -> Vec<(&'static str, Vec<(String, String)>)> {
+    groups::all()
+}
+
+/// Every command and its description, in the order of the help.
 pub fn commands() -> Vec<(String, String)> {
-    Cli::command()
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set())
-        .map(|command| {
-            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            (command.get_name().to_owned(), about)
-        })
-        .collect()
+    groups::all().into_iter().flat_map(|(_, commands)| commands).collect()
 }
 
 #[cfg(test)]
@@ -243,6 +269,14 @@ mod tests {
     }
 
     #[test]
+    fn examples_fit_the_widest_help() {
+        for (name, _) in commands() {
+            let examples = examples::of(&name).unwrap_or_default();
+            assert!(examples.lines().all(|line| line.len() <= 100), "{examples}");
+        }
+    }
+
+    #[test]
     fn every_command_has_an_example_that_can_be_typed() {
         for (name, _) in commands() {
             let found = examples::EXAMPLES.iter().find(|(command, _)| *command == name);
@@ -251,7 +285,7 @@ mod tests {
                 let at = line.find("ralph ").expect("it calls ralph");
                 let line = line[at..].split([')', '|', '>', '<']).next().unwrap_or_default();
                 let words = line.split_whitespace().scan(None, |quoted: &mut Option<()>, word| {
-                    // What is in quotes is one word.
+                    // A quoted text is one word.
                     let inside = quoted.is_some();
                     if word.matches('"').count() % 2 == 1 {
                         *quoted = if inside { None } else { Some(()) };

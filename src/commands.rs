@@ -59,7 +59,7 @@ use crate::{
     project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
-/// Does what the command line says.
+/// Runs the command of a parsed command line.
 ///
 /// # Errors
 /// As the command gives them.
@@ -120,6 +120,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Replay(Flags(options)) => replay::run(&here, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
+        Command::Help { .. } => Ok(Exit::Success),
         Command::DemoAgent => demo_agent::run(),
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
@@ -130,18 +131,18 @@ pub fn execute(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// Where a command works.
+/// The place and the files that a command works on.
 #[derive(Clone)]
 pub struct Invocation {
     directory: Option<PathBuf>,
     graph: Option<PathBuf>,
     config: Option<PathBuf>,
-    /// The plain loop that is meant.
+    /// The named loop, if the command acts on one.
     name: Option<TaskId>,
 }
 
 impl Invocation {
-    /// The same place, with the files that a run named where this command names none.
+    /// Returns the same place, with the files of an earlier run where this command names none.
     #[must_use]
     pub fn or(&self, begun: &Begun) -> Invocation {
         Invocation {
@@ -151,14 +152,14 @@ impl Invocation {
         }
     }
 
-    /// The same place, and the plain loop that is named, if one is.
+    /// Returns the same place for the named loop, if there is one.
     #[must_use]
     pub fn named(&self, named: &Named) -> Invocation {
         Invocation { name: named.name.clone(), ..self.clone() }
     }
 
-    /// The same place, and the plain loop that is named, or that these ids of tasks mean: inside of
-    /// it, and where the graph has no such task.
+    /// Returns the same place for the named loop. Without a name, a single id means the loop of that
+    /// name inside the loop, and where the graph has no such task.
     ///
     /// # Errors
     /// No repository; as the disk gives them.
@@ -186,7 +187,7 @@ impl Invocation {
         Ok((!known).then_some(id))
     }
 
-    /// The folder, absolute.
+    /// The absolute path of the folder.
     ///
     /// # Errors
     /// The working directory is gone.
@@ -195,7 +196,7 @@ impl Invocation {
         Ok(self.directory.as_ref().map_or_else(|| current.clone(), |dir| current.join(dir)))
     }
 
-    /// A file as it was named, from where the command was typed.
+    /// The absolute path of a file named on the command line.
     ///
     /// # Errors
     /// The working directory is gone.
@@ -203,7 +204,7 @@ impl Invocation {
         Ok(env::current_dir().context("the working directory is gone")?.join(path))
     }
 
-    /// The same as [`workspace`](Here::workspace) for what an agent says, which must not be lost.
+    /// Like [`workspace`](Self::workspace), for reports of agents, which must not fail on invalid files.
     ///
     /// # Errors
     /// No repository.
@@ -212,7 +213,7 @@ impl Invocation {
         Workspace::heard(&self.directory()?, place)
     }
 
-    /// The repository around it, for the run over its graph or the plain loop that is meant.
+    /// The repository around the folder, for its graph run or the named loop.
     ///
     /// # Errors
     /// As [`Workspace::open`]; no loop of that name.
@@ -232,32 +233,32 @@ impl Invocation {
         Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
     }
 
-    /// The same for the loop at this place, whether there is one or not yet.
+    /// The repository for the loop at `place`, which need not exist yet.
     ///
     /// # Errors
     /// As [`Workspace::open`].
     pub fn open(&self, place: LoopPaths) -> Result<Workspace> {
         let file = |path: &Option<PathBuf>| path.as_deref().map(|path| self.file(path)).transpose();
-        // A plain loop has a graph of its own.
+        // A named loop has its own graph.
         let graph = if place.name().is_some() { None } else { file(&self.graph)? };
         let config = file(&self.config)?;
         Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
     }
 }
 
-/// The filter that flags make.
+/// The filter for the given flags.
 pub fn filter(which: Which) -> Filter {
     let Which { tasks, stories, milestones, tags } = which;
     Filter { tasks, stories, milestones, tags }
 }
 
-/// The attempts that a living run works on, as they are on record.
+/// The records of the attempts that are running now.
 fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<AttemptRecord>> {
     let is_live = workspace.is_live(history)?;
     Ok(if is_live { workspace.state.peek() } else { Vec::new() })
 }
 
-/// What they are to the choice of the next task.
+/// The running attempts in the form that task selection takes.
 fn active<'a>(open: &'a [AttemptRecord], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
     let active = |record: &'a AttemptRecord| {
         let number = graph.number(&record.task_id)?;

@@ -1,4 +1,4 @@
-//! The `ralph` program: the command line in, an exit code out, an error printed once.
+//! The `ralph` program: runs one command, prints its error and sets the exit code.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! Completion of words in a shell, ids of tasks and names of settings included.
+//! Shell completion of commands, flags, task ids and names of settings.
 //!
-//! The shell asks this very program, so there is nothing to be made anew when commands change.
-//! Whatever goes wrong, nothing is completed: a shell is no place for an error.
+//! The shell calls this program for the candidates, so that they are always current. An error yields
+//! no candidates: a shell cannot show it.
 
 use std::{
     collections::BTreeSet,
@@ -24,10 +24,10 @@ use crate::{
     project::{config::Config, workspace::Workspace, worktree_pool::WorktreePool},
 };
 
-/// The variable by which a shell asks.
+/// The environment variable that requests completions.
 const VARIABLE: &str = "RALPH_COMPLETE";
 
-/// Answers a shell that asks for completions. Whether it did.
+/// Prints completions if the shell requested them. Returns whether it did.
 pub(super) fn answer(words: &[OsString], command: fn() -> Command) -> bool {
     let Ok(here) = env::current_dir() else {
         return false;
@@ -36,12 +36,12 @@ pub(super) fn answer(words: &[OsString], command: fn() -> Command) -> bool {
     asked.try_complete(words.to_vec(), Some(&here)).unwrap_or(false)
 }
 
-/// The shells that can ask.
+/// The supported shells.
 pub(super) fn shells() -> Vec<&'static str> {
     Shells::builtins().names().collect()
 }
 
-/// What a shell has to be told once.
+/// The registration script of a shell.
 pub(super) fn registration(shell: &str, program: &Path) -> String {
     let mut script = Vec::new();
     if let Some(shell) = Shells::builtins().completer(shell) {
@@ -65,7 +65,7 @@ fn of_graph(found: impl Fn(&TaskGraph) -> Vec<CompletionCandidate>) -> Vec<Compl
     file.map(|file| found(file.graph())).unwrap_or_default()
 }
 
-/// Ids, each with its title.
+/// Task ids, each with its title.
 pub(super) fn ids() -> Vec<CompletionCandidate> {
     let candidate = |task: &Task| {
         CompletionCandidate::new(task.id.as_str()).help(Some(task.title.clone().into()))
@@ -77,17 +77,17 @@ fn words<'a>(words: impl Iterator<Item = &'a String>) -> Vec<CompletionCandidate
     words.collect::<BTreeSet<_>>().into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Stories of tasks.
+/// Stories in the graph.
 pub(super) fn stories() -> Vec<CompletionCandidate> {
     of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.story.as_ref())))
 }
 
-/// Milestones of tasks.
+/// Milestones in the graph.
 pub(super) fn milestones() -> Vec<CompletionCandidate> {
     of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.milestone.as_ref())))
 }
 
-/// Tags of tasks.
+/// Tags in the graph.
 pub(super) fn tags() -> Vec<CompletionCandidate> {
     of_graph(|graph| words(graph.tasks().iter().flat_map(|task| &task.tags)))
 }
@@ -98,7 +98,7 @@ pub(super) fn loops() -> Vec<CompletionCandidate> {
     names.iter().map(|name| CompletionCandidate::new(name.as_str())).collect()
 }
 
-/// Names of work trees, or their paths where they are not beside those of attempts.
+/// Names of worktrees in the pool, and paths of the others.
 pub(super) fn worktrees() -> Vec<CompletionCandidate> {
     let Some(workspace) = workspace() else {
         return Vec::new();

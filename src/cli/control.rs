@@ -1,4 +1,4 @@
-//! The flags of what steers a run or stands in for a part of it.
+//! The flags of the commands that control a run, and of `demo`, `replay`, `completions` and `man`.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use super::{Named, complete};
 /// `ralph resume`.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Try again at once what the provider refused for now
+    /// Retry a rate-limited provider immediately
     #[arg(long)]
     pub now: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -20,10 +20,10 @@ pub struct ResumeArgs {
 /// `ralph stop`.
 #[derive(Debug, Args)]
 pub struct StopArgs {
-    /// End the attempt too, as Ctrl-C does; it does not count
+    /// Also end the running attempt, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -31,7 +31,7 @@ pub struct StopArgs {
 /// `ralph spawn`.
 #[derive(Debug, Args)]
 pub struct SpawnArgs {
-    /// The command; it has the streams of this one, and its exit code becomes that of this one
+    /// The command; it inherits standard input and output, and its exit code is returned
     #[arg(last = true, required = true, value_name = "CMD")]
     pub argv: Vec<String>,
 }
@@ -39,10 +39,10 @@ pub struct SpawnArgs {
 /// `ralph demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Make the repository here instead of in the temporary folder; must not exist yet
+    /// Create the repository in DIR, which must not exist [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-    /// Make this many attempts at the same time, each in a git work tree of its own [default: 1]
+    /// Run up to N attempts at a time, each in its own worktree [default: 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
 }
@@ -50,19 +50,19 @@ pub struct DemoArgs {
 /// `ralph replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// A folder with `stdout`, and `stderr`, `timed.jsonl` (`[seconds, "out" or "err", line]`) and
-    /// `meta.json` (`{"rc": CODE}`) where it has them; or a file of standard output
+    /// A file with standard output; or a folder with `stdout` and optionally `stderr`, `timed.jsonl`
+    /// (lines of `[seconds, "out" or "err", line]`) and `meta.json` (`{"rc": CODE}`)
     pub transcript: PathBuf,
-    /// So many times as fast as it was, or `max` [default: as it was, but no wait over 1 s]
+    /// Replay N times faster, or `max` [default: original speed with waits of at most 1s]
     #[arg(long, value_name = "N", value_parser = speed)]
     pub speed: Option<f64>,
-    /// Commit a file `replayed/ID.txt`
+    /// Commit a file, `replayed/ID.txt`
     #[arg(long)]
     pub commit: bool,
-    /// Report the task done, with `ralph task-complete`
+    /// Report the task with `ralph task-complete`
     #[arg(long)]
     pub report: bool,
-    /// End with this code [default: the recorded one, or 0]
+    /// Exit with this code [default: the recorded one, or 0]
     #[arg(long, value_name = "CODE")]
     pub exit_code: Option<u8>,
 }
@@ -78,16 +78,16 @@ pub struct CompletionsArgs {
 /// `ralph man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Write a page for every command into this folder
+    /// Write one page per command to this folder
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
 }
 
-/// 0 stands for `max`.
+/// Parses a factor; 0 means `max`.
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         _ if text == "max" => Ok(0.0),
         Ok(factor) if factor >= 0.0 && f64::is_finite(factor) => Ok(factor),
-        _ => Err("write a factor such as 10, or `max`".to_owned()),
+        _ => Err("expected a factor such as 10, or `max`".to_owned()),
     }
 }

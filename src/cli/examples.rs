@@ -1,37 +1,37 @@
-//! An example or two for every command, shown under its flags. A test reads each as a command line.
+//! Examples for every command, shown below its flags. A test parses each of them.
 
-/// Of a command, by its name.
+/// The examples of each command.
 pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "init",
         &[
-            ("ralph init", "asks, shows what was chosen, and writes it"),
-            ("ralph init --yes", "takes every default"),
-            ("ralph init --dry-run", "shows what `--yes` would write"),
-            ("ralph init --global", "your own settings, for all projects"),
+            ("ralph init", "ask, show the choices, and write the files"),
+            ("ralph init --yes", "accept all defaults"),
+            ("ralph init --dry-run", "show what `--yes` would write"),
+            ("ralph init --global", "the user settings, for all projects"),
             ("ralph init --prompt", "PROMPT.md, for a loop without a graph"),
         ],
     ),
     (
         "template",
         &[
-            ("ralph template", "that of a task's prompt"),
-            ("ralph template prompt > BUILD_PROMPT.md", "that of a loop without a graph"),
-            ("ralph template just >> justfile", "the recipes"),
+            ("ralph template", "the prompt for a task"),
+            ("ralph template prompt > BUILD_PROMPT.md", "the prompt for a loop"),
+            ("ralph template just >> justfile", "recipes for just"),
         ],
     ),
     (
         "run",
         &[
-            ("ralph run", "all of it, with the agent of the settings"),
-            ("ralph run --once", "one attempt, to see how it goes"),
-            ("ralph run --milestone M1 --max-cost 20", "part of it, for at most $20"),
+            ("ralph run", "the whole graph"),
+            ("ralph run --once", "one attempt, to try it"),
+            ("ralph run --milestone M1 --max-cost 20", "a part of the graph, for at most $20"),
             ("ralph run --agent codex", "with another agent"),
-            ("ralph run -- ./my-agent.sh --fast", "with any command"),
-            ("ralph run --dry-run", "the order it would take"),
+            ("ralph run -- ./my-agent.sh --fast", "with any command as agent"),
+            ("ralph run --dry-run", "show the order of tasks"),
             (
                 "ralph run --tmux -- claude --dangerously-skip-permissions",
-                "on screens of their own",
+                "each agent in a tmux window",
             ),
         ],
     ),
@@ -46,38 +46,44 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph loop --name docs --prompt-file docs.md --max-iterations 9 --agent codex", ""),
         ],
     ),
-    ("ls", &[("ralph ls", ""), ("ralph ls --json | jq -r '.[].name'", "for programs")]),
+    ("ls", &[("ralph ls", ""), ("ralph ls --json | jq -r '.[].name'", "names only")]),
     (
         "prompt",
         &[
-            ("ralph prompt", "what the next agent would be told"),
+            ("ralph prompt", "the prompt of the next attempt"),
             ("ralph prompt --why", "why this task is next"),
-            ("ralph prompt parser --accept | claude -p", "work on one by hand"),
+            ("ralph prompt parser --accept | claude -p", "work on a task by hand"),
         ],
     ),
     (
         "plan",
         &[
-            ("ralph plan", "how long the night is, and what would make it shorter"),
-            ("ralph plan --milestone M1 --jobs 3", "of a part, with three agents"),
+            ("ralph plan", "the duration for 1, 2, 4, … jobs"),
+            ("ralph plan --milestone M1 --jobs 3", "a part of the graph, with three jobs"),
         ],
     ),
     (
         "dag-status",
         &[
-            ("ralph dag-status", "where everything stands"),
-            ("ralph dag-status --json | jq .counts", "for programs"),
+            ("ralph dag-status", "the state of every task"),
+            ("ralph dag-status --json | jq .counts", "counts only"),
         ],
     ),
-    ("task-reset", &[("ralph task-reset parser docs", "both get all their attempts again")]),
-    ("task-complete", &[("ralph task-complete parser", "by a person, or by its agent")]),
+    (
+        "task-reset",
+        &[("ralph task-reset parser docs", "both are pending, with all attempts available")],
+    ),
+    (
+        "task-complete",
+        &[("ralph task-complete parser", "by a person, or by the agent of the task")],
+    ),
     ("task-block", &[("ralph task-block deploy --reason \"no access yet\"", "")]),
     ("ask", &[("ralph ask \"Which of the two formats?\"", ""), ("ralph ask - < question.md", "")]),
     (
         "answer",
         &[
-            ("ralph answer parser", "what it asks"),
-            ("ralph answer parser \"TOML, please\"", "the answer; its task is ready again"),
+            ("ralph answer parser", "show the question"),
+            ("ralph answer parser \"TOML, please\"", "answer it; the task is ready again"),
         ],
     ),
     (
@@ -87,101 +93,107 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph note --for-all --tag build \"run make gen first\"", "for every agent"),
         ],
     ),
-    ("verify", &[("ralph verify parser", "as `ralph run` would, after its agent")]),
+    ("verify", &[("ralph verify parser", "as `ralph run` does after an attempt")]),
     ("costs", &[("ralph costs --by day", ""), ("ralph costs --by agent --json", "")]),
     (
         "check",
-        &[("ralph check", "the graph of this repository"), ("ralph check other.yaml", "any file")],
+        &[("ralph check", "the graph of the repository"), ("ralph check other.yaml", "any file")],
     ),
     (
         "config",
         &[
-            ("ralph config", "every setting and where its value comes from"),
-            ("ralph config timeout", "one value and nothing else"),
+            ("ralph config", "every setting with its origin"),
+            ("ralph config timeout", "one value only"),
         ],
     ),
     ("schema", &[("ralph schema graph > .ralph/schemas/task-graph.json", "")]),
     (
         "merge-driver",
         &[
-            ("ralph merge-driver --install", "git merges the graph of this clone by task"),
-            ("ralph merge-driver base.yaml ours.yaml theirs.yaml", "the result is in ours.yaml"),
+            ("ralph merge-driver --install", "merge the graph by task in this clone"),
+            ("ralph merge-driver base.yaml ours.yaml theirs.yaml", "write the result to ours.yaml"),
         ],
     ),
     (
         "worktree",
         &[
-            ("ralph worktree list", "which attempt is where, and what is left over"),
-            ("cd \"$(ralph worktree new parser)\"", "go on by hand, on the branch of a task"),
-            ("ralph worktree remove 3", "the third of the pool; never forced"),
+            ("ralph worktree list", "owner, branch and unsaved work of each"),
+            ("cd \"$(ralph worktree new parser)\"", "continue by hand on the branch of a task"),
+            ("ralph worktree remove 3", "remove worktree 3 if nothing is lost"),
         ],
     ),
     (
         "doctor",
-        &[("ralph doctor", "before the night"), ("ralph doctor -q --agent codex", "only faults")],
+        &[
+            ("ralph doctor", "check everything before a long run"),
+            ("ralph doctor -q --agent codex", "only problems, with this agent"),
+        ],
     ),
-    ("notify", &[("ralph notify --test", "before the night: is everybody told?")]),
+    ("notify", &[("ralph notify --test", "test every target before a long run")]),
     (
         "status",
         &[
             ("ralph status", ""),
-            ("ralph status --name loop", "of a plain loop"),
+            ("ralph status --name loop", "the loop named `loop`"),
             ("ralph status --json | jq .state", ""),
         ],
     ),
-    ("pause", &[("ralph pause", "the running attempt goes on to its end")]),
-    ("resume", &[("ralph resume", ""), ("ralph resume --now", "try the provider again at once")]),
-    ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "at once")]),
+    ("pause", &[("ralph pause", "the running attempt finishes")]),
+    ("resume", &[("ralph resume", ""), ("ralph resume --now", "retry the provider immediately")]),
+    ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "immediately")]),
     (
         "schedule",
         &[
-            ("ralph schedule --cron \"0 22 * * MON-FRI\"", "every weekday at ten in the evening"),
-            ("ralph schedule --cron @hourly -- --max-cost 5", "with flags of `ralph run`"),
-            ("ralph schedule --next 5", "the next times, by the settings"),
-            ("ralph schedule install --systemd --user", "as a service, by the settings"),
+            ("ralph schedule --cron \"0 22 * * MON-FRI\"", "at 22:00 on weekdays"),
+            ("ralph schedule --cron @hourly -- --max-cost 5", "with flags for `ralph run`"),
+            ("ralph schedule --next 5", "the next five times of the settings"),
+            ("ralph schedule install --systemd --user", "as a service"),
         ],
     ),
     ("heartbeat", &[("ralph heartbeat --max-age 1h || mail -s ralph me", "in a crontab")]),
-    (
-        "attempts",
-        &[("ralph attempts", "the newest last"), ("ralph attempts parser", "of one task")],
-    ),
+    ("attempts", &[("ralph attempts", "newest last"), ("ralph attempts parser", "of one task")]),
     (
         "logs",
         &[
-            ("ralph logs -f", "the journal in plain words, as it grows"),
-            ("ralph logs --task parser --attempt 2", "of all that, one attempt"),
-            ("ralph logs -f --output", "what the agents say, one after the other"),
-            ("ralph logs --raw --task parser > out", "every byte that the newest attempt printed"),
-            ("ralph logs --json --all | jq .action", "for programs"),
+            ("ralph logs -f", "follow the journal in plain words"),
+            ("ralph logs --task parser --attempt 2", "one attempt"),
+            ("ralph logs -f --output", "follow the messages of the agents"),
+            ("ralph logs --raw --task parser > out", "the raw output of the newest attempt"),
+            ("ralph logs --json --all | jq .action", "the actions of all runs"),
         ],
     ),
-    ("attach", &[("ralph attach", "Ctrl-C leaves, or C-b d in tmux; the run goes on")]),
-    ("show", &[("ralph show parser", "its newest attempt"), ("ralph show parser.2", "its second")]),
-    ("restore", &[("ralph restore parser.2", "a branch `ralph/restore/parser.2`")]),
+    ("attach", &[("ralph attach", "detach with Ctrl-C, in tmux with C-b d; the run continues")]),
+    (
+        "show",
+        &[
+            ("ralph show parser", "its newest attempt"),
+            ("ralph show parser.2", "its second attempt"),
+        ],
+    ),
+    ("restore", &[("ralph restore parser.2", "create branch `ralph/restore/parser.2`")]),
     (
         "spawn",
-        &[("ralph spawn -- claude -p \"read the docs\"", "a child agent, in the foreground")],
+        &[("ralph spawn -- claude -p \"read the docs\"", "in the foreground, with its own record")],
     ),
     (
         "demo",
-        &[("ralph demo", "in the temporary folder"), ("ralph demo --to /tmp/try", "in this one")],
+        &[("ralph demo", "in a temporary folder"), ("ralph demo --to /tmp/try", "in /tmp/try")],
     ),
     (
         "replay",
-        &[("ralph run -- ralph replay logs/attempts/parser/2", "what would be made of it now?")],
+        &[("ralph run -- ralph replay logs/attempts/parser/2", "judge a recorded attempt again")],
     ),
     (
         "completions",
         &[
-            ("source <(ralph completions bash)", "in ~/.bashrc; zsh likewise"),
+            ("source <(ralph completions bash)", "in ~/.bashrc; likewise for zsh"),
             ("ralph completions fish > ~/.config/fish/completions/ralph.fish", ""),
         ],
     ),
     ("man", &[("ralph man | man -l -", ""), ("ralph man --to ~/.local/share/man/man1", "")]),
 ];
 
-/// The lines under the flags of a command.
+/// The text with the examples of a command.
 pub(super) fn of(command: &str) -> Option<String> {
     let (_, examples) = EXAMPLES.iter().find(|(name, _)| *name == command)?;
     let width = examples.iter().map(|(line, _)| line.len()).max().unwrap_or(0);

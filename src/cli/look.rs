@@ -1,4 +1,4 @@
-//! The flags of what looks and touches nothing but, at most, a new branch.
+//! The flags of the commands that show something, and of `restore`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,23 +13,23 @@ use crate::core::duration;
 /// `ralph costs`.
 #[derive(Debug, Args)]
 pub struct CostsArgs {
-    /// One line for each of these
+    /// Group costs by this
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Task)]
     pub by: By,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
 
-/// What costs are summed by.
+/// The grouping of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     /// The task
     Task,
-    /// The day here
+    /// The local day
     Day,
     /// The agent
     Agent,
@@ -40,7 +40,7 @@ pub enum By {
 /// `ralph notify`.
 #[derive(Debug, Args)]
 pub struct NotifyArgs {
-    /// Tell each of them something now, and say how that went
+    /// Send a test notification to each target and report the result
     #[arg(long)]
     pub test: bool,
 }
@@ -48,9 +48,9 @@ pub struct NotifyArgs {
 /// `ralph check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The file; without it, that of the repository
+    /// The graph file [default: the graph of the repository]
     pub file: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -58,10 +58,10 @@ pub struct CheckArgs {
 /// `ralph config`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Only this setting: its value and nothing else
+    /// Print only the value of this setting
     #[arg(add = ArgValueCandidates::new(complete::settings))]
     pub key: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -69,12 +69,12 @@ pub struct ConfigArgs {
 /// `ralph schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Of what
+    /// The file that the schema describes
     #[arg(value_enum, value_name = "OF")]
     pub of: Schemas,
 }
 
-/// What has a schema.
+/// A file with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Schemas {
     /// `task-graph.yaml`
@@ -86,16 +86,16 @@ pub enum Schemas {
 /// `ralph doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Show only what is not all right
+    /// Show only warnings and faults
     #[arg(short, long)]
     pub quiet: bool,
-    /// Look at this agent, whatever tasks and settings say
+    /// Check this agent instead of those of tasks and settings
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,
-    /// The agent, as for `ralph run`
+    /// The agent command, as for `ralph run`
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
 }
@@ -103,10 +103,10 @@ pub struct DoctorArgs {
 /// `ralph status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -114,10 +114,10 @@ pub struct StatusArgs {
 /// `ralph heartbeat`.
 #[derive(Debug, Args)]
 pub struct HeartbeatArgs {
-    /// A loop that has not beaten for longer is dead
+    /// Report a loop as dead if its last heartbeat is older
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     pub max_age: Duration,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -125,13 +125,13 @@ pub struct HeartbeatArgs {
 /// `ralph attempts`.
 #[derive(Debug, Args)]
 pub struct AttemptsArgs {
-    /// Only those of this task
+    /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -140,33 +140,33 @@ pub struct AttemptsArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct LogsArgs {
-    /// Go on with what comes, until Ctrl-C
+    /// Keep printing new entries until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
-    /// Only what is about this task, in all runs
+    /// Only entries about this task, from all runs
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub task: Option<String>,
-    /// Only what is about this attempt at it
+    /// Only entries about attempt N at the task
     #[arg(long, value_name = "N", requires = "task")]
     pub attempt: Option<u32>,
-    /// All runs, and not the newest one alone
+    /// Entries from all runs, not only the newest
     #[arg(long)]
     pub all: bool,
-    /// What the agent says and which tools it uses, instead of the journal; without `--task` that of
-    /// the newest attempt
+    /// Show the messages and tool calls of the agent instead of the journal; without `--task`, of the
+    /// newest attempt
     #[arg(long, conflicts_with_all = ["raw", "json", "all"])]
     pub output: bool,
-    /// What the agent prints, as it is, its standard error on standard error; on a terminal escapes
-    /// are shown and not obeyed
+    /// Print the raw output of the agent, its standard error to standard error; control sequences
+    /// are escaped on a terminal
     #[arg(long, conflicts_with_all = ["json", "all"])]
     pub raw: bool,
-    /// The lines of the journal as they are
+    /// Print the lines of the journal unchanged
     #[arg(long)]
     pub json: bool,
-    /// Begin with the last lines, so many
+    /// Start with the last N lines
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -177,10 +177,10 @@ pub struct AttachArgs {
     /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Begin with the last lines, so many; in tmux with the whole screen
+    /// Start with the last N lines; in tmux, with the whole screen
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -188,13 +188,13 @@ pub struct AttachArgs {
 /// `ralph show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The attempt, such as `parser.2`; for a task, its newest one
+    /// An attempt such as `parser.2`, or a task for its newest attempt
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }
@@ -202,13 +202,13 @@ pub struct ShowArgs {
 /// `ralph restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// The attempt, such as `parser.2`; for a task, its newest one
+    /// An attempt such as `parser.2`, or a task for its newest attempt
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
-    /// The branch to make [default: ralph/restore/ID.N]
+    /// The branch to create [default: ralph/restore/ID.N]
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub named: Named,
 }

@@ -1,4 +1,4 @@
-//! The flags of what chooses and works: `run`, `prompt`, `dag-status`.
+//! The flags of `run`, `prompt`, `plan` and `dag-status`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,7 +9,7 @@ use super::complete;
 
 use crate::core::{agents::promise::Pattern, duration, graph::task::TaskId};
 
-/// Which tasks are meant.
+/// The selection of tasks.
 #[derive(Debug, Default, Args)]
 pub struct Which {
     /// Only this task (may be repeated)
@@ -26,29 +26,29 @@ pub struct Which {
     pub tags: Vec<String>,
 }
 
-/// What bounds a run, and each of its attempts.
+/// The limits of a run and of its attempts.
 #[derive(Debug, Args)]
 pub struct LimitArgs {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// End an agent that has given its final result and does not exit for this long; its work
-    /// counts [default: 30s]
+    /// End an agent that has not exited this long after its final result; its work counts
+    /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub exit_grace: Option<Duration>,
-    /// Stop when the attempts of this run have cost so many US dollars
+    /// Stop once spending reaches this amount (USD)
     #[arg(long, value_name = "USD", value_parser = money)]
     pub max_cost: Option<f64>,
-    /// Stop when they have used so many tokens, those read from a cache left out
+    /// Stop once the attempts have used N tokens, not counting cached input
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
-    /// Start nothing after this long
+    /// Start no attempt after this long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_duration: Option<Duration>,
-    /// Also take a final result that this regular expression matches for a promise that all is done
+    /// Also treat a final result that matches this regular expression as a promise of completion
     #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
     pub done_pattern: Option<Pattern>,
-    /// Wait this long for a provider that gives no service for now [default: 6h]
+    /// Wait at most this long for a rate-limited or unavailable provider [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_wait: Option<Duration>,
 }
@@ -60,47 +60,46 @@ pub struct RunArgs {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
-    /// Make this many attempts at the same time, each in a git work tree of its own [default: 1]
+    /// Run up to N attempts at a time, each in its own worktree [default: 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
-    /// Have each attempt in a work tree of its own also where there is one at a time
+    /// Use a worktree for each attempt, also with one at a time
     #[arg(long)]
     pub worktree: bool,
-    /// Which tasks.
+    /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,
     /// Make one attempt: exit 0 if it completed its task, 1 if not
     #[arg(long, conflicts_with = "max_iterations")]
     pub once: bool,
-    /// End an attempt that did nothing for this long: no output, no processor time, no changed
-    /// file; `0s` for no such limit [default: 15m]
+    /// End an attempt after this long without output, CPU time or changed files; `0s` disables the
+    /// limit [default: 15m]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub idle: Option<Duration>,
-    /// What bounds it.
+    /// The limits.
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Use this agent, whatever tasks and settings say: claude, codex, gemini, opencode, amp,
+    /// Use this agent instead of those of tasks and settings: claude, codex, gemini, opencode, amp,
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,
-    /// When everything left is in progress elsewhere or needs input, wait instead of stopping
+    /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
     #[arg(long)]
     pub wait: bool,
-    /// Show the order it would take and why, and touch nothing
+    /// Show the order of tasks and the reason for it; change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Give each agent a terminal of its own, a window of tmux, to which `ralph attach` goes. Only
-    /// what changes on its screen, or a changed file, is then a sign of life for `--idle`
+    /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
+    /// count as activity for `--idle`
     #[arg(long)]
     pub tmux: bool,
-    /// Say only how it ended
+    /// Print only the result
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(short, long)]
     pub verbose: bool,
-    /// The agent: any command that reads a prompt on standard input
-    /// [default: that of the settings, else claude]
+    /// The agent: any command that reads a prompt on standard input [default: from the settings]
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
 }
@@ -108,21 +107,21 @@ pub struct RunArgs {
 /// `ralph __pane`.
 #[derive(Debug, Args)]
 pub struct PaneArgs {
-    /// A folder to make for it
+    /// The folder to create for the pane
     pub folder: PathBuf,
-    /// What the window is called
+    /// The title of the window
     #[arg(long)]
     pub title: String,
-    /// The prompt
+    /// The file with the prompt
     #[arg(long)]
     pub prompt: PathBuf,
     /// The record of the attempt
     #[arg(long)]
     pub record: PathBuf,
-    /// How often to look at the screen, if at all
+    /// The interval for checking the screen, if it is checked
     #[arg(long, value_parser = duration::parse)]
     pub look: Option<Duration>,
-    /// The agent
+    /// The command of the agent
     #[arg(last = true, required = true)]
     pub argv: Vec<String>,
 }
@@ -131,22 +130,22 @@ pub struct PaneArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct PromptArgs {
-    /// The task; without it, the one that is next
+    /// The task [default: the next one]
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Claim the task: it is yours, and `ralph run` leaves it alone
+    /// Claim the task for yourself; `ralph run` skips it
     #[arg(long)]
     pub accept: bool,
-    /// Show why this task is next, and which would follow
+    /// Show why this task is next, and which tasks follow
     #[arg(long, conflicts_with_all = ["accept", "id"])]
     pub why: bool,
-    /// Show everything a template can name, as JSON
+    /// Print all template variables as JSON
     #[arg(long, conflicts_with = "why")]
     pub json: bool,
-    /// Write the built-in template to `prompts/task.md`, to be changed
+    /// Write the built-in template to `prompts/task.md` for editing
     #[arg(long, conflicts_with_all = ["accept", "why", "json", "id"])]
     pub write_template: bool,
-    /// Overwrite a template that is there
+    /// Overwrite an existing template
     #[arg(long, requires = "write_template")]
     pub force: bool,
 }
@@ -154,17 +153,17 @@ pub struct PromptArgs {
 /// `ralph plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// With so many at once, such as `2,4,8` (may be repeated) [default: 1, 2, 4, … until more does
-    /// not help]
+    /// Plan with N jobs, such as `2,4,8` (may be repeated) [default: 1, 2, 4, … while it gets
+    /// faster]
     #[arg(long, value_name = "N", value_parser = jobs, value_delimiter = ',')]
     pub jobs: Vec<usize>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Every task, however many there are
+    /// Show every task, without a limit
     #[arg(long)]
     pub all: bool,
-    /// Which tasks.
+    /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,
 }
@@ -172,20 +171,21 @@ pub struct PlanArgs {
 /// `ralph dag-status`.
 #[derive(Debug, Args)]
 pub struct DagStatusArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Every task, however many there are
+    /// Show every task, without a limit
     #[arg(long)]
     pub all: bool,
-    /// Which tasks.
+    /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,
 }
 
 fn money(text: &str) -> Result<f64, String> {
     let sum = text.trim_start_matches('$').parse().ok().filter(|sum: &f64| *sum > 0.0);
-    sum.filter(|sum| sum.is_finite()).ok_or_else(|| "a sum above 0, such as `2.50`".to_owned())
+    sum.filter(|sum| sum.is_finite())
+        .ok_or_else(|| "expected an amount above 0, such as `2.50`".to_owned())
 }
 
 fn task_id(text: &str) -> Result<TaskId, String> {
@@ -194,5 +194,5 @@ fn task_id(text: &str) -> Result<TaskId, String> {
 
 fn jobs(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
-    count.ok_or_else(|| "a number from 1 to 1000".to_owned())
+    count.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The flags of what goes by the clock.
+//! The flags of `ralph schedule`.
 
 use clap::{Args, Subcommand};
 
@@ -7,49 +7,49 @@ use crate::core::time_zone::{self, Zone};
 /// `ralph schedule`.
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {
-    /// What to do besides waiting.
+    /// A subcommand; without one, wait for the next time.
     #[command(subcommand)]
     pub units: Option<Units>,
-    /// Start a run at these times (may be repeated): minute, hour, day, month, day of the week
+    /// Start a run at these times: minute hour day month weekday (may be repeated)
     #[arg(long, value_name = "EXPR")]
     pub cron: Vec<String>,
-    /// The zone in which they are meant, such as Europe/Berlin [default: that of this machine]
+    /// Interpret times in this zone, such as Europe/Berlin [default: local]
     #[arg(long, value_name = "ZONE", value_parser = time_zone::named)]
     pub time_zone: Option<Zone>,
-    /// Show the next N times, and touch nothing
+    /// Show the next N times; start nothing
     #[arg(long, value_name = "N", conflicts_with_all = ["once", "due"], value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub next: Option<u16>,
-    /// Wait for one wake, and end as its run does
+    /// Wait for the next time, and exit with the code of that run
     #[arg(long)]
     pub once: bool,
-    /// Do not wait: start a run if a time has come since this was asked last; for a crontab
+    /// Start a run if a time has passed since the last check, then exit; for a crontab
     #[arg(long, conflicts_with = "once")]
     pub due: bool,
-    /// The flags of `ralph run`
+    /// Flags for `ralph run`
     #[arg(last = true, value_name = "FLAGS")]
     pub run: Vec<String>,
 }
 
-/// Having it started by the system.
+/// The commands for a service of the system.
 #[derive(Debug, Subcommand)]
 pub enum Units {
-    /// Have the system start `ralph schedule` for this repository, by its settings
+    /// Install a service that runs `ralph schedule` for this repository
     Install(InstallArgs),
-    /// Take away what `install` wrote for this repository
+    /// Remove the installed service of this repository
     Uninstall,
 }
 
-/// Who starts it.
+/// The kind of service.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Keeper {
-    /// A service of systemd
+    /// Use a systemd service
     #[arg(long)]
     pub systemd: bool,
-    /// An agent or a daemon of launchd
+    /// Use a launchd agent or daemon
     #[arg(long)]
     pub launchd: bool,
-    /// A line in your crontab, by which it is asked every minute whether a time has come
+    /// Use a crontab entry that checks the schedule every minute
     #[arg(long)]
     pub cron: bool,
 }
@@ -59,13 +59,13 @@ pub struct Keeper {
 #[command(override_usage = "ralph schedule install [OPTIONS]\n       \
                             <--systemd|--launchd|--cron>")]
 pub struct InstallArgs {
-    /// By whom.
+    /// The kind of service.
     #[command(flatten)]
     pub keeper: Keeper,
-    /// For this user alone; without it, for the machine, which takes root
+    /// Install for this user only, not for the machine, which needs root
     #[arg(long)]
     pub user: bool,
-    /// Print what would be written, and touch nothing
+    /// Print the files instead of writing them
     #[arg(long)]
     pub print: bool,
 }

@@ -1,4 +1,4 @@
-//! The flags of what sets a project up.
+//! The flags of `init`, `template` and `merge-driver`.
 
 use std::path::PathBuf;
 
@@ -10,31 +10,31 @@ use crate::core::prompt::template::Template;
 #[derive(Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct InitArgs {
-    /// Ask nothing and take every default, as without a terminal
+    /// Accept all defaults without asking, as without a terminal
     #[arg(short, long)]
     pub yes: bool,
-    /// Write only this project's files, and do not ask about settings for all projects
+    /// Write only the files of this project, no user settings
     #[arg(long)]
     pub project: bool,
-    /// Write only your own settings for all projects, `~/.ralph/config.yaml`
+    /// Write only the user settings, `~/.ralph/config.yaml`
     #[arg(long, conflicts_with_all = ["project", "agents_md", "merge_driver"])]
     pub global: bool,
-    /// Write the settings anew, and keep the old file beside them as `config.yaml.bak`
+    /// Overwrite the settings, with a backup in `config.yaml.bak`
     #[arg(long)]
     pub reset: bool,
-    /// Overwrite files that are there; of those that people write, the old one is kept as `.bak`
+    /// Overwrite existing files, with `.bak` backups of those that people edit
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
     #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "dry_run"])]
     pub prompt: bool,
-    /// Also tell agents of `ralph` in AGENTS.md or CLAUDE.md, behind what is in there
+    /// Also append a section about `ralph` to AGENTS.md or CLAUDE.md
     #[arg(long)]
     pub agents_md: bool,
-    /// Also have git merge the graph by task in this clone, as `ralph merge-driver --install` does
+    /// Also install the merge driver, as `ralph merge-driver --install` does
     #[arg(long)]
     pub merge_driver: bool,
-    /// Write nothing: show what --yes would write
+    /// Show what `--yes` would write; write nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -42,7 +42,7 @@ pub struct InitArgs {
 /// `ralph template`.
 #[derive(Debug, Args)]
 pub struct PrintTemplateArgs {
-    /// Which one
+    /// The template
     #[arg(value_enum, value_name = "NAME", default_value_t = Templates::Task)]
     pub name: Templates,
 }
@@ -52,21 +52,21 @@ pub struct PrintTemplateArgs {
 #[command(override_usage = "ralph merge-driver BASE OURS THEIRS [PATH]\n       \
     ralph merge-driver --install | --uninstall")]
 pub struct MergeDriverArgs {
-    /// What both sides began with; `%O` to git
+    /// The common ancestor; `%O` in git's configuration
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub base: Option<PathBuf>,
-    /// Our side, which becomes the result; `%A` to git
+    /// Our version, overwritten with the result; `%A` in git's configuration
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub ours: Option<PathBuf>,
-    /// Their side; `%B` to git
+    /// Their version; `%B` in git's configuration
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub theirs: Option<PathBuf>,
-    /// The path to speak of; `%P` to git
+    /// The path for messages; `%P` in git's configuration
     pub path: Option<PathBuf>,
-    /// Have git merge the graph file so in this clone, and keep both sides' lines of learnings
+    /// Install the driver for the graph in this clone, and union merge for the learnings
     #[arg(long, conflicts_with_all = ["base", "uninstall"])]
     pub install: bool,
-    /// Have git merge them as before
+    /// Remove the installed driver
     #[arg(long, conflicts_with = "base")]
     pub uninstall: bool,
 }
@@ -74,7 +74,7 @@ pub struct MergeDriverArgs {
 /// The names of templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Templates {
-    /// `prompts/task.md`: what an agent is told of a task
+    /// `prompts/task.md`, the prompt for a task
     Task,
     /// `PROMPT.md`, for a loop without a graph
     Prompt,

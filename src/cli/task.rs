@@ -1,4 +1,4 @@
-//! The flags of what is said about tasks, by people and by agents.
+//! The flags of the commands on one task.
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
@@ -11,7 +11,7 @@ pub struct TaskResetArgs {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub called: Called,
 }
@@ -22,7 +22,7 @@ pub struct TaskCompleteArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub called: Called,
 }
@@ -33,7 +33,7 @@ pub struct TaskBlockArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
-    /// Why, for whoever reads the journal
+    /// The reason, kept in the journal
     #[arg(long)]
     pub reason: String,
 }
@@ -51,9 +51,9 @@ pub struct AnswerArgs {
     /// The task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: String,
-    /// The answer; `-` reads it from standard input; without it, the question is shown
+    /// The answer; `-` reads it from standard input [default: show the question]
     pub text: Option<String>,
-    /// Which loop.
+    /// The loop.
     #[command(flatten)]
     pub called: Called,
 }
@@ -63,10 +63,10 @@ pub struct AnswerArgs {
 pub struct NoteArgs {
     /// The note; `-` reads it from standard input
     pub text: String,
-    /// For every agent, in the learnings file; else for the tasks that depend on this one
+    /// Add the note to the learnings file for every agent, not only for dependent tasks
     #[arg(long)]
     pub for_all: bool,
-    /// The heading that it belongs under: a word
+    /// The heading for the note: one word
     #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
     pub tag: Option<String>,
 }

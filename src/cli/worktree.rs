@@ -10,29 +10,29 @@ use super::complete;
 /// `ralph worktree`.
 #[derive(Debug, Args)]
 pub struct WorktreeArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: WorktreeCommand,
 }
 
-/// What to do with work trees.
+/// The commands on worktrees.
 #[derive(Debug, Subcommand)]
 pub enum WorktreeCommand {
-    /// List them: whose each is, its branch, and whether anything would be lost with it
+    /// List worktrees with owner, branch and unsaved work
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Make one for yourself, and print its path
+    /// Create a worktree and print its path
     New {
-        /// A task, for its branch `ralph/ID`; or a branch, which is made if there is none
+        /// A task, for its branch `ralph/ID`; or a branch, created if it does not exist
         #[arg(value_name = "TASK-OR-BRANCH", add = ArgValueCandidates::new(complete::ids))]
         name: String,
     },
-    /// Remove one, if nothing is lost by it
+    /// Remove a worktree that has no unsaved work
     Remove {
-        /// Its name beside the others, such as `3`, or its path
+        /// The name of the worktree, such as `3`, or its path
         #[arg(value_name = "NAME-OR-PATH", add = ArgValueCandidates::new(complete::worktrees))]
         tree: PathBuf,
     },

@@ -1,4 +1,4 @@
-//! `ralph attach`: the terminal of the agent that runs, or what it says.
+//! `ralph attach`: shows the terminal or the output of a running agent.
 
 use anyhow::Result;
 
@@ -16,10 +16,10 @@ use crate::{
     project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
-/// Shows it until the run is over or somebody leaves. The run does not notice.
+/// Shows the agent until the run ends or the user detaches. The run is not affected.
 ///
 /// # Errors
-/// Nothing runs, or not that task; as the disk and tmux give them.
+/// No attempt is running, or none at that task; errors of the disk and of tmux.
 pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let about = RecordFilter::new(options.id.as_deref(), None)?;
@@ -27,26 +27,28 @@ pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
     let history = chronicle.history();
     if !live {
         let how = match Standing::of(history, live) {
-            Standing::None => "`ralph run` starts something".to_owned(),
+            Standing::None => "`ralph run` starts a run".to_owned(),
             standing => format!(
-                "the newest run is {}; `ralph logs{} --output` shows what its agent said",
+                "the last run is {}; `ralph logs{} --output` shows its output",
                 standing.word(),
                 workspace.place.flag()
             ),
         };
-        return Err(Failure::new(Exit::Error, format!("nothing runs here: {how}")).into());
+        return Err(Failure::new(Exit::Error, format!("no run is active: {how}")).into());
     }
     let open = &history.active.attempts;
     let names: Vec<String> = open.iter().map(|open| format!("`{}`", open.task_id)).collect();
     let names = names.join(", ");
     let message = match &about.task {
         None if open.len() > 1 => {
-            format!("several attempts go on: at {names}; `ralph attach ID` shows one of them")
+            format!("several attempts are running: {names}; choose one with `ralph attach ID`")
         }
         Some(id) if !open.iter().any(|open| open.task_id == *id) => match open.len() {
-            0 => format!("`{id}` is not worked on: no attempt runs just now"),
-            1 => format!("`{id}` is not worked on: {names} does; `ralph attach` shows it"),
-            _ => format!("`{id}` is not worked on: {names} do; `ralph attach ID` shows one"),
+            0 => format!("no attempt at `{id}` or any other task is running"),
+            1 => format!("no attempt at `{id}` is running; `ralph attach` shows {names}"),
+            _ => format!(
+                "no attempt at `{id}` is running; choose one of {names} with `ralph attach ID`"
+            ),
         },
         _ => String::new(),
     };
@@ -57,9 +59,8 @@ pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
         && let Some(server) = window(&workspace, &about)
     {
         if tmux::is_around() {
-            let message = "this terminal is a window of tmux already; use another one, or go there \
-                           all the same with `TMUX= ralph attach`, where your own tmux gets the keys \
-                           first: leave with C-b C-b d";
+            let message = "this terminal is already inside tmux; use another terminal, or nest with \
+                           `TMUX= ralph attach` and detach with C-b C-b d";
             return Err(Failure::new(Exit::Error, message).into());
         }
         return Err(server.attach().into());
@@ -76,7 +77,7 @@ pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
     ))
 }
 
-/// The window in which the agent of such an attempt runs, if it does in one.
+/// The tmux server of a wanted attempt, if its agent runs in a window.
 fn window(workspace: &Workspace, about: &RecordFilter) -> Option<tmux::Server> {
     let records: Vec<AttemptRecord> = workspace.state.peek();
     let wanted =

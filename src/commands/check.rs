@@ -1,4 +1,4 @@
-//! `ralph check`: is this a graph, and what is it like?
+//! `ralph check`: validates the graph and summarizes it.
 
 use std::path::Path;
 
@@ -26,10 +26,10 @@ use crate::{
     view::lines::counted,
 };
 
-/// Checks a file, or the graph of the repository.
+/// Validates a file, or the graph of the repository.
 ///
 /// # Errors
-/// As the disk gives them; an invalid graph is said here and is exit code 65.
+/// Errors of the disk. An invalid graph is reported here, with exit code 65.
 pub fn run(here: &Invocation, options: &CheckArgs) -> Result<Exit> {
     let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
     let (file, history, policy) = if let Some(path) = &options.file {

@@ -1,4 +1,4 @@
-//! `ralph completions` and `ralph man`: what a shell and a reader of manuals need.
+//! `ralph completions` and `ralph man`: shell completions and manual pages.
 
 use std::{env, fs, path::Path};
 
@@ -6,20 +6,20 @@ use anyhow::{Context, Result};
 
 use crate::{adapters::terminal, cli, core::exit::Exit};
 
-/// Prints what a shell has to be told once, so that it asks this program from then on.
+/// Prints the script that registers this program for completions.
 ///
 /// # Errors
-/// As the output gives them.
+/// Errors of standard output.
 pub fn completions(shell: &str) -> Result<Exit> {
     let program = env::current_exe().context("find this program")?;
     terminal::print(&cli::registration(shell, &program))?;
     Ok(Exit::Success)
 }
 
-/// Prints the manual page of `ralph`, or writes those of all commands into a folder.
+/// Prints the manual page of `ralph`, or writes the pages of all commands to a folder.
 ///
 /// # Errors
-/// As the output or the disk gives them.
+/// Errors of standard output and of the disk.
 pub fn man(to: Option<&Path>) -> Result<Exit> {
     let pages = cli::man_pages().context("write the manual")?;
     let Some(folder) = to else {
@@ -27,7 +27,7 @@ pub fn man(to: Option<&Path>) -> Result<Exit> {
         terminal::print(&first)?;
         return Ok(Exit::Success);
     };
-    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     let count = pages.len();
     for (name, text) in pages {
         let path = folder.join(name);

@@ -1,4 +1,4 @@
-//! `ralph config`: every setting, its value, and where that comes from.
+//! `ralph config`: shows every setting with its value and its origin.
 
 use std::fmt::Write as _;
 
@@ -19,17 +19,17 @@ use crate::{
     },
 };
 
-/// The longest value that has the origin on the same line.
+/// The longest value, in characters, with the origin on the same line.
 const WIDE: usize = 40;
 
-/// Shows them. What variables look like a misspelt setting is said on standard error.
+/// Shows the settings. Warns of environment variables that look like a misspelt setting.
 ///
 /// # Errors
 /// No repository, invalid settings, an unknown name.
 pub fn run(here: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     for (name, meant) in config_layers::misspelt() {
-        terminal::say(&format!("warning: `{name}` is no setting; did you mean `{meant}`?"));
+        terminal::say(&format!("warning: `{name}` is not a setting; did you mean `{meant}`?"));
     }
     let all = workspace.layers.all();
     if let Some(key) = &options.key {
@@ -66,7 +66,7 @@ fn table(all: &[(String, Value, Origin)]) -> String {
     table
 }
 
-/// As it would be written in one line of the file.
+/// A value as one line of a settings file.
 fn flow(value: &Value) -> String {
     let text = match value {
         Value::Null => "none".to_owned(),
@@ -98,7 +98,7 @@ fn shown(value: &Value, origin: &Origin) -> Value {
 fn unknown(key: &str) -> Failure {
     let hint = match nearest(key, Config::keys().iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`ralph config` lists them".to_owned(),
+        None => "`ralph config` lists the settings".to_owned(),
     };
     Failure::new(Exit::Usage, format!("unknown setting `{}`; {hint}", key.escape_debug()))
 }

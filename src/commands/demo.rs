@@ -1,4 +1,4 @@
-//! `ralph demo`: the real loop on a real repository, with a small agent that needs no key.
+//! `ralph demo`: runs the real loop in a temporary repository with a small built-in agent.
 
 use std::{
     env, fs,
@@ -23,10 +23,10 @@ use crate::{
     view::lines::Verbosity,
 };
 
-/// Makes a repository, works off its graph, shows what came of it and says where it lies.
+/// Creates a repository, runs its graph and shows the result.
 ///
 /// # Errors
-/// As the disk or git give them.
+/// Errors of the disk and of git.
 pub fn run(options: &DemoArgs) -> Result<Exit> {
     let dir = make_folder(options.to.as_deref())?;
     fs::write(dir.join(GRAPH), include_str!("demo.yaml")).context("write the graph")?;
@@ -37,8 +37,8 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     git(&dir, &["add", GRAPH])?;
     git(&dir, &["commit", "--quiet", "-m", "Plan the field guide"])?;
     terminal::say(&format!(
-        "A repository with a graph of eight tasks is in {}.\nEach attempt is a real process that \
-         reads its prompt, writes files, commits and reports.\n",
+        "Created a repository with eight tasks in {}.\nEach attempt is a real process that reads its \
+         prompt, writes files, commits and reports.\n",
         dir.display()
     ));
     let own = env::current_exe().context("find this program")?;
@@ -55,10 +55,10 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let command = Workspace::own_command();
     let place = dir.display();
     terminal::print(&format!(
-        "\nWhat git has now:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
-         git diff                      # only statuses changed in the graph\n  cat \
+        "\nThe commits:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
+         git diff                      # no changes but statuses in the graph\n  cat \
          logs/ralph.jsonl | jq -c '[.action, .task_id, .verdict]'\n  cat \
-         logs/attempts/proofread/2/prompt.md   # what the second attempt was told\n"
+         logs/attempts/proofread/2/prompt.md   # the prompt of the second attempt\n"
     ))?;
     Ok(exit)
 }
@@ -66,17 +66,19 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
 fn make_folder(to: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = to {
         if dir.exists() {
-            let message = format!("`{}` exists already; name a folder to be made", dir.display());
+            let message =
+                format!("`{}` already exists; name a folder that does not exist", dir.display());
             return Err(Failure::new(Exit::Error, message).into());
         }
-        fs::create_dir_all(dir).with_context(|| format!("make `{}`", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("create `{}`", dir.display()))?;
         return dir.canonicalize().with_context(|| format!("find `{}`", dir.display()));
     }
-    let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir().context("make a folder")?;
+    let dir =
+        tempfile::Builder::new().prefix("ralph-demo-").tempdir().context("create a folder")?;
     Ok(dir.keep())
 }
 
-/// Runs git and gives its output.
+/// Runs git and returns its output.
 pub(super) fn git(dir: &Path, words: &[&str]) -> Result<String> {
     let output = Command::new("git")
         .current_dir(dir)

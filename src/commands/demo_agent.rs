@@ -1,5 +1,5 @@
-//! The agent of `ralph demo`: reads its prompt, writes files, commits, reports. It knows only what
-//! any agent is told, and fails once where the graph says so, so that a retry can be watched.
+//! The agent of `ralph demo`: reads its prompt, writes files, commits and reports. It fails once, to
+//! show a retry.
 
 use std::{env, fs, io::Read, path::Path, process::Command, thread, time::Duration};
 
@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail, ensure};
 use super::demo::git;
 use crate::core::exit::Exit;
 
-/// Long enough to be seen on a terminal.
+/// The time for each step, long enough to follow on a terminal.
 const WORK: Duration = Duration::from_millis(400);
 
-/// Does the task that the prompt names.
+/// Works on the task of the prompt.
 ///
 /// # Errors
-/// A prompt that is not one of the demo's; as the disk or git give them.
+/// A prompt that is not from the demo; errors of the disk and of git.
 pub fn run() -> Result<Exit> {
     let mut prompt = String::new();
     std::io::stdin().read_to_string(&mut prompt).context("read the prompt")?;
-    let task = env::var("RALPH_TASK_ID").context("this is the agent of `ralph demo`")?;
+    let task = env::var("RALPH_TASK_ID").context("this command is the agent of `ralph demo`")?;
     ensure!(prompt.starts_with(&format!("# Task {task}\n")), "the prompt is for another task");
     println!("reading the prompt ({} lines)", prompt.lines().count());
     thread::sleep(WORK);
@@ -42,7 +42,7 @@ pub fn run() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Reports by one of the two ways that a prompt names; both are shown.
+/// Reports completion: half of the tasks with a `DONE` file, half with `ralph task-complete`.
 fn report(task: &str) -> Result<()> {
     if task.len().is_multiple_of(2) {
         let done = Path::new(&env::var("RALPH_TASK_DIR")?).join("DONE");
@@ -53,7 +53,7 @@ fn report(task: &str) -> Result<()> {
     Ok(())
 }
 
-/// What each task of the demo comes to: a path, its text, and the commit's message.
+/// The result of a task: a path, its text, and the commit message.
 fn page(task: &str) -> Result<(&'static str, &'static str, &'static str)> {
     Ok(match task {
         "outline" => (
@@ -96,6 +96,6 @@ fn page(task: &str) -> Result<(&'static str, &'static str, &'static str)> {
             "# First edition\n\nThree birds, proofread.\n",
             "Write the release notes",
         ),
-        other => bail!("`{other}` is no task of the demo"),
+        other => bail!("`{other}` is not a task of the demo"),
     })
 }

@@ -1,8 +1,7 @@
-//! `ralph doctor`: what would keep a run from working, found before the night and not after it.
+//! `ralph doctor`: finds what would stop a run.
 //!
-//! Every check is a function that gives one finding. A fault is what a run would end with, with
-//! its exit code; what may still go well is a warning. Writes nothing into the repository: what has
-//! to be tried is tried in a temporary folder.
+//! Each check is a function that returns a finding. A fault would end a run, with its exit code; a
+//! warning might not. Trials run in a temporary folder; the repository is not changed.
 
 mod isolated;
 mod bench;
@@ -32,14 +31,14 @@ use crate::{
 use bench::ProbeFolder;
 pub(super) use program::login_sign;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FindingLevel {
-    /// All right.
+    /// No problem.
     Ok,
-    /// A run would start, and may fail by it.
+    /// A run would start and might fail later.
     Warning,
-    /// A run would end with this code.
+    /// A run would end with this exit code.
     Fault(Exit),
 }
 
@@ -61,15 +60,15 @@ impl FindingLevel {
     }
 }
 
-/// What one check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
-    /// What was looked at.
+    /// The subject of the check.
     about: &'static str,
     mark: FindingLevel,
-    /// What is so.
+    /// The observation.
     found: String,
-    /// What to do about it; empty where nothing has to be done.
+    /// The remedy; empty if none is needed.
     cure: String,
 }
 
@@ -91,8 +90,8 @@ impl Finding {
         Finding { about, mark: FindingLevel::Fault(exit), found: found.into(), cure: cure.into() }
     }
 
-    /// An error that would end a run. What to do stands behind a semicolon in it; where nothing
-    /// does, it is `cure`.
+    /// A fault for an error that would end a run. The remedy is the text after the first semicolon, or
+    /// `cure`.
     fn of_error(about: &'static str, error: &anyhow::Error, cure: &str) -> Finding {
         let summary = fatal::summary(error);
         let (found, cure) = parts(&summary, cure);
@@ -114,11 +113,10 @@ impl Finding {
     }
 }
 
-/// Looks at everything a run depends on.
+/// Runs all checks.
 ///
 /// # Errors
-/// An agent that is none; standard output that cannot be written to. What is wrong is said, and is
-/// the exit code.
+/// An invalid agent; errors of standard output. Findings are printed and set the exit code.
 pub fn run(here: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(options.agent, options.agent_name.as_deref())?;
     let findings = findings(here, given);
@@ -140,12 +138,12 @@ pub fn run(here: &Invocation, options: DoctorArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// All findings, those first that a run meets first: its exit code is that of the first fault.
+/// All findings, in the order in which a run would hit them: the first fault sets its exit code.
 fn findings(here: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding> {
     let workspace = match here.workspace() {
         Ok(workspace) => workspace,
         Err(error) => {
-            let cure = "until then nothing else can be looked at";
+            let cure = "no other check can run until this is fixed";
             let about = match exit::of_error(&error) {
                 Exit::Invalid => "settings",
                 _ => "repository",
@@ -157,7 +155,7 @@ fn findings(here: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding>
     let bench = match ProbeFolder::new(&workspace.config) {
         Ok(bench) => bench,
         Err(error) => {
-            let cure = "make room there, or name another folder in `TMPDIR`";
+            let cure = "free space there, or set `TMPDIR` to another folder";
             return vec![Finding::of_error("temporary folder", &error, cure)];
         }
     };
@@ -234,12 +232,12 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
     text
 }
 
-/// What an error says and what it says to do; `cure`, where it says nothing.
+/// The observation and the remedy of an error text; `cure` if it has no remedy.
 fn parts<'a>(text: &'a str, cure: &'a str) -> (&'a str, &'a str) {
     text.split_once("; ").unwrap_or((text, cure))
 }
 
-/// The first few of many, and how many more there are.
+/// The first few names, and the number of the others.
 fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown = names[..names.len().min(SHOWN)].join(", ");

@@ -1,4 +1,4 @@
-//! `ralph init`: a project set up in a minute, and nothing of it overwritten.
+//! `ralph init`: sets up a project without overwriting files.
 
 mod files;
 mod look;
@@ -39,18 +39,18 @@ use wizard::Wizard;
 
 /// The template of a task's prompt, relative to the repository.
 pub const TASK: &str = "prompts/task.md";
-/// The prompt of a loop without a graph, where the command was typed.
+/// The prompt of a loop, relative to the working directory.
 const PROMPT: &str = "PROMPT.md";
 
-/// Looks, asks where somebody can answer, and writes what is not there yet.
+/// Inspects the project, asks on a terminal, and writes missing files.
 ///
 /// # Errors
-/// No repository; something that is in the way; a person who says no.
+/// No repository; a conflicting file; a declined question.
 pub fn run(here: &Invocation, options: &InitArgs) -> Result<Exit> {
     if here.graph.is_some() || here.config.is_some() {
         let message = format!(
-            "`ralph init` writes `{GRAPH}` and `{}`; leave out `--graph` and `--config`, and \
-             `RALPH_GRAPH` and `RALPH_CONFIG` too",
+            "`ralph init` writes `{GRAPH}` and `{}`; remove `--graph` and `--config`, and unset \
+             `RALPH_GRAPH` and `RALPH_CONFIG`",
             config_layers::PATH
         );
         return Err(Failure::new(Exit::Usage, message).into());
@@ -67,10 +67,10 @@ pub fn run(here: &Invocation, options: &InitArgs) -> Result<Exit> {
     project(&dir, options, wizard.as_ref())
 }
 
-/// Writes one template to one file, if it is not there or may be overwritten.
+/// Writes one template to a file that does not exist or may be overwritten.
 ///
 /// # Errors
-/// It is there; something is in the way of it.
+/// The file exists; a conflicting folder or link.
 pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
     let step = FileStep::plan(root, name, &Content::Whole(template.text()), true)?;
     let is_there = !matches!(step.fate, FileFate::Create(_));
@@ -84,7 +84,7 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
     Ok(Exit::Success)
 }
 
-/// The settings for all projects, and nothing else.
+/// Writes only the user settings.
 fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
     let found = Found { agents: look::agents(dir), ..Found::default() };
     tell(&found, None);
@@ -100,15 +100,15 @@ fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exi
         return preview(&steps);
     }
     files::write(&steps)?;
-    report(&steps, &[], "`ralph config` shows every setting and where it comes from")
+    report(&steps, &[], "`ralph config` shows every setting with its origin")
 }
 
 fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
     let home = |path: &PathBuf| path.ancestors().nth(2).is_some_and(Path::is_dir);
     let Some(path) = config_layers::global_path().filter(home) else {
-        bail!("there is no home folder; set `HOME` to one");
+        bail!("no home folder; set `HOME`");
     };
-    // The folder may be a link, as people have it who keep their settings elsewhere.
+    // The folder may be a link, as in a dotfiles repository.
     let folder = path.parent().unwrap_or(&path);
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let content = Content::Whole(setup::global(wanted));
@@ -118,7 +118,7 @@ fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
 }
 
 fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
-    // Asked for below; nothing is done before the last question.
+    // `ask` offers to create the repository. Nothing is written before the last question.
     let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
     let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
     let root = repo.as_ref().map_or(dir, Repo::root);
@@ -155,15 +155,15 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
     }
     let command = Workspace::own_command();
     let next = format!(
-        "Next: put your own tasks into {GRAPH}, commit what was written, then\n  \
-         {command} check        is this a graph?\n  \
-         {command} doctor       would a run start, and what could go wrong?\n  \
-         {command} run --once   one attempt, to see how it goes"
+        "Next: put your tasks into {GRAPH}, commit the new files, then run\n  \
+         {command} check        validate the graph\n  \
+         {command} doctor       find what would stop a run\n  \
+         {command} run --once   make one attempt"
     );
     report(&steps, &unignored, &next)
 }
 
-/// Whether the agent is set for all projects, so that a project need not name one.
+/// Whether the user settings name the agent, so that the project need not.
 fn speaks_for_all(root: &Path) -> bool {
     let Ok(mut layers) = ConfigLayers::of(root, None) else {
         return false;
@@ -183,7 +183,7 @@ fn ask(
     is_new: bool,
 ) -> Result<()> {
     let replaces = options.force || options.reset;
-    if is_new && !wizard.is_wanted("No git repository here. Make one?", true)? {
+    if is_new && !wizard.is_wanted("Not a git repository. Create one?", true)? {
         return Err(Repo::discover(root).err().unwrap_or_else(|| wizard.no()));
     }
     if replaces || !root.join(config_layers::PATH).exists() {
@@ -195,26 +195,27 @@ fn ask(
     };
     let justfile = found.justfile();
     if changes(Content::Recipes, justfile)? {
-        wanted.recipes = wizard.is_wanted(&format!("Recipes for `just` in {justfile}?"), true)?;
+        wanted.recipes =
+            wizard.is_wanted(&format!("Add recipes for `just` to {justfile}?"), true)?;
     }
     let mut untold = false;
     for name in told(root, found) {
         untold |= changes(Content::Paragraph, &name)?;
     }
     if untold && !options.agents_md {
-        let question = format!("Advice for agents in {}?", told(root, found).join(" and "));
+        let question = format!("Add a section for agents to {}?", told(root, found).join(" and "));
         wanted.paragraph = wizard.is_wanted(&question, false)?;
     }
     let own = root.join(config_layers::PATH);
     let is_free = |path: PathBuf| path != own && !path.exists();
     if !options.project && config_layers::global_path().is_some_and(is_free) {
-        wanted.global = wizard.is_wanted("The same agent in all your projects?", false)?;
+        wanted.global = wizard.is_wanted("Use this agent in all your projects?", false)?;
     }
     Ok(())
 }
 
-/// The files in which agents are told of `ralph`: those that are there, each once, and not one
-/// that only points to another.
+/// The files with instructions for agents: those that exist, without duplicates and without one that
+/// only includes another.
 fn told(root: &Path, found: &Found) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut files: Vec<String> = Vec::new();
@@ -237,7 +238,7 @@ fn told(root: &Path, found: &Found) -> Vec<String> {
     files
 }
 
-/// Everything that is to be there, and what becomes of it.
+/// The planned change of every file.
 fn steps(
     root: &Path,
     found: &Found,
@@ -271,7 +272,7 @@ fn steps(
     Ok(steps)
 }
 
-/// No run reads what is about to be replaced.
+/// Refuses to replace files while a run is active.
 fn check_idle(repo: Option<&Repo>, steps: &[FileStep]) -> Result<()> {
     let Some(repo) = repo else {
         return Ok(());
@@ -284,7 +285,7 @@ fn check_idle(repo: Option<&Repo>, steps: &[FileStep]) -> Result<()> {
     Ok(())
 }
 
-/// Says what was found.
+/// Prints what was found.
 fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     let mut lines = Vec::new();
     if let Some((root, repo)) = place {
@@ -309,7 +310,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
         lines.push(format!("tests: `{}`, from {}{missing}", check.command, check.source));
     }
     if place.is_some() && found.checks.is_empty() {
-        lines.push("tests: none declared".to_owned());
+        lines.push("tests: none found".to_owned());
     }
     for one in &found.backlog {
         lines.push(format!("backlog: {}, {}", one.path, one.advice));
@@ -320,31 +321,31 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     }
 }
 
-/// Says what was done, and what comes next.
+/// Prints what was done and the next steps.
 fn report(steps: &[FileStep], ignored: &[&str], next: &str) -> Result<Exit> {
     let mut text = steps.iter().fold(String::new(), |text, step| text + &line(step, true));
     if !ignored.is_empty() {
         let word = painted(Style::Good, "added to");
         let lines = counted(ignored.len(), "line");
-        let _ = writeln!(text, "{word} the clone's own info/exclude: {lines}, for logs/");
+        let _ = writeln!(text, "{word} .git/info/exclude of this clone: {lines}, for logs/");
     }
     let is_changed = !ignored.is_empty() || steps.iter().any(|step| step.fate.text().is_some());
     if is_changed {
         let _ = writeln!(text, "\n{next}");
     } else {
-        text.push_str("nothing was changed: all of it is there (--force overwrites)\n");
+        text.push_str("nothing changed: all files exist (--force overwrites)\n");
     }
     terminal::print(&text)?;
     Ok(Exit::Success)
 }
 
-/// What becomes of one file, or what has become of it.
+/// The line about one file, before or after writing.
 fn line(step: &FileStep, is_done: bool) -> String {
     let (will, did, style, more) = match &step.fate {
         FileFate::Create(_) => ("create", "created", Style::Good, String::new()),
         FileFate::Replace(_) => {
             let kept = step.backup.as_ref();
-            let kept = kept.map(|end| format!("; the old one is {}{end}", step.name));
+            let kept = kept.map(|end| format!("; backup in {}{end}", step.name));
             ("replace", "replaced", Style::Warn, kept.unwrap_or_default())
         }
         FileFate::Add(_, what) => ("add to", "added to", Style::Good, format!(": {what}")),
@@ -358,7 +359,7 @@ fn painted(style: Style, word: &str) -> String {
     Paint::for_stream(&std::io::stdout()).text(style, format!("{word:<8}")).into_owned()
 }
 
-/// Shows what would be written.
+/// Prints what would be written.
 fn preview(steps: &[FileStep]) -> Result<Exit> {
     let mut text = String::new();
     for step in steps {
@@ -370,7 +371,7 @@ fn preview(steps: &[FileStep]) -> Result<Exit> {
             }
         }
     }
-    text += "\nnothing was written: this is what `ralph init --yes` would do\n";
+    text += "\nnothing was written (dry run of `ralph init --yes`)\n";
     terminal::print(&text)?;
     Ok(Exit::Success)
 }

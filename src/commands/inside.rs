@@ -1,4 +1,4 @@
-//! The attempt that a command is run in, as its environment tells.
+//! The attempt that a command runs in, from its environment.
 
 use std::{
     env,
@@ -16,31 +16,30 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// An attempt, seen from inside: by its agent, or by a child of that.
+/// The attempt around this process, which is its agent or a child of the agent.
 pub(super) struct AttemptContext {
-    /// The run it belongs to.
+    /// The id of the run.
     pub(super) run_id: String,
-    /// Its task.
+    /// The task.
     pub(super) task_id: TaskId,
-    /// Its number.
+    /// The number of the attempt.
     pub(super) attempt: u32,
-    /// The task's folder, which is in the repository of the run wherever the agent has gone; or
-    /// what is left of the way there.
+    /// The task's folder in the repository of the run, or its nearest existing parent.
     folder: PathBuf,
-    /// The work tree that the attempt has to itself, if it has one.
+    /// The worktree of an isolated attempt.
     pub(super) tree: Option<PathBuf>,
 }
 
 impl AttemptContext {
-    /// What the environment tells; `instead` is what to do outside of an attempt.
+    /// Reads the environment; `instead` tells what to do outside an attempt.
     ///
     /// # Errors
-    /// A usage error where a variable is missing that every attempt has.
+    /// A usage error if a variable is missing that every attempt has.
     pub(super) fn of_environment(command: &str, instead: &str) -> Result<AttemptContext> {
         let missing = |name: &str| {
             let why = format!(
-                "`ralph {command}` is for agents, inside an attempt of `ralph run`, and here \
-                 `{name}` is not set as it is there{instead}"
+                "`ralph {command}` works only inside an attempt of `ralph run`; `{name}` is not set \
+                 here{instead}"
             );
             Failure::new(Exit::Usage, why)
         };
@@ -65,13 +64,13 @@ impl AttemptContext {
     }
 }
 
-/// Where the things of the loop lie that this process is inside of.
+/// The paths of the loop around this process.
 pub(super) fn place() -> LoopPaths {
     let name = variable("RALPH_LOOP", |name| TaskId::new(&name).ok());
     name.map_or_else(|_| LoopPaths::default(), LoopPaths::of_loop)
 }
 
-/// A variable of the environment, or its name where it does not say what it should.
+/// The parsed value of an environment variable, or its name if it is missing or invalid.
 fn variable<T>(name: &str, parse: impl Fn(String) -> Option<T>) -> Result<T, &str> {
     env::var(name).ok().and_then(parse).ok_or(name)
 }

@@ -1,5 +1,5 @@
-//! Reads the journal for `ralph logs` and `ralph attach`: which records are wanted, what is new, and
-//! how a line looks.
+//! The journal reader of `ralph logs` and `ralph attach`: filters records, follows new ones and draws
+//! lines.
 
 use std::time::Duration;
 
@@ -24,25 +24,25 @@ use crate::{
     view::lines,
 };
 
-/// Between two looks at what is new.
+/// The interval for polling the journal.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// What facts are wanted: all, those about a task, those about an attempt at it.
+/// The wanted records: all, those about a task, or those about one attempt at it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordFilter {
     pub(super) task: Option<TaskId>,
     pub(super) attempt: Option<u32>,
-    /// The attempt at the task that the journal is at.
+    /// The attempt at the task that the last record belongs to.
     current: u32,
-    /// Whether that is over.
+    /// Whether that attempt is over.
     is_over: bool,
 }
 
 impl RecordFilter {
-    /// By what was typed.
+    /// A filter from command line arguments.
     ///
     /// # Errors
-    /// What cannot be an id.
+    /// An invalid id.
     pub(super) fn new(task: Option<&str>, attempt: Option<u32>) -> Result<RecordFilter> {
         let read = |id: &str| {
             TaskId::new(id).map_err(|rule| Failure::new(Exit::Usage, format!("the id {rule}")))
@@ -50,7 +50,7 @@ impl RecordFilter {
         Ok(RecordFilter { task: task.map(read).transpose()?, attempt, ..RecordFilter::default() })
     }
 
-    /// Whether the next fact is wanted.
+    /// Whether the next record is wanted.
     pub(super) fn admits(&mut self, record: &Record) -> bool {
         let Some(task) = &self.task else {
             return true;
@@ -60,7 +60,7 @@ impl RecordFilter {
         }
         match record.event {
             Event::Started { attempt, .. } => (self.current, self.is_over) = (attempt, false),
-            // By an attempt that is about to start.
+            // The claim of an attempt that is about to start.
             Event::StatusChanged { cause: Cause::Claimed, .. } => {
                 (self.current, self.is_over) = (self.current + 1, false);
             }
@@ -72,10 +72,10 @@ impl RecordFilter {
         self.attempt.is_none_or(|attempt| attempt == self.current && is_its)
     }
 
-    /// Nothing is, in all of the journal.
+    /// The error for a journal without wanted records.
     pub(super) fn nothing(&self, workspace: &Workspace) -> Result<anyhow::Error> {
         let Some(task) = &self.task else {
-            let message = "no attempt yet; `ralph run` makes some";
+            let message = "no attempts yet; `ralph run` starts one";
             return Ok(Failure::new(Exit::Error, message).into());
         };
         let attempt = self.attempt.map_or(String::new(), |n| format!("attempt {n} at "));
@@ -83,14 +83,14 @@ impl RecordFilter {
         let ids = log.of(None).map(|entry| entry.task_id.as_str());
         let hint = match nearest(task.as_str(), ids) {
             Some(near) if near != task.as_str() => format!("did you mean `{near}`?"),
-            _ => "`ralph attempts` lists what there was".to_owned(),
+            _ => "`ralph attempts` lists all attempts".to_owned(),
         };
-        let message = format!("the journal has nothing about {attempt}`{task}`; {hint}");
+        let message = format!("the journal has no entries about {attempt}`{task}`; {hint}");
         Ok(Failure::new(Exit::Error, message).into())
     }
 }
 
-/// The journal, read on from where the last look ended.
+/// A reader that continues where the last read ended.
 pub(super) struct JournalReader {
     journal: Journal,
     mark: JournalPosition,
@@ -106,11 +106,11 @@ impl JournalReader {
         }
     }
 
-    /// Hands over what came since. In a journal that was rotated or edited, what is older than what
-    /// was handed over already is left out.
+    /// Passes new records to `each`. After a rotation or an edit of the journal, skips records that are
+    /// not newer than those already passed.
     ///
     /// # Errors
-    /// As the disk and `each` give them.
+    /// Errors of the disk and of `each`.
     pub(super) fn next(
         &mut self,
         mut each: impl FnMut(&[u8], Result<Record, Unread>) -> Result<()>,
@@ -141,7 +141,7 @@ impl JournalReader {
     }
 }
 
-/// A fact with its time of day, wrapped where it is shown on a terminal.
+/// A journal line with its time of day, wrapped to `width`.
 pub(super) fn draw(
     told: &lines::Line,
     at: DateTime<Utc>,

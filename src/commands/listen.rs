@@ -1,5 +1,5 @@
-//! What agents print, shown to people while it comes or afterwards: by `ralph logs --output`,
-//! `ralph logs --raw` and `ralph attach`.
+//! The output of agents, live or recorded, for `ralph logs --output`, `ralph logs --raw` and
+//! `ralph attach`.
 
 mod out;
 
@@ -31,35 +31,35 @@ use crate::{
 };
 use out::{Out, OutputSide};
 
-/// Between two looks at whether the run goes on.
+/// The interval for checking that the run is alive.
 const LIVES: Duration = Duration::from_secs(1);
 
-/// What is to be shown.
+/// What to show.
 pub(super) struct ListenOptions {
-    /// Of which task and attempt; of the newest where nothing is said.
+    /// The task and the attempt; by default the newest attempt.
     pub(super) about: RecordFilter,
     pub(super) voice: Voice,
-    /// How many lines of what was printed before.
+    /// The number of earlier lines to show.
     pub(super) lines: Option<usize>,
-    /// Whether to go on with what comes.
+    /// Whether to follow new output.
     pub(super) follow: bool,
-    /// Whether to do so only as long as the run goes on, and to say so when somebody leaves it.
+    /// Whether to stop at the end of the run, and to report a detach.
     pub(super) attached: bool,
 }
 
-/// How it is shown.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
-    /// What the agent says and which tools it uses, with what the journal tells.
+    /// The messages and tool calls of the agent, with the lines of the journal.
     Readable,
-    /// Every byte of it.
+    /// Every byte.
     Raw,
 }
 
-/// Shows what agents print.
+/// Shows the output of agents.
 ///
 /// # Errors
-/// Nothing there; as the disk gives them.
+/// No output exists; errors of the disk.
 pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exit> {
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
@@ -78,7 +78,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
                     listener.end_attempt()?;
                     let flag = workspace.place.flag();
                     terminal::say(&format!(
-                        "detached; the run goes on, and `ralph stop{flag}` would end it"
+                        "detached; the run continues (`ralph stop{flag}` stops it)"
                     ));
                     return Ok(Exit::Success);
                 }
@@ -97,7 +97,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
     }
 }
 
-/// The signals by which somebody leaves.
+/// The channel of signals that detach.
 fn leaving() -> io::Result<Receiver<i32>> {
     let (tell, told) = mpsc::channel();
     signal::listen(move |number| {
@@ -114,7 +114,7 @@ struct Listener<'a> {
     log: JournalLog,
     out: Out,
     shown: Option<Shown>,
-    /// The starts of the attempts that are wanted and have no end, the oldest first.
+    /// The start records of the wanted attempts that are still running, oldest first.
     open: Vec<Record>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Finds the attempt in what has happened, and shows what it has printed up to now.
+    /// Finds the attempt in the journal and shows its output so far.
     fn begin(&mut self) -> Result<()> {
         let mut found: Option<(Record, Option<Record>)> = None;
         let (about, history, log) = (&mut self.wanted.about, &mut self.history, &mut self.log);
@@ -165,9 +165,9 @@ impl<'a> Listener<'a> {
         if let Some(begun) = begun {
             log.line(&begun);
         }
-        // While others go on, the newest of those.
+        // Prefer the newest attempt that is still running.
         let found = self.open.last().map(|started| (started.clone(), None)).or(found);
-        // What is over is not what somebody wants to sit beside.
+        // Do not attach to a finished attempt.
         let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
         match found {
             Some((started, end)) => {
@@ -184,7 +184,7 @@ impl<'a> Listener<'a> {
             }
             None if self.wanted.attached => {
                 self.out.go_live()?;
-                terminal::say("no attempt runs just now; waiting for the next one");
+                terminal::say("no attempt is running; waiting for the next one");
                 Ok(())
             }
             None if self.wanted.follow => self.out.go_live(),
@@ -192,7 +192,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Shows what is new; true when there is nothing to come.
+    /// Shows new output. Returns whether everything has been shown.
     fn look(&mut self) -> Result<bool> {
         self.poll()?;
         let mut records = Vec::new();
@@ -228,14 +228,14 @@ impl<'a> Listener<'a> {
             if is_end && let Some(other) = self.open.first().cloned() {
                 self.show_attempt(&other);
                 let (id, attempt) = named(&other);
-                terminal::say(&format!("going on with {id}, attempt {attempt}"));
+                terminal::say(&format!("now showing {id}, attempt {attempt}"));
                 self.name_others();
             }
         }
         Ok(false)
     }
 
-    /// Whether the run has ended, and how this ends then.
+    /// The exit code if the run has ended.
     fn is_over(&mut self) -> Result<Option<Exit>> {
         if self.history.run.finished.is_some() {
             return Ok(Some(Exit::Success));
@@ -243,13 +243,13 @@ impl<'a> Listener<'a> {
         if self.workspace.is_live(&self.history)? {
             return Ok(None);
         }
-        // It may have said so meanwhile.
+        // The end may have been recorded in the meantime.
         self.look()?;
         if self.history.run.finished.is_some() {
             return Ok(Some(Exit::Success));
         }
         self.end_attempt()?;
-        let message = "the run is gone and has not said why; `ralph status` shows how it stood";
+        let message = "the run exited unexpectedly; `ralph status` shows its last state";
         Err(Failure::new(Exit::Error, message).into())
     }
 
@@ -266,7 +266,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Says which other attempts go on, whose output is not shown.
+    /// Names the other running attempts, whose output is not shown.
     fn name_others(&self) {
         let is_other =
             |record: &&Record| self.shown.as_ref().is_some_and(|shown| !shown.is_of(record));
@@ -276,10 +276,7 @@ impl<'a> Listener<'a> {
             return;
         };
         let how = if self.wanted.attached { "ralph attach" } else { "--task" };
-        terminal::say(&format!(
-            "also at work, and not shown: {} (`{how} {first}`)",
-            others.join(", ")
-        ));
+        terminal::say(&format!("also running, not shown: {} (`{how} {first}`)", others.join(", ")));
     }
 
     fn poll(&mut self) -> Result<()> {
@@ -290,7 +287,7 @@ impl<'a> Listener<'a> {
         self.shown.take().map_or(Ok(()), |mut shown| shown.finish(&mut self.out))
     }
 
-    /// Says what the journal tells, where that does not get between bytes.
+    /// Prints the journal line of a record, unless the output is raw.
     fn tell(&mut self, record: &Record) -> Result<()> {
         let Some(line) = self.log.line(record).filter(|_| self.wanted.voice == Voice::Readable)
         else {
@@ -302,7 +299,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// Keeps the starts of the attempts that have no end.
+/// Updates the list of running attempts.
 fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
     match record.event {
         Event::LoopStarted(_) => open.clear(),
@@ -312,7 +309,7 @@ fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
     }
 }
 
-/// The task and the number of an attempt, by its start.
+/// The task and the number of an attempt, from its start record.
 fn named(started: &Record) -> (&str, u32) {
     let id = started.task_id.as_ref().map_or("", TaskId::as_str);
     let attempt = match started.event {
@@ -331,12 +328,12 @@ struct Shown {
     err: OutputReader,
 }
 
-/// How one stream is read.
+/// The reader of one output stream.
 enum OutputReader {
     Typed(Box<TranscriptReader>),
-    /// Words for people, without what paints them. Holds back the line that is not whole.
+    /// Plain text without colors. Holds back an incomplete line.
     Words(Vec<u8>),
-    /// As it is, but for what is harmful on a terminal.
+    /// Unchanged bytes, with control sequences escaped on a terminal.
     Raw(OutputSide, Option<Visible>),
 }
 
@@ -365,7 +362,7 @@ impl Shown {
     }
 
     fn poll(&mut self, out: &mut Out) -> Result<()> {
-        // Errors first: what agents say last is their answer, on standard output.
+        // Standard error first: the last text on standard output is the answer.
         let mut result = Ok(());
         for (tail, reader) in [(&mut self.stderr, &mut self.err), (&mut self.stdout, &mut self.out)]
         {
@@ -408,7 +405,7 @@ impl OutputReader {
         }
     }
 
-    /// Shows what was held back.
+    /// Prints the held back text.
     fn finish(&mut self, out: &mut Out) -> Result<()> {
         match self {
             OutputReader::Typed(_) => out.begin_line(),
@@ -426,7 +423,7 @@ impl OutputReader {
     }
 }
 
-/// Lines for people: of one that a progress bar wrote over, what was to be seen last.
+/// Printable lines. Of a line that a progress bar overwrote, only the last version remains.
 fn words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = plain(&text);

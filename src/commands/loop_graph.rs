@@ -1,4 +1,4 @@
-//! The graph of a plain loop: one task, written again whenever the loop starts.
+//! The graph of a named loop: one task, rewritten whenever the loop starts.
 
 use anyhow::{Context, Result};
 
@@ -12,13 +12,12 @@ use crate::{
     runner,
 };
 
-/// Makes the graph that is the loop. Its task is anew what it was to begin with, but for a question
-/// that waits for its answer.
+/// Writes the graph of the loop. Its task is pending again, unless it needs input.
 ///
 /// # Errors
-/// With an exit code of its own: the loop runs already. As the disk gives them.
+/// The loop is already running, with its own exit code; errors of the disk.
 pub(super) fn graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
-    // Not under the feet of a loop of this name; the run takes the lock again.
+    // Do not change the graph of a running loop. The run takes the lock again.
     let Some(_lock) = workspace.lock()? else {
         return Err(Failure::new(Exit::Running, runner::held(workspace)).into());
     };
@@ -27,7 +26,7 @@ pub(super) fn graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
         .is_ok_and(|file| file.graph().tasks().iter().any(|it| it.status == Status::NeedsInput));
     let status = if asks { Status::NeedsInput } else { Status::Pending };
     let text = format!(
-        "# Made by `ralph loop`, and made anew when it starts.\ntasks:\n  - id: \"{name}\"\n    \
+        "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
          status: {status}\n    commit: optional\n    verify_baseline: false\n"
     );
     state::replace(workspace.graph_path(), text.as_bytes(), workspace.durable())

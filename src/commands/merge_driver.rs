@@ -1,7 +1,7 @@
-//! `ralph merge-driver`: what git calls to merge the graph file, and what makes git do so.
+//! `ralph merge-driver`: the git merge driver for the graph, and its installation.
 //!
-//! Git reads only the exit code: 0 is clean, anything else below 128 a conflict. So whatever goes
-//! wrong here is a conflict, and never a file that looks merged.
+//! Git reads only the exit code: 0 is clean, any other below 128 is a conflict. Every error here is a
+//! conflict, so that git never takes a broken file for merged.
 
 use std::{fs, io, path::Path};
 
@@ -31,14 +31,14 @@ use crate::{
 
 /// The name of the driver in git's configuration.
 const NAME: &str = "ralph-graph";
-/// The lines around ours in the attributes.
+/// The lines around our block in the attributes.
 const FIRST: &str = "# Set by `ralph merge-driver --install`; `--uninstall` removes these lines.";
 const LAST: &str = "# Until here.";
 
-/// Merges three files, or tells git to have it done.
+/// Merges three files, or installs or removes the driver.
 ///
 /// # Errors
-/// As git and the disk give them. A conflict is none: it is said here, with exit code 1.
+/// Errors of git and of the disk. A conflict is reported here, with exit code 1.
 pub fn run(here: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     if options.install {
         return install(&here.workspace()?);
@@ -48,7 +48,7 @@ pub fn run(here: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     }
     let (Some(base), Some(ours), Some(theirs)) = (&options.base, &options.ours, &options.theirs)
     else {
-        bail!(Failure::new(Exit::Usage, "name three files: the base, ours and theirs"));
+        bail!(Failure::new(Exit::Usage, "name three files: base, ours and theirs"));
     };
     let read =
         |path: &Path| fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
@@ -59,7 +59,7 @@ pub fn run(here: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What comes out, and whether a person has to look at it, who is told so.
+/// The merged text, with exit code 1 if a person must check it. Reports conflicts.
 fn merged(name: &str, all: &[Vec<u8>; 3]) -> Result<(Vec<u8>, Exit)> {
     let say = |text: &str| terminal::say(&terminal::visible(&format!("{name}: {text}")));
     let [base, ours, theirs] = all;
@@ -76,7 +76,7 @@ fn merged(name: &str, all: &[Vec<u8>; 3]) -> Result<(Vec<u8>, Exit)> {
             return Ok(judged(name, merged.text));
         }
         let count = counted(merged.conflicts.len(), "conflict");
-        say(&format!("{count} for you to resolve, between `<<<<<<<` and `>>>>>>>`"));
+        say(&format!("{count} to resolve, between `<<<<<<<` and `>>>>>>>`"));
         return Ok((merged.text.into_bytes(), Exit::Error));
     }
     let lines = git::merge_lines(base, ours, theirs)?;
@@ -89,18 +89,18 @@ fn merged(name: &str, all: &[Vec<u8>; 3]) -> Result<(Vec<u8>, Exit)> {
         Some(Err(unmergeable)) => unmergeable.reason,
         _ => "it is not UTF-8".to_owned(),
     };
-    say(&format!("merged by lines, because {reason}: look it through"));
+    say(&format!("merged by lines, because {reason}; check the result"));
     Ok((lines.text, Exit::Error))
 }
 
-/// What was merged without conflict, if it is a graph too.
+/// The cleanly merged text, with exit code 1 if it is not a valid graph.
 fn judged(name: &str, text: String) -> (Vec<u8>, Exit) {
     let Err(faults) = graph(&text) else {
         return (text.into_bytes(), Exit::Success);
     };
     let color = Paint::for_stream(&io::stderr()).is_on();
     terminal::say(&excerpt::render(name, &text, &faults, color));
-    let note = format!("{name}: the two sides do not make a valid graph together: mend it");
+    let note = format!("{name}: the merge of both sides is not a valid graph; correct it");
     terminal::say(&terminal::visible(&note));
     (text.into_bytes(), Exit::Error)
 }
@@ -114,10 +114,10 @@ fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
     load::load(&document).map(drop)
 }
 
-/// Has git merge the graph by task in this clone.
+/// Installs the driver in this clone.
 ///
 /// # Errors
-/// A graph outside of the repository; in git's own words.
+/// A graph outside the repository; errors of git.
 pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let repo = &workspace.repo;
     let Ok(graph) = workspace.graph_path().strip_prefix(workspace.root()) else {
@@ -144,13 +144,13 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let with = repo.merged_with(&graph)?;
     if with != NAME {
         terminal::say(&format!(
-            "note: other lines of git's attributes say `merge={with}` for `{graph}`, and win; see \
+            "note: other git attributes set `merge={with}` for `{graph}` and take precedence; see \
              `git check-attr -a {graph}`"
         ));
     }
     let news = if set || new != old { "git now merges" } else { "git already merges" };
     terminal::print(&format!(
-        "{news} `{graph}` by task in this clone, and keeps both sides' lines in `{}`\n",
+        "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
         workspace.learnings()
     ))?;
     Ok(Exit::Success)
@@ -165,26 +165,30 @@ fn uninstall(repo: &Repo) -> Result<Exit> {
     } else if new != old {
         write(&path, &new)?;
     }
-    // The attributes go first: what names no driver is merged by lines.
+    // The attributes first: without them git merges by lines.
     let was_set = repo.unset_driver(NAME)?;
-    let news = if was_set || new != old { "git merges" } else { "nothing was set: git merges" };
+    let news = if was_set || new != old {
+        "git merges"
+    } else {
+        "the driver was not installed: git merges"
+    };
     terminal::print(&format!("{news} the graph by lines\n"))?;
     Ok(Exit::Success)
 }
 
-/// What git gives to a shell. A program that is gone is told, and what git would have done without
-/// it is done; but it is not taken for merged.
+/// The command line for git. If this program is missing, it reports that, merges by lines and exits
+/// with a conflict.
 fn command(program: &Path) -> String {
     let text = program.display().to_string().replace('\'', r"'\''").replace('%', "%%");
     format!(
         "if test -x '{text}'; then '{text}' merge-driver -- %O %A %B %P; else \
-         echo '{text} is gone:' %P 'was merged by lines, look it through; then run \
+         echo '{text} is missing:' %P 'was merged by lines, check the result; then run \
          `ralph merge-driver --install`' >&2; \
          git merge-file -q -L ours -L base -L theirs %A %O %B; exit 1; fi"
     )
 }
 
-/// A path as git's attributes have it.
+/// A path as a pattern of git's attributes.
 fn pattern(path: &str) -> String {
     let mut text = String::from("/");
     for c in path.chars() {
@@ -199,7 +203,7 @@ fn pattern(path: &str) -> String {
     text
 }
 
-/// The attributes without our lines, every other byte as it is.
+/// The attributes without our block.
 fn without_ours(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -219,9 +223,9 @@ fn attributes(path: &Path) -> Result<String> {
     }
 }
 
-/// Ours come first: of two lines git takes the later.
+/// Writes the attributes.
 fn write(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().context("the attributes lie in no folder")?;
+    let folder = path.parent().context("the attributes file has no folder")?;
     fs::create_dir_all(folder)
         .and_then(|()| state::replace(path, text.as_bytes(), false))
         .with_context(|| format!("cannot write `{}`", path.display()))
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_lines_go() {
+    fn only_our_block_is_removed() {
         let ours = format!("{FIRST}\nx\n{LAST}\n");
         for text in ["", "*.c text", "a\r\n\n# b\n"] {
             assert_eq!(without_ours(&(ours.clone() + text)), text);

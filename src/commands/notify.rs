@@ -1,4 +1,4 @@
-//! `ralph notify`: who is told of what, and a try of it before the night.
+//! `ralph notify`: lists the notification targets, or tests them.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// The name of the event that is told to try it.
+/// The name of the test event.
 const TEST: &str = "test";
 
-/// Lists them, or tells each of them something.
+/// Lists the targets, or sends a test notification to each.
 ///
 /// # Errors
 /// No repository, invalid settings.
@@ -29,7 +29,7 @@ pub fn run(here: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let notifiers = &workspace.config.notify;
     if notifiers.is_empty() {
-        terminal::say("nobody is to be told; `notify` in `.ralph/config.yaml` names who is");
+        terminal::say("no notifications configured; add them as `notify` to `.ralph/config.yaml`");
         return Ok(Exit::Success);
     }
     if options.test {
@@ -56,11 +56,11 @@ fn moments(notifier: &Notifier) -> String {
     words.join(", ")
 }
 
-/// Tells each of them something, one after the other, and says how that went.
+/// Sends a test notification to each target and prints the results.
 fn test(workspace: &Workspace) -> Result<Exit> {
     let sender = MessageSender::of(workspace);
     let facts = Map::from_iter([("why".to_owned(), json!("`ralph notify --test`"))]);
-    let text = lines::plain("a test: this is how `ralph` tells you what happens");
+    let text = lines::plain("this is a test notification of `ralph`");
     let message = sender.message(TEST, facts, &[text]);
     let paint = Paint::for_stream(&std::io::stdout());
     let mut failed = 0;
@@ -76,7 +76,7 @@ fn test(workspace: &Workspace) -> Result<Exit> {
         let result = messenger.tell(&message, &|| false);
         let took = duration::short(began.elapsed());
         let (style, word, rest) = match result {
-            Ok(()) => (Style::Good, "told", format!("in {took}")),
+            Ok(()) => (Style::Good, "sent", format!("in {took}")),
             Err(why) => {
                 failed += 1;
                 (Style::Bad, "failed", format!("after {took}: {why}"))
@@ -91,6 +91,6 @@ fn test(workspace: &Workspace) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let of = counted(workspace.config.notify.len(), "notifier");
-    terminal::say(&format!("{failed} of {of} could not be told; mend `notify` in the settings"));
+    terminal::say(&format!("{failed} of {of} failed; correct `notify` in the settings"));
     Ok(Exit::Error)
 }

@@ -1,11 +1,11 @@
-//! `ralph __pane`: the agent of an attempt in a window of tmux, with a real terminal.
+//! `ralph __pane`: runs the agent of an attempt in a tmux window.
 //!
-//! The guardian starts it in place of the agent, and it ends as the agent ends. It starts a tmux
-//! server, which stays below the guardian, and in its window `ralph __in-pane`, which starts the
-//! agent and waits for it. The two talk through a socket; the end of that is the death of the other.
+//! The guardian starts `__pane` in place of the agent; it exits with the result of the agent. It starts
+//! a tmux server below the guardian, and `ralph __in-pane` in its window, which starts the agent and
+//! waits for it. The two talk through a socket; each takes its closing for the death of the other.
 //!
-//! All that is printed in the window goes to the standard output of the first, by way of a `cat` that
-//! tmux starts, so that what the agent has left running can print on when the first has ended.
+//! A `cat` that tmux starts copies the output of the window to the standard output of `__pane`, so that
+//! remaining processes of the agent can still print after `__pane` has exited.
 
 use std::{
     fs::{DirBuilder, File},
@@ -37,38 +37,38 @@ use crate::{
     core::{exit::Exit, verdict::Outcome},
 };
 
-/// How long tmux may take to open its window; on a busy machine seconds.
+/// The time limit for tmux to open its window.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// How long tmux may take to end once its window is empty; on a busy machine seconds, because tmux
 /// first copies what was printed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the one in the window is to start; the first line that it hears.
+/// The agent to start: the first line that `__in-pane` reads.
 #[derive(Debug, Serialize, Deserialize)]
 struct PaneSpec {
     argv: Vec<String>,
     dir: PathBuf,
-    /// Its standard input.
+    /// The file for standard input.
     prompt: PathBuf,
-    /// The attempt's record, which is to be open in all that it starts.
+    /// The attempt's record, which stays open in all processes of the agent.
     record: PathBuf,
 }
 
-/// A further line that it hears: the agent is to end.
+/// The line that tells `__in-pane` to terminate the agent.
 const TERMINATE: &str = "terminate";
 
-/// The one line that it says.
+/// The line that `__in-pane` writes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PaneReport {
-    /// The agent cannot be started.
+    /// The agent did not start.
     NotStarted(String),
-    /// The agent is over.
+    /// The agent ended.
     Ended {
-        /// How.
+        /// Its outcome.
         outcome: Outcome,
-        /// Whether something that it started is not.
+        /// Whether processes that it started are still running.
         left: bool,
     },
 }
@@ -76,14 +76,14 @@ enum PaneReport {
 enum PaneMessage {
     Signal,
     Word(PaneReport),
-    /// The one in the window is dead.
+    /// `__in-pane` died.
     Gone,
 }
 
-/// Runs an agent in a window and ends as it did.
+/// Runs an agent in a window and returns its result.
 ///
 /// # Errors
-/// As the disk and tmux give them; nothing runs then.
+/// Errors of the disk and of tmux. No process is left running.
 pub fn run(options: &PaneArgs) -> Result<Exit> {
     process::adopt_orphans();
     let (outbox, inbox) = mpsc::channel();
@@ -101,13 +101,13 @@ pub fn run(options: &PaneArgs) -> Result<Exit> {
     let server = tmux::Server::of(&options.folder);
     let result = show(options, &server, outbox, &inbox);
     if let Ok(PaneReport::Ended { left: true, .. }) = result {
-        // The window stays open for what is left, and the guardian sees to that.
+        // The window stays open for the remaining processes, which the guardian handles.
     } else if result.is_err() || !process::outlast_children(PATIENCE) {
         server.end();
         process::outlast_children(PATIENCE);
     }
     match result? {
-        PaneReport::NotStarted(why) => bail!("the agent cannot be started: {why}"),
+        PaneReport::NotStarted(why) => bail!("cannot start the agent: {why}"),
         PaneReport::Ended { outcome: Outcome::Signaled { signal }, .. } => {
             signal::end_by(signal);
             Ok(Exit::Signal(signal))
@@ -115,11 +115,11 @@ pub fn run(options: &PaneArgs) -> Result<Exit> {
         PaneReport::Ended { outcome: Outcome::Exited { exit_code }, .. } => {
             Ok(Exit::Child(u8::try_from(exit_code).unwrap_or(1)))
         }
-        PaneReport::Ended { outcome, .. } => bail!("the agent ended in an odd way: {outcome}"),
+        PaneReport::Ended { outcome, .. } => bail!("unexpected outcome of the agent: {outcome}"),
     }
 }
 
-/// Opens the window, has the agent started in it, and comes back when it is over.
+/// Opens the window, starts the agent in it and waits for its end.
 fn show(
     options: &PaneArgs,
     server: &tmux::Server,
@@ -127,8 +127,8 @@ fn show(
     inbox: &Receiver<PaneMessage>,
 ) -> Result<PaneReport> {
     const KILL: i32 = 9;
-    let listener = UnixListener::bind(tmux::control(&options.folder)).context("make a socket")?;
-    // The name of this very program, whoever starts it and whatever becomes of the file.
+    let listener = UnixListener::bind(tmux::control(&options.folder)).context("create a socket")?;
+    // This path stays valid when the file of the program is replaced.
     let own = format!("/proc/{}/exe", std::process::id());
     let folder = options.folder.display().to_string();
     server.start(&options.title, &[own, "__in-pane".to_owned(), folder])?;
@@ -160,12 +160,12 @@ fn show(
                 });
             }
             Err(RecvTimeoutError::Timeout) => screen.look(server)?,
-            Err(RecvTimeoutError::Disconnected) => bail!("nobody is left to hear from"),
+            Err(RecvTimeoutError::Disconnected) => bail!("all senders are gone"),
         }
     }
 }
 
-/// The one in the window calls as soon as it is there.
+/// Waits for the connection from `__in-pane`.
 fn accept(listener: &UnixListener) -> Result<UnixStream> {
     listener.set_nonblocking(true)?;
     let began = Instant::now();
@@ -186,7 +186,7 @@ fn accept(listener: &UnixListener) -> Result<UnixStream> {
     }
 }
 
-/// What is on the screen, for the guardian: a number in a file.
+/// The fingerprint of the screen, in a file for the guardian.
 struct Screen {
     file: File,
     shown: u64,
@@ -194,12 +194,12 @@ struct Screen {
 
 impl Screen {
     fn new(folder: &Path) -> Result<Screen> {
-        let file = File::create(tmux::screen(folder)).context("make a file for the screen")?;
+        let file = File::create(tmux::screen(folder)).context("create the screen file")?;
         Ok(Screen { file, shown: 0 })
     }
 
     fn look(&mut self, server: &tmux::Server) -> io::Result<()> {
-        // A window that has just closed shows nothing.
+        // The window may have just closed.
         let Ok(screen) = server.screen() else {
             return Ok(());
         };
@@ -208,26 +208,26 @@ impl Screen {
             return Ok(());
         }
         self.shown = shown;
-        // In place and always as long, so that whoever reads it reads a whole one.
+        // In place and with a fixed length, so that a reader never sees a part.
         self.file.write_all_at(format!("{shown:020}\n").as_bytes(), 0)
     }
 }
 
-/// `ralph __in-pane`: starts the agent in the window and stays until all that it started is over.
+/// `ralph __in-pane`: starts the agent in the window and waits until all its processes have ended.
 ///
 /// # Errors
-/// Nobody who would say what to start.
+/// No connection to `__pane`.
 pub fn inside(folder: &Path) -> Result<Exit> {
     process::adopt_orphans();
-    let stream = UnixStream::connect(tmux::control(folder)).context("call the one outside")?;
+    let stream = UnixStream::connect(tmux::control(folder)).context("connect to `__pane`")?;
     let mut words = stream.try_clone()?;
     let mut orders = BufReader::new(stream);
     let mut line = String::new();
     orders.read_line(&mut line)?;
-    let brief: PaneSpec = serde_json::from_str(&line).context("read what to start")?;
+    let brief: PaneSpec = serde_json::from_str(&line).context("read the command to start")?;
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
-    // What is typed reaches the agent by itself; that the window was closed is told here alone.
+    // The agent gets typed signals itself; only this process learns that the window was closed.
     signal::listen(move |number| {
         if number == signal::HANGUP {
             signalled.wait().signal(number);
@@ -296,5 +296,5 @@ fn start(brief: &PaneSpec) -> Result<Foreground> {
 }
 
 fn say(words: &mut UnixStream, word: &PaneReport) -> Result<()> {
-    writeln!(words, "{}", serde_json::to_string(word)?).context("tell the one outside")
+    writeln!(words, "{}", serde_json::to_string(word)?).context("report to `__pane`")
 }

@@ -1,4 +1,4 @@
-//! `ralph loop`: an agent on a prompt file, again and again, as a graph of one task.
+//! `ralph loop`: repeats an agent on a prompt file, as a graph of one task.
 
 use anyhow::Result;
 
@@ -13,10 +13,10 @@ use crate::{
     runner::RunOptions,
 };
 
-/// Loops until the agent says that all is done, or something stops it.
+/// Runs the loop until the agent reports completion or something stops it.
 ///
 /// # Errors
-/// No prompt file; as [`runner::Runner::new`] and [`runner::Runner::run`].
+/// A missing prompt file; errors of [`runner::Runner::new`] and [`runner::Runner::run`].
 pub fn run(here: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
     let prompt_file = here.file(&options.prompt_file)?;

@@ -1,4 +1,4 @@
-//! `ralph prompt`: what the next agent would be told, and why that one is next.
+//! `ralph prompt`: shows the prompt of a task, claims a task, and explains the order.
 
 use std::{env, fmt::Write as _};
 
@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// How many of the tasks that would follow `--why` shows.
+/// The number of following tasks that `--why` shows.
 const RUNNERS_UP: usize = 9;
 
-/// Shows the prompt of a task, or of the next one.
+/// Shows the prompt of a task, or of the next task.
 ///
 /// # Errors
-/// Nothing is ready; an unknown task; a template that cannot be rendered.
+/// No ready task; an unknown task; a template that does not render.
 pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     if options.write_template {
@@ -77,7 +77,7 @@ pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The number of the task that is next.
+/// The number of the next task.
 fn next(view: &View<'_>) -> Result<usize> {
     if let Some(key) = view.ready(Utc::now()).first() {
         return Ok(key.number);
@@ -128,14 +128,14 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
             let by = task.claimed_by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
             format!("is in progress{by}")
         }
-        TaskState::Parked(_) => format!("is parked; `ralph task-reset {}` gives it back", task.id),
+        TaskState::Parked(_) => format!("is parked; `ralph task-reset {}` resets it", task.id),
         TaskState::Spent => "has used its `max_cost`".to_owned(),
         TaskState::NeedsInput => "needs input".to_owned(),
-        TaskState::Held => "is blocked by hand".to_owned(),
+        TaskState::Held => "is blocked".to_owned(),
         TaskState::Waiting => {
             let on: Vec<&str> =
                 view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();
-            format!("waits for {}", on.join(", "))
+            format!("is waiting on {}", on.join(", "))
         }
     };
     Err(Failure::new(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id)).into())

@@ -1,5 +1,5 @@
-//! `ralph replay`: an agent that does again what was recorded of one, so that settings, templates
-//! and verify commands can be tried without an account. Knows only what any agent is told.
+//! `ralph replay`: an agent that replays a recorded attempt, for testing settings, templates and verify
+//! commands without an account.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,14 @@ use crate::{
     core::exit::{Exit, Failure},
 };
 
-/// What an agent told.
+/// A recorded attempt.
 #[derive(Debug, PartialEq)]
 struct Recording {
     pieces: Vec<RecordedLine>,
     exit: Exit,
 }
 
-/// A line of it.
+/// A recorded line of output.
 #[derive(Debug, PartialEq)]
 struct RecordedLine {
     /// The time since the line before it.
@@ -44,17 +44,17 @@ enum RecordedStream {
     Err,
 }
 
-/// Reads its prompt, plays the recording, and ends as the recorded agent did.
+/// Reads the prompt, replays the recording and exits with the recorded code.
 ///
 /// # Errors
-/// A recording that is none; as the disk or git give them.
+/// An invalid recording; errors of the disk and of git.
 pub fn run(here: &Invocation, options: &ReplayArgs) -> Result<Exit> {
     let dir = here.directory()?;
     let recording = read(&dir.join(&options.transcript))?;
     let task = env::var("RALPH_TASK_ID").ok();
     if task.is_none() && (options.commit || options.report) {
-        let message = "only an attempt has a task to commit or report; `ralph run -- ralph replay …` \
-                       makes one";
+        let message = "`--commit` and `--report` work only inside an attempt; start one with \
+                       `ralph run -- ralph replay …`";
         return Err(Failure::new(Exit::Usage, message).into());
     }
     if !io::stdin().is_terminal() {
@@ -68,7 +68,7 @@ pub fn run(here: &Invocation, options: &ReplayArgs) -> Result<Exit> {
             RecordedStream::Err => put(&mut io::stderr().lock(), &bytes),
         };
         match written {
-            // Nobody listens any more.
+            // The reader is gone.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
             written => written.context("print the recording")?,
         }
@@ -89,8 +89,8 @@ fn put(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// How long to wait where the recorded agent waited for `after`: at `speed` times its pace, at once
-/// at 0. Where nothing is said, as it did, but never long.
+/// The wait before a line that came `after` the one before it. A `speed` of 0 means no wait; without
+/// `speed`, waits are original but short.
 fn pause(after: Duration, speed: Option<f64>) -> Duration {
     const LONGEST: Duration = Duration::from_secs(1);
     match speed {
@@ -102,11 +102,11 @@ fn pause(after: Duration, speed: Option<f64>) -> Duration {
     }
 }
 
-/// Makes a file that says which attempt this is, and commits it and nothing else.
+/// Creates a file with the number of the attempt, and commits only that file.
 fn commit(dir: &Path, task: &str) -> Result<()> {
     let path = PathBuf::from("replayed").join(format!("{task}.txt"));
     let attempt = env::var("RALPH_ATTEMPT").unwrap_or_default();
-    fs::create_dir_all(dir.join("replayed")).context("make `replayed`")?;
+    fs::create_dir_all(dir.join("replayed")).context("create `replayed`")?;
     fs::write(dir.join(&path), format!("attempt {attempt}\n"))
         .with_context(|| format!("write `{}`", path.display()))?;
     let path = path.display().to_string();
@@ -115,7 +115,7 @@ fn commit(dir: &Path, task: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says what any agent would; the recording has the last word on standard output.
+/// Reports completion, without output: the recording has the last line on standard output.
 fn report(dir: &Path, task: &str) -> Result<()> {
     let program = env::current_exe().context("find this program")?;
     let mut command = Command::new(program);
@@ -125,8 +125,8 @@ fn report(dir: &Path, task: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a folder with `stdout`, and `stderr`, `timed.jsonl` and `meta.json` where it has them; or
-/// a file, which is all standard output.
+/// Reads a file with standard output, or a folder with `stdout` and optionally `stderr`, `timed.jsonl`
+/// and `meta.json`.
 fn read(path: &Path) -> Result<Recording> {
     if path.is_file() {
         return Ok(Recording {
@@ -141,7 +141,7 @@ fn read(path: &Path) -> Result<Recording> {
     let (stdout, timed) = (optional("stdout")?, optional("timed.jsonl")?);
     if stdout.is_none() && timed.is_none() {
         bail!(
-            "`{}` is no recording; name a file, or a folder with `stdout` or `timed.jsonl`, such \
+            "`{}` is not a recording; name a file, or a folder with `stdout` or `timed.jsonl`, such \
              as logs/attempts/ID/N",
             path.display()
         );
@@ -168,9 +168,8 @@ fn untimed(stream: RecordedStream, lines: VecDeque<Vec<u8>>) -> impl Iterator<It
     lines.into_iter().map(move |bytes| RecordedLine { after: Duration::ZERO, stream, bytes })
 }
 
-/// Puts lines in the order and at the times of `timed`: `[seconds, "out" or "err", text]` each. The
-/// text counts only where the streams have no such line, since it may be cut. What has no time
-/// comes last.
+/// Orders lines by the entries of `timed`, each `[seconds, "out" or "err", text]`. The text, which may
+/// be cut, is used only for lines missing in the streams. Lines without a time come last.
 fn merge(
     timed: &[u8],
     mut out: VecDeque<Vec<u8>>,
@@ -198,7 +197,7 @@ fn merge(
     Ok(pieces)
 }
 
-/// How the agent ended: `rc` is its exit code, or less than 0 by that signal.
+/// The recorded result: `rc` is an exit code, or a negated signal.
 fn recorded(meta: &[u8]) -> Result<Exit> {
     #[derive(Deserialize)]
     struct Meta {
@@ -208,7 +207,7 @@ fn recorded(meta: &[u8]) -> Result<Exit> {
     match u8::try_from(rc) {
         Ok(code) => Ok(Exit::Child(code)),
         Err(_) if (-64..0).contains(&rc) => Ok(Exit::Signal(-rc)),
-        Err(_) => bail!("`rc` of meta.json is {rc}, which is no exit code"),
+        Err(_) => bail!("`rc` of meta.json is {rc}, not an exit code"),
     }
 }
 
@@ -217,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_in_the_order_and_at_the_times_of_the_recording() {
+    fn lines_follow_the_order_and_the_times_of_the_recording() {
         let timed = b"[0.5, \"out\", \"on\"]\n[2, \"err\", \"odd\"]\n[2.25, \"out\", \"cut\"]\n\
                       [1, \"out\", \"lost\"]\n";
         let merged = merge(timed, lines(b"one\ncut off\n"), lines(b"odd\nmore\n")).unwrap();
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_that_of_the_recording() {
+    fn the_exit_code_comes_from_the_recording() {
         let end = |rc: i32| recorded(format!("{{\"rc\": {rc}, \"x\": 1}}").as_bytes());
         assert_eq!(end(3).unwrap().code(), 3);
         assert_eq!(end(-9).unwrap().code(), 137);

@@ -1,4 +1,4 @@
-//! `ralph run`: the loop, from flags and settings.
+//! `ralph run`: configures and starts a run.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -35,10 +35,10 @@ use crate::{
     view::lines::{Verbosity, counted},
 };
 
-/// Works off the graph.
+/// Runs the graph.
 ///
 /// # Errors
-/// As [`Runner::new`] and [`Runner::run`].
+/// Errors of [`Runner::new`] and [`Runner::run`].
 pub fn run(here: &Invocation, options: RunArgs) -> Result<Exit> {
     let mut workspace = here.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
@@ -71,7 +71,7 @@ pub fn run(here: &Invocation, options: RunArgs) -> Result<Exit> {
     work(workspace, file, run, verbosity)
 }
 
-/// How much is told.
+/// The verbosity for the flags.
 pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
     match (quiet, verbose) {
         (true, _) => Verbosity::Quiet,
@@ -80,7 +80,7 @@ pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
     }
 }
 
-/// The settings that flags name.
+/// The settings from flags.
 pub(super) fn limits(
     iterations: Option<u32>,
     idle: Option<Duration>,
@@ -102,17 +102,17 @@ pub(super) fn limits(
     given.collect()
 }
 
-/// Begins a run like an earlier one, of whose attempts `before` have been made.
+/// Starts a run like an earlier one, which has made `before` attempts.
 ///
 /// # Errors
-/// As [`run`].
+/// Errors of [`run`].
 pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
     let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
     if words.into_iter().any(|word| word.contains(MARK)) {
         let again = if begun.plain.is_some() { "ralph loop …" } else { "ralph run" };
         let message = format!(
-            "the command of the run that was paused had a secret in it, which is not on record; go \
-             on with `{again} -- AGENT`"
+            "the agent command of the last run contained a secret, which is not recorded; continue \
+             with `{again} -- AGENT`"
         );
         return Err(Failure::new(Exit::Agent, message).into());
     }
@@ -133,10 +133,10 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
     work(workspace, file, run, Verbosity::Normal)
 }
 
-/// Works off a graph before the eyes of whoever sits here.
+/// Runs a graph with the reporters for the terminal.
 ///
 /// # Errors
-/// As [`Runner::new`] and [`Runner::run`].
+/// Errors of [`Runner::new`] and [`Runner::run`].
 pub fn work(
     workspace: Workspace,
     file: GraphFile,
@@ -154,17 +154,17 @@ pub fn work(
         && desktop
         && let Err(why) = desktop_is_here(workspace.root())
     {
-        terminal::say(&format!("nothing is shown on the desktop: {why}"));
+        terminal::say(&format!("desktop notifications are unavailable: {why}"));
     }
-    let notify = NotifyReporter::new(&workspace).context("start those who tell what happens")?;
+    let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
     let reporters = vec![view, Box::new(HeartbeatReporter::new(heartbeat)), Box::new(notify)];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 
-/// The agent that the flags name, if they do.
+/// The agent from the flags.
 ///
 /// # Errors
-/// A name that is none.
+/// An unknown name.
 pub(super) fn given_agent(
     words: Vec<String>,
     name: Option<&str>,
@@ -177,7 +177,7 @@ pub(super) fn given_agent(
     Ok(name.map(read).transpose()?)
 }
 
-/// Says so if a run may go on for very long.
+/// Warns of a high iteration limit.
 pub(super) fn warn_of_many(max_iterations: u32) {
     if max_iterations > MAX_ITERATIONS {
         terminal::say(&format!(
@@ -187,7 +187,7 @@ pub(super) fn warn_of_many(max_iterations: u32) {
     }
 }
 
-/// The order a run would take if every attempt succeeded, and what it could not reach.
+/// Prints the order of tasks if every attempt succeeds, and the unreachable tasks.
 fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let file = workspace.graph()?;
     for id in &policy.filter.tasks {
@@ -209,17 +209,17 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     }
     let limit = policy.max_iterations as usize;
     if order.len() > limit {
-        let _ = writeln!(text, "stops after {limit} of these, at the limit of iterations");
+        let _ = writeln!(text, "stops after {limit} of these, at the iteration limit");
     }
     for holder in view.holders(now) {
         let _ = writeln!(
             text,
-            "not reached: {} and what waits for it ({})",
+            "not reached: {} and tasks waiting on it ({})",
             holder.task_id, holder.why
         );
     }
     if text.is_empty() {
-        "nothing is left to do\n".clone_into(&mut text);
+        "nothing left to do\n".clone_into(&mut text);
     }
     terminal::print(&text)?;
     Ok(Exit::Success)

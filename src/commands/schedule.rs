@@ -1,4 +1,4 @@
-//! `ralph schedule`: runs that are started by the clock, or by a signed request.
+//! `ralph schedule`: starts runs at set times, or on signed requests.
 
 mod http_trigger;
 mod install;
@@ -29,10 +29,10 @@ use crate::{
 };
 use watch::{Mode, ScheduleDaemon};
 
-/// Waits, shows the next times, or sees to the units of the system.
+/// Waits for the next time, shows times, or manages the service.
 ///
 /// # Errors
-/// No repository; no times, or what is none; another one that waits here; as the disk gives them.
+/// No repository; missing or invalid times; another waiting schedule; errors of the disk.
 pub fn run(here: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
     match &options.units {
         Some(Units::Install(install)) => return install::install(here, install),
@@ -56,7 +56,7 @@ pub fn run(here: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
     }
 }
 
-/// When runs are started, and with what.
+/// The times and the flags of runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SchedulePlan {
     times: Timetable,
@@ -66,10 +66,10 @@ struct SchedulePlan {
 }
 
 impl SchedulePlan {
-    /// What the flags say, and the settings where they say nothing.
+    /// The plan from the flags, or from the settings.
     ///
     /// # Errors
-    /// Neither says anything, or something that is none.
+    /// Missing or invalid times.
     fn of(flags: &cli::ScheduleArgs, config: &Config) -> Result<SchedulePlan> {
         let settings = config.schedule.as_ref();
         let times = if flags.cron.is_empty() {
@@ -93,7 +93,7 @@ impl SchedulePlan {
         let trigger = settings.and_then(|settings| settings.trigger.clone());
         if times.expressions().is_empty() && trigger.is_none() {
             let message = format!(
-                "no times: give `--cron \"0 */4 * * *\"`, or write `schedule: \"0 */4 * * *\"` into \
+                "no schedule; pass `--cron \"0 */4 * * *\"`, or add `schedule: \"0 */4 * * *\"` to \
                  `{}`",
                 config_layers::PATH
             );
@@ -103,7 +103,7 @@ impl SchedulePlan {
         Ok(SchedulePlan { times, zone, run, trigger })
     }
 
-    /// Looks at the clock.
+    /// Checks the clock.
     fn look(&self, alarm: &mut Alarm, now: DateTime<Utc>) -> AlarmState {
         match self.zone {
             Some(zone) => alarm.look(&self.times, &now.with_timezone(&zone)),
@@ -111,7 +111,7 @@ impl SchedulePlan {
         }
     }
 
-    /// A moment as the clock there says it.
+    /// A time in the zone of the plan.
     fn shown(&self, at: DateTime<Utc>) -> String {
         match self.zone {
             Some(zone) => at.with_timezone(&zone).format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
@@ -119,7 +119,7 @@ impl SchedulePlan {
         }
     }
 
-    /// The next times, one a line.
+    /// The next times, one per line.
     fn coming(&self, count: usize, now: DateTime<Utc>) -> String {
         match self.zone {
             Some(zone) => self.lines(count, &now.with_timezone(&zone), zone.name()),
@@ -134,7 +134,7 @@ impl SchedulePlan {
             let left = (at.clone() - now.clone()).to_std().unwrap_or_default();
             let left = duration::short(left.max(Duration::from_secs(1)));
             let day = at.naive_local().format("%a");
-            // The time first, in a form that programs read too.
+            // The time comes first, in a machine-readable form.
             let time = at.fixed_offset().to_rfc3339();
             let _ = writeln!(text, "{time} {zone}  {day}, in {left}");
         }
@@ -142,24 +142,24 @@ impl SchedulePlan {
     }
 }
 
-/// The files that were named in place of the usual ones, each with its flag.
+/// The non-default files, each with its flag.
 fn named(workspace: &Workspace) -> impl Iterator<Item = (&'static str, &Path)> {
     let all = [("--graph", workspace.other_graph()), ("--config", workspace.layers.named())];
     all.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
 }
 
-/// Whether `ralph run` takes the words of the settings.
+/// Checks the flags for `ralph run` in the settings.
 fn check_settings(words: &[String]) -> Result<(), Failure> {
     let invalid = |why| Failure::new(Exit::Invalid, format!("`run` of `schedule`: {why}"));
     check(words).map_err(invalid)
 }
 
-/// Whether `ralph run` takes these words: better said now than at the first wake.
+/// Checks flags for `ralph run`, before the first scheduled run.
 fn check(words: &[String]) -> Result<(), String> {
     let line = ["ralph", "run"].into_iter().map(str::to_owned).chain(words.iter().cloned());
     match cli::parse(line.map(OsString::from)) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err("they print help or the version, and run nothing".to_owned()),
+        Ok(None) => Err("they print help or the version instead of starting a run".to_owned()),
         Err(error) => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();

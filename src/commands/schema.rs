@@ -1,13 +1,13 @@
-//! `ralph schema`: what editors need to check and complete the files that people write.
+//! `ralph schema`: the JSON Schemas of the graph and the settings, for editors.
 
 use anyhow::Result;
 
 use crate::{adapters::terminal, cli::Schemas, core::exit::Exit, project::schema};
 
-/// Prints one.
+/// Prints a schema.
 ///
 /// # Errors
-/// As the output gives them.
+/// Errors of standard output.
 pub fn run(of: Schemas) -> Result<Exit> {
     terminal::print(&match of {
         Schemas::Graph => schema::graph().to_owned(),

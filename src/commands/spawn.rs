@@ -1,4 +1,4 @@
-//! `ralph spawn -- CMD…`: a child agent with a record of its own, inside an attempt.
+//! `ralph spawn -- CMD…`: runs and records a child agent inside an attempt.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// Runs the command to its end and ends as it did.
+/// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// Outside of an attempt; no such program; as the disk gives them, and the command is ended if its
-/// beginning cannot be recorded.
+/// Outside an attempt; a missing program; errors of the disk. The command is killed if its start cannot
+/// be recorded.
 pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
-    let parent = AttemptContext::of_environment("spawn", "; start the command itself")?;
+    let parent = AttemptContext::of_environment("spawn", "; run the command directly")?;
     let dir = here.directory()?;
     let (program, arguments) = argv.split_first().context("name a command after `--`")?;
     let program = process::resolve(program, &dir)
@@ -40,7 +40,7 @@ pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
     ];
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
-    // Before it starts, so that no signal ends this process and leaves it behind.
+    // Before the start, so that no signal ends only this process.
     signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
     let began = Instant::now();
     let started = Foreground::start(&program, arguments, &dir, &env, None, ForegroundGroup::Shared)
@@ -64,7 +64,7 @@ pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
             let code = u8::try_from(exit_code).unwrap_or(1);
             (ChildOutcome::Exited { exit_code }, Exit::Child(code))
         }
-        other => unreachable!("nothing else happens to a process that nobody guards: {other}"),
+        other => unreachable!("a process without guardian only exits or is signalled: {other}"),
     };
     let duration_seconds = Some(duration::seconds(began.elapsed()));
     let ended = ChildEnded { child, outcome, duration_seconds };

@@ -1,4 +1,4 @@
-//! `ralph ask`, `answer` and `note`: what agents tell people and later agents, and people agents.
+//! `ralph ask`, `answer` and `note`: questions to people, their answers, and notes for later agents.
 
 use std::{
     fs,
@@ -34,12 +34,12 @@ use crate::{
     },
 };
 
-/// The longest answer, in bytes.
+/// The longest question or answer, in bytes.
 const ANSWER: usize = 8 * 1024;
-/// The heading of notes for all that have no tag.
+/// The heading for notes without a tag.
 const UNTAGGED: &str = "General";
 
-/// An attempt that goes on, and where its words are written down.
+/// The attempt around this process, with its journal.
 struct AgentDesk {
     inside: AttemptContext,
     workspace: Workspace,
@@ -53,7 +53,7 @@ impl AgentDesk {
         let chronicle = workspace.chronicle()?;
         let AttemptContext { task_id, attempt, .. } = &inside;
         if live_attempt(&workspace, &chronicle, task_id)? != Some(*attempt) {
-            return refuse(format!("attempt {attempt} at `{task_id}` is over"));
+            return refuse(format!("attempt {attempt} at `{task_id}` has ended"));
         }
         Ok(AgentDesk { inside, workspace, chronicle })
     }
@@ -63,7 +63,7 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(Failure::new(Exit::Error, message).into())
 }
 
-/// What was typed, or what standard input has for `-`.
+/// The argument, or standard input for `-`.
 fn given(text: &str, most: usize, what: &str) -> Result<String> {
     let mut bytes = text.as_bytes().to_vec();
     if text == "-" {
@@ -73,23 +73,23 @@ fn given(text: &str, most: usize, what: &str) -> Result<String> {
     }
     if bytes.len() > most {
         return refuse(format!(
-            "{what} may have {most} bytes; put the rest into a file and name it"
+            "{what} is limited to {most} bytes; put the rest into a file and name it"
         ));
     }
     let Ok(text) = String::from_utf8(bytes) else {
-        return refuse(format!("{what} has to be UTF-8"));
+        return refuse(format!("{what} must be UTF-8"));
     };
     let text = text.trim();
     if text.is_empty() {
-        return refuse(format!("{what} has to say something"));
+        return refuse(format!("{what} must not be empty"));
     }
     Ok(text.to_owned())
 }
 
-/// Asks a person: the task needs input when the attempt ends.
+/// Asks a person a question. The task needs input when the attempt ends.
 ///
 /// # Errors
-/// Outside of an attempt; as the disk gives them.
+/// Outside an attempt; errors of the disk.
 pub fn ask(text: &str) -> Result<Exit> {
     let mut desk = AgentDesk::of_agent("ask")?;
     let id = &desk.inside.task_id;
@@ -98,69 +98,68 @@ pub fn ask(text: &str) -> Result<Exit> {
     let asked = Event::Asked { attempt: desk.inside.attempt, question };
     desk.chronicle.emit(None, Some(id), asked)?;
     terminal::print(&format!(
-        "asked; commit what is good and end: `{id}` waits for the answer, and its next attempt is \
-         told it\n"
+        "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
+         answer\n"
     ))?;
     Ok(Exit::Success)
 }
 
-/// Answers what a task asks and gives it back, with all its attempts; without an answer, shows the
-/// question.
+/// Answers the question of a task and sets the task to pending. Without an answer, shows the question.
 ///
 /// # Errors
-/// An unknown task; one that does not need input.
+/// An unknown task; a task that does not need input.
 pub fn answer(here: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
     let mut desk = task::TaskEditor::open(here)?;
     let (id, number) = find(&desk.file, id)?;
     if let Some(attempt) = live_attempt(&desk.workspace, &desk.chronicle, &id)? {
         return refuse(format!(
-            "attempt {attempt} still works on `{id}`; answer what it asks when it has ended"
+            "attempt {attempt} at `{id}` is still running; answer when it has ended"
         ));
     }
     let status = desk.status(number);
     if status != Status::NeedsInput {
         let other = desk.workspace.place.name().is_none() && desk.workspace.loops()?.contains(&id);
         let hint = if other {
-            format!("; `--name {id}` means the loop of that name")
+            format!("; use `--name {id}` for the loop of that name")
         } else {
             String::new()
         };
         return refuse(format!(
-            "`{id}` is {status}; only a task that needs input is answered{hint}"
+            "`{id}` is {status}; only a task that needs input can be answered{hint}"
         ));
     }
     let question = desk.chronicle.history().of(&id).question().map(str::to_owned);
     let Some(text) = text else {
-        let question = question.unwrap_or_else(|| format!("`{id}` left no question"));
+        let question = question.unwrap_or_else(|| format!("`{id}` has no question on record"));
         let lines: Vec<_> = question.lines().map(visible).collect();
         terminal::print(&(lines.join("\n") + "\n"))?;
         return Ok(Exit::Success);
     };
     let answer = given(text, ANSWER, "an answer")?;
     let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
-    // Before the status: a run may begin the next attempt as soon as that is written.
+    // Before the status: a run may start the next attempt as soon as the task is pending.
     desk.chronicle.emit(None, Some(&id), answered)?;
     let old = desk.write(&id, Write::Plain(Status::Pending), None)?;
-    terminal::print(&format!("{id}: {old} -> pending; its next attempt is told the answer\n"))?;
+    terminal::print(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))?;
     Ok(Exit::Success)
 }
 
-/// Leaves a note: for the tasks that depend on this one, or for every agent.
+/// Leaves a note for dependent tasks, or for every agent.
 ///
 /// # Errors
-/// Outside of an attempt; as the disk gives them.
+/// Outside an attempt; errors of the disk.
 pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
     let mut desk = AgentDesk::of_agent("note")?;
     let AttemptContext { task_id: id, attempt, .. } = &desk.inside;
     let mut text = given(&options.text, notes::LONGEST, "a note")?;
     if let Some(secrets) = desk.workspace.secrets() {
-        // It may be committed.
+        // The note may be committed.
         text = secrets.text(&text);
     }
     let main = desk.workspace.root();
     let (root, name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
-        // It is committed with the work, wherever that is.
+        // The file is committed with the work, in the worktree of the attempt.
         let root = desk.inside.tree.as_deref().unwrap_or(main);
         (root, desk.workspace.learnings().to_owned(), Some(tag))
     } else {
@@ -169,7 +168,7 @@ pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
     if !add(&desk.workspace, root, &name, &note)? {
-        terminal::print(&format!("`{name}` says so already\n"))?;
+        terminal::print(&format!("`{name}` already has this note\n"))?;
         return Ok(Exit::Success);
     }
     let noted = Event::Noted {
@@ -179,12 +178,12 @@ pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
         tag: options.tag.clone(),
     };
     desk.chronicle.emit(None, Some(id), noted)?;
-    let hint = if options.for_all { "; commit that file with your work" } else { "" };
+    let hint = if options.for_all { "; commit this file with your work" } else { "" };
     terminal::print(&format!("noted in `{name}`{hint}\n"))?;
     Ok(Exit::Success)
 }
 
-/// Adds a note to a file of the repository; whether it was not there yet.
+/// Adds a note to a file of the repository. Returns whether the note is new.
 fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = root.join(name);
     let _turn = workspace.lock_notes().context("lock the notes")?;
@@ -196,7 +195,7 @@ fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Resul
         return Ok(false);
     };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("make the folder of `{name}`"))?;
+        fs::create_dir_all(folder).with_context(|| format!("create the folder of `{name}`"))?;
     }
     state::replace(&path, new.as_bytes(), workspace.durable())
         .with_context(|| format!("write `{name}`"))?;

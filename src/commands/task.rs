@@ -1,4 +1,4 @@
-//! `ralph task-reset`, `task-complete`, `task-block`: a person's or an agent's word on a task.
+//! `ralph task-reset`, `task-complete` and `task-block`: change the status of a task.
 
 use anyhow::Result;
 use chrono::Utc;
@@ -19,7 +19,7 @@ use crate::{
     view::lines::clock,
 };
 
-/// What a command on one task needs.
+/// The graph and the journal, for a command that changes a task.
 pub(super) struct TaskEditor {
     pub(super) workspace: Workspace,
     pub(super) file: GraphFile,
@@ -38,7 +38,7 @@ impl TaskEditor {
         self.file.graph().task(number).status
     }
 
-    /// Refuses to pull a task away from the agent that works on it.
+    /// Refuses to change a task while an attempt is running.
     fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
         let Some(attempt) = live_attempt(&self.workspace, &self.chronicle, id)? else {
             return Ok(());
@@ -46,7 +46,7 @@ impl TaskEditor {
         let active = self.chronicle.history().active.of(id);
         let since = active.map_or(String::new(), |active| clock(active.since));
         let message = format!(
-            "`{id}` is being worked on since {since} (attempt {attempt}); stop that run first"
+            "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
         );
         Err(Failure::new(Exit::Running, message).into())
     }
@@ -70,7 +70,7 @@ impl TaskEditor {
     }
 }
 
-/// The number of the attempt that works on the task right now, if one does.
+/// The number of the running attempt at the task.
 pub(super) fn live_attempt(
     workspace: &Workspace,
     chronicle: &EventStore,
@@ -81,10 +81,10 @@ pub(super) fn live_attempt(
     Ok(active.filter(|_| live).map(|active| active.attempt))
 }
 
-/// Gives tasks back: pending, with all their attempts.
+/// Sets tasks to pending, with all attempts available again.
 ///
 /// # Errors
-/// An unknown task, before any is touched; one that is being worked on.
+/// An unknown task, before any is changed; a task with a running attempt.
 pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
     let mut desk = TaskEditor::open(here)?;
     let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
@@ -94,7 +94,7 @@ pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
     for (id, number) in found {
         let counted = desk.chronicle.history().of(&id).counted;
         if desk.status(number) == Status::Pending && counted == 0 {
-            terminal::print(&format!("{id} is pending already\n"))?;
+            terminal::print(&format!("{id} is already pending\n"))?;
             continue;
         }
         let mut old = Status::Pending;
@@ -109,8 +109,8 @@ pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Says that a task is done. While an attempt works on it, that is a report, which the attempt's
-/// end is judged by; otherwise a person's word, which holds.
+/// Marks a task complete. While an attempt is running, this is only its report, which is verified at
+/// the end of the attempt.
 ///
 /// # Errors
 /// An unknown task.
@@ -121,7 +121,7 @@ pub fn complete(here: &Invocation, id: &str) -> Result<Exit> {
     let mut desk = TaskEditor::open(here)?;
     let (id, number) = find(&desk.file, id)?;
     if desk.status(number) == Status::Complete {
-        terminal::print(&format!("{id} is complete already\n"))?;
+        terminal::print(&format!("{id} is already complete\n"))?;
         return Ok(Exit::Success);
     }
     let at = rfc3339(Utc::now());
@@ -130,8 +130,8 @@ pub fn complete(here: &Invocation, id: &str) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Puts a report on record if an attempt works on the task. Does not read the graph: a report must
-/// not be lost because somebody is in the middle of saving it.
+/// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
+/// lost because the file is being edited.
 fn report(here: &Invocation, id: &str) -> Result<bool> {
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
@@ -143,15 +143,15 @@ fn report(here: &Invocation, id: &str) -> Result<bool> {
     };
     chronicle.emit(None, Some(&id), Event::Reported { attempt })?;
     terminal::print(&format!(
-        "{id} is reported done; it is judged by its commits when attempt {attempt} ends\n"
+        "{id} is reported as done; it is verified when attempt {attempt} ends\n"
     ))?;
     Ok(true)
 }
 
-/// Holds a task back.
+/// Blocks a task.
 ///
 /// # Errors
-/// An unknown task; one that is being worked on.
+/// An unknown task; a task with a running attempt.
 pub fn block(here: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     let mut desk = TaskEditor::open(here)?;
     let (id, _) = find(&desk.file, id)?;

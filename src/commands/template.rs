@@ -1,4 +1,4 @@
-//! `ralph template`: the built-in templates, for a pipe or a file.
+//! `ralph template`: prints built-in templates.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use crate::{
     core::{exit::Exit, prompt::template::Template},
 };
 
-/// Prints one.
+/// Prints a template.
 ///
 /// # Errors
-/// As the output gives them.
+/// Errors of standard output.
 pub fn run(template: Template) -> Result<Exit> {
     terminal::print(&template.text())?;
     Ok(Exit::Success)

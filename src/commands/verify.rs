@@ -1,4 +1,4 @@
-//! `ralph verify`: the verify commands of a task, run before the eyes of whoever asks.
+//! `ralph verify`: runs the verify commands of a task in the foreground.
 
 use anyhow::{Context, Result};
 
@@ -12,10 +12,10 @@ use crate::{
     project::workspace::find,
 };
 
-/// Runs them in order, up to the first that does not succeed. Touches no state.
+/// Runs the commands in order, up to the first failure. Changes no state.
 ///
 /// # Errors
-/// An unknown task; a shell that cannot be started.
+/// An unknown task; a shell that does not start.
 pub fn run(here: &Invocation, id: &str) -> Result<Exit> {
     let workspace = here.workspace()?;
     let file = workspace.graph()?;
@@ -23,7 +23,7 @@ pub fn run(here: &Invocation, id: &str) -> Result<Exit> {
     let commands = workspace.verify_of(file.graph().task(number));
     if commands.is_empty() {
         terminal::say(&format!(
-            "`{id}` has no verify commands; give it `verify: …` in `{}`, or all tasks in \
+            "`{id}` has no verify commands; set `verify` for it in `{}`, or for all tasks in \
              `.ralph/config.yaml`",
             file.name()
         ));

@@ -46,148 +46,151 @@ pub type ConfigLayer = Map<String, Value>;
 #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 pub struct Config {
     /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, aider), a command as a
-    /// list of words, a mapping with `command` or `preset`, or a list of agents of which the next
-    /// goes on while the limit of the one before it lasts.
+    /// list of words, a mapping with `command` or `preset`, or a list of agents, each of which takes
+    /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     pub agent: Agents,
-    /// Whether `ralph` commits what an attempt that reported its task done left uncommitted.
+    /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion.
     pub autocommit: bool,
-    /// How long what an agent left running after its report is waited for; `0s` for not at all.
+    /// How long to wait for processes that an agent left running after its report; `0s` disables
+    /// the wait.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub child_wait_timeout: Duration,
-    /// How long such a commit may take, hooks and signing included.
+    /// The time limit for a commit by `ralph`, including hooks and signing.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub commit_timeout: Duration,
-    /// A regular expression for the final result of an agent that also makes a promise of it.
+    /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     pub done_pattern: Option<Pattern>,
-    /// How long an agent may take to exit after its final result; its work counts.
+    /// The time in which an agent must exit after its final result. Its work counts in any case.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub exit_grace: Duration,
-    /// Whether what `ralph` has recorded survives a power cut. A change counts from the next run.
+    /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
+    /// effect with the next run.
     pub fsync: bool,
-    /// Between asking an agent to end and killing it.
+    /// The time between SIGTERM and SIGKILL when `ralph` ends an agent.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub grace: Duration,
-    /// How long a command of `hooks` may take.
+    /// The time limit for each command of `hooks`.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub hook_timeout: Duration,
-    /// Commands that are run before and after runs and attempts.
+    /// Commands to run before and after runs and attempts.
     pub hooks: Hooks,
-    /// After how long without output, processor time and changed files an attempt is ended; `0s`
-    /// for never.
+    /// End an attempt after this long without output, CPU time or changed files; `0s` disables the
+    /// limit.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub idle: Duration,
-    /// Attempts at the same time; above 1 each in a worktree of its own.
+    /// The number of attempts at a time; above 1, each has its own worktree.
     #[schemars(range(min = 1))]
     pub jobs: usize,
-    /// The file in which agents keep what they learned.
+    /// The file in which agents record what they learned.
     pub learnings: String,
-    /// How many attempts there are at the same time with an agent, or at tasks with a tag: a
-    /// mapping of names to numbers, such as `{claude: 3, db: 1}`.
+    /// The number of attempts at a time per agent or tag: a mapping of names to numbers, such as
+    /// `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     pub limits: ConcurrencyLimits,
-    /// Attempts per task before it is parked.
+    /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
-    /// What a run may cost, in US dollars.
+    /// The limit on the cost of a run, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost: Option<f64>,
-    /// What 24 hours may cost, in US dollars, whatever the run.
+    /// The limit on the cost of all runs within 24 hours, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost_per_day: Option<f64>,
-    /// How long a run may take; nothing is started after it.
+    /// The time limit for a run; no attempt starts after it.
     #[serde(with = "maybe_length")]
     #[schemars(with = "Option<String>")]
     pub max_duration: Option<Duration>,
-    /// Attempts per run.
+    /// The number of attempts per run.
     #[schemars(range(min = 1))]
     pub max_iterations: u32,
-    /// Tokens that a run may use, those read from a cache left out.
+    /// The limit on the tokens of a run, not counting cached input.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
-    /// How long a provider that gives no service for now may be waited for.
+    /// The longest wait for a rate-limited or unavailable provider.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub max_wait: Duration,
-    /// Who is told of what: a list of commands, webhooks and desktops.
+    /// Notifications: a list of commands, webhooks and desktop entries.
     #[schemars(with = "Vec<notify::WrittenNotifier>")]
     pub notify: Vec<Notifier>,
-    /// How long it may take to tell one of them.
+    /// The time limit for each notification.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub notify_timeout: Duration,
-    /// How long a run that is over waits for those who have not been told yet.
+    /// How long a finished run waits for notifications that are still being sent.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub notify_wait: Duration,
-    /// How the work of an attempt in a work tree comes into the target branch: its commits one by
-    /// one (`rebase`), with a merge commit (`merge`), or as one commit (`squash`).
+    /// How work from a worktree lands on the target branch: its commits one by one (`rebase`), with
+    /// a merge commit (`merge`), or as one commit (`squash`).
     #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
     pub merge: IntegrationMethod,
-    /// Files whose lines from both sides are kept when work is merged, beside the learnings: changelogs.
+    /// Files for which a merge keeps the lines of both sides, in addition to the learnings.
     /// Patterns as in `.gitattributes`.
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub merge_union: Commands,
-    /// What becomes of what an agent left running when the wait for it is over.
+    /// What to do with processes of an agent that still run after `child_wait_timeout`.
     #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
     pub on_orphans: Orphans,
-    /// What an agent's word that all is done is worth: `check` holds it against the graph, `trust`
-    /// ends the run, `off` does not look for it.
+    /// How to treat an agent's promise that everything is complete: `check` it against the graph,
+    /// `trust` it and end the run, or ignore it (`off`).
     #[schemars(with = "String", extend("enum" = ["check", "trust", "off"]))]
     pub promise: Worth,
-    /// The text in a final result that is such a word; empty for none.
+    /// The text in a final result that is such a promise; empty for none.
     pub promise_text: String,
-    /// Whether secrets are kept out of `logs/`.
+    /// Whether to redact secrets in `logs/`.
     pub redact: bool,
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
     pub schedule: Option<ScheduleConfig>,
-    /// How the next task is chosen: by its `own` priority, or by the most urgent one among itself
-    /// and all that waits for it (`inherit`).
+    /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
+    /// its dependents (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
     pub select: Select,
-    /// The commands, or the one, that prepare a work tree before an attempt in it, such as `npm ci`.
+    /// A command or a list of commands that prepare a worktree before an attempt, such as `npm ci`.
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub setup: Commands,
-    /// How long one of them may take.
+    /// The time limit for each command of `setup`.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub setup_timeout: Duration,
-    /// After how long a task that is in progress counts as stale.
+    /// The time after which a task that is in progress counts as stale.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub stale_after: Duration,
-    /// How many attempts in a row that fail at once stop a run; 0 for no such limit.
+    /// Stop a run after this many consecutive attempts that fail immediately; 0 disables the limit.
     pub start_limit: u32,
-    /// How long an attempt may go on after SIGTERM.
+    /// How long a running attempt may continue after `ralph` receives SIGTERM.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub term_grace: Duration,
-    /// The wall-clock limit of an attempt.
+    /// The time limit for an attempt.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// The commands, or the one, that must succeed before a task is complete that names none.
+    /// A command or a list of commands that must succeed before a task is complete. A task can set
+    /// its own.
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub verify: Commands,
-    /// Whether they are tried before an attempt too.
+    /// Whether to run the verify commands before each attempt too.
     pub verify_baseline: bool,
-    /// The wall-clock limit of one of them.
+    /// The time limit for each verify command.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub verify_timeout: Duration,
-    /// Whether attempts work in a work tree of their own also where there is one at a time.
+    /// Whether to use a worktree for each attempt, also with one at a time.
     pub worktree: bool,
-    /// The folder of these work trees, relative to the repository; one beside the repository where
-    /// nothing is said.
+    /// The folder of the worktrees, relative to the repository. The default is a folder next to the
+    /// repository.
     pub worktree_dir: Option<String>,
 }
 

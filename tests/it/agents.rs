@@ -24,7 +24,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     let run = trial.start(["run", "--max-wait", "1000000h"]);
     until("it waits", || run.said().contains("waiting until"));
     trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
-    trial.run(["resume", "--now"]).stdout("what waits for a provider is tried again now\n");
+    trial.run(["resume", "--now"]).stdout("retrying the provider now\n");
     run.end(&trial).stderr_has("a rate-limited after [took]: the account reached its usage limit");
     let limited = &trial.lines("rate_limited")[0];
     assert_eq!(
@@ -186,7 +186,7 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     trial
         .run(["run", "--max-cost", "nothing"])
         .code(64)
-        .stderr_has("a sum above 0, such as `2.50`");
+        .stderr_has("expected an amount above 0, such as `2.50`");
 
     // The shortest run may be over before its first attempt.
     let attempts = trial.lines("completed").len();

@@ -98,8 +98,7 @@ fn beside_other_reasons_it_is_one_of_them() {
 fn an_agent_asks_by_command_and_is_told_the_answer() {
     let trial = trial("command");
     let said = trial.run(["run"]).code(4).whole();
-    let told = "asked; commit what is good and end: `ask` waits for the answer, and its next \
-                attempt is told it\n";
+    let told = "asked; commit finished work and exit: `ask` needs input, and its next attempt gets the answer\n";
     assert_eq!(std::fs::read_to_string(trial.sign("told")).unwrap(), told);
     assert!(said.contains("ask asks: Which colour?\n"), "{said}");
     let asked = trial.lines("asked");
@@ -109,21 +108,17 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     trial.run(["show", "ask"]).stdout_has(" ask asked: Which colour?\n");
 
     trial.run(["answer", "ask"]).stdout(&format!("{question}\n"));
-    trial
-        .run(["answer", "other", "x"])
-        .code(1)
-        .stderr("ralph: error: `other` is complete; only a task that needs input is answered\n");
-    trial
-        .run(["answer", "ask", " "])
-        .code(1)
-        .stderr("ralph: error: an answer has to say something\n");
+    trial.run(["answer", "other", "x"]).code(1).stderr(
+        "ralph: error: `other` is complete; only a task that needs input can be answered\n",
+    );
+    trial.run(["answer", "ask", " "]).code(1).stderr("ralph: error: an answer must not be empty\n");
     trial
         .run(["answer", "ask", "not red"])
-        .stdout("ask: needs-input -> pending; its next attempt is told the answer\n");
+        .stdout("ask: needs-input -> pending; its next attempt gets the answer\n");
     trial
         .run(["answer", "ask", "x"])
         .code(1)
-        .stderr("ralph: error: `ask` is pending; only a task that needs input is answered\n");
+        .stderr("ralph: error: `ask` is pending; only a task that needs input can be answered\n");
     // It asks once more, and the answers add up.
     trial.run(["run", "-q"]).code(4).whatever();
     trial.run(["answer", "ask", "the answer is blue"]).whatever();
@@ -198,8 +193,7 @@ fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
         \"$RALPH\" answer a x; exec sleep 600",
     ]);
     trial.run(["ask", "x"]).code(64).stderr(
-        "ralph: error: `ralph ask` is for agents, inside an attempt of `ralph run`, and here \
-         `RALPH_RUN_ID` is not set as it is there\n",
+        "ralph: error: `ralph ask` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is not set here\n",
     );
     let late = |attempt: &str| {
         let mut process = trial.process(RALPH);
@@ -208,13 +202,13 @@ fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
         let output = process.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` is over\n"));
+    let over = |attempt| (Some(1), format!("ralph: error: attempt {attempt} at `a` has ended\n"));
     assert_eq!(late("1"), over(1));
     let run = trial.start_until(["run"], "asked");
     assert_eq!(late("7"), over(7));
     let stderr = trial.root().join("logs/attempts/a/1/stderr");
     until("it is refused", || {
-        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 still works on `a`")
+        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 at `a` is still running")
     });
     run.signal(rustix::process::Signal::INT);
     run.end(&trial).code(130).whatever();

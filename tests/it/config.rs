@@ -88,7 +88,7 @@ fn a_variable_that_is_no_value_is_told_by_its_name() {
     --- stdout ---
     50
     --- stderr ---
-    warning: `RALPH_MAX_ITERATION` is no setting; did you mean `RALPH_MAX_ITERATIONS`?
+    warning: `RALPH_MAX_ITERATION` is not a setting; did you mean `RALPH_MAX_ITERATIONS`?
     ");
 }
 
@@ -175,7 +175,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
     [time]    [commit] Do b
     [time]    3 files, +3 -1
     [time]    what it left is kept: `ralph show b.1`, `ralph restore b.1`
-    [time]    its last line: b is reported done; it is judged by its commits when attempt 1 ends
+    [time]    its last line: b is reported as done; it is verified when attempt 1 ends
     [time]    1 of 1 attempts used; output in logs/attempts/b/1
     [time]  b is parked after 1 attempt; `ralph task-reset b` gives it new ones
     [time]  the settings cannot be read, and stay as they were: .ralph/config.yaml:8:9: `[` is opened here and never closed
@@ -188,7 +188,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
     [time]    [commit] Do c
     [time]    2 files, +2 -1
     [time]    what it left is kept: `ralph show c.1`, `ralph restore c.1`
-    [time]    its last line: c is reported done; it is judged by its commits when attempt 1 ends
+    [time]    its last line: c is reported as done; it is verified when attempt 1 ends
     [time]    1 of 1 attempts used; output in logs/attempts/c/1
     [time]  c is parked after 1 attempt; `ralph task-reset c` gives it new ones
     [time]  everything left is blocked (exit code 3)

@@ -82,13 +82,13 @@ fn a_healthy_repository_is_all_right() {
     ok       verify      1 command, programs found
     ok       identity    Tess <tess@example.invalid>
     ok       branch      main
-    ok       work tree   clean
-    ok       own files   git shows none
+    ok       worktree    clean
+    ok       own files   ignored by git
     ok       signing     commits are not signed
-    ok       hooks       none runs at a commit
+    ok       hooks       no commit hooks
     ok       ralph       ralph 0.1.0
     ok       disk [room]
-    ok       locks       a second one is kept out
+    ok       locks       concurrent runs are prevented
     a run would start
     ");
     assert_eq!(line(&trial, "login").1, "`CLAUDE_CODE_OAUTH_TOKEN` is set");
@@ -122,24 +122,24 @@ fn a_sick_repository_is_told_all_of_it() {
                          -> `ralph check` shows them
     warning  version     `claude --version` failed: no node
                          -> run `claude --version` by hand
-    warning  login       no sign that `claude` is logged in; a keychain or a helper program is not looked into
+    warning  login       no sign that `claude` is logged in (keychains and helper programs are not checked)
                          -> start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` makes one) or `ANTHROPIC_API_KEY`
     fault    prompts     prompts/task.md:1:6: `task.titel` is not defined (for `b`)
-                         -> correct the template; `ralph prompt b` shows the place
+                         -> correct the template; `ralph prompt b` shows the location
     warning  verify      `cargo-nonesuch` is not on PATH (for `a`)
-                         -> install it, or correct `verify`; no task is complete without
+                         -> install it, or correct `verify`; tasks cannot complete without it
     warning  identity    git does not know who commits
                          -> set `git config user.name` and `git config user.email`
-    warning  branch      HEAD is detached, so that commits are on no branch
-                         -> `git switch` to a branch
-    warning  work tree   1 path not committed: .ralph/config.yaml
-                         -> commit or stash; the `git add -A` of an agent takes them along
+    warning  branch      HEAD is detached; commits would be on no branch
+                         -> switch to a branch with `git switch`
+    warning  worktree    1 path not committed: .ralph/config.yaml
+                         -> commit or stash; `git add -A` by an agent would include them
     warning  own files   committed: logs/ralph.jsonl
-                         -> `git rm -r --cached logs/ralph.jsonl`, and commit
-    warning  hooks       not tried: git does not know who commits
+                         -> run `git rm -r --cached logs/ralph.jsonl` and commit
+    warning  hooks       not tested: git does not know who commits
                          -> set `git config user.name` and `git config user.email`
-    warning  ralph       `[trial]/bin/ralph` on PATH is another program, which calls itself `ralph 9.9.9`; this is ralph 0.1.0
-                         -> put the folder of this one first on PATH, or remove `[trial]/bin/ralph`
+    warning  ralph       `[trial]/bin/ralph` on PATH is another program, `ralph 9.9.9`; this is ralph 0.1.0
+                         -> put the folder of this program first on PATH, or remove `[trial]/bin/ralph`
     a run would end with exit code 65
     ");
 }
@@ -170,7 +170,7 @@ fn the_graph_must_be_one() {
     trial.write("task-graph.yaml", "tasks: [{id: a, depends_on: [b]}]\n");
     faults(&trial, 65, "graph", "task-graph.yaml:1:30: ");
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
-    faults(&trial, 65, "graph", "write it, or name another file");
+    faults(&trial, 65, "graph", "create it, or name another file");
     trial.write("task-graph.yaml", "tasks: [{id: a, status: blocked}]\n");
     warns(&trial, "graph", "1 task, 1 unfinished, none ready");
     trial.write("task-graph.yaml", "tasks: [{id: a, titel: x}]\n");
@@ -184,9 +184,13 @@ fn what_limits_name_must_be_there() {
     trial.write(".ralph/config.yaml", &settings("{claude: 3, codex: 1, db: 1, make: 2}"));
     assert_eq!(line(&trial, "limits"), ("ok".to_owned(), "4 names".to_owned()));
     trial.write(".ralph/config.yaml", &settings("{cluade: 3}"));
-    warns(&trial, "limits", "`cluade` is no agent and no tag; did you mean `claude`?");
+    warns(&trial, "limits", "`cluade` is not an agent or a tag; did you mean `claude`?");
     trial.write(".ralph/config.yaml", &settings("{everything: 3}"));
-    warns(&trial, "limits", "`everything` is no agent and no tag; name an agent or a tag");
+    warns(
+        &trial,
+        "limits",
+        "`everything` is not an agent or a tag; use the name of an agent or a tag",
+    );
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     faults(&trial, 69, "agent", "`claude` is not on PATH; name another");
     let other = trial.run(["doctor", "--json", "--", "sh", "-c", "cat"]).json();
     assert_eq!(other["findings"][2]["found"], "sh -c cat");
-    assert_eq!(other["findings"][4]["found"], "cannot tell for this agent");
+    assert_eq!(other["findings"][4]["found"], "unknown for this agent");
     trial.run(["doctor", "--agent", "a b"]).code(64).stderr_has("list of words");
 }
 
@@ -257,7 +261,7 @@ fn a_login_is_a_variable_or_a_file_and_otherwise_a_doubt() {
     let file = trial.sign(".claude/.credentials.json");
     fs::create_dir(trial.sign(".claude")).unwrap();
     fs::write(&file, "{}").unwrap();
-    assert_eq!(line(&trial, "login").1, "`~/.claude/.credentials.json` is there");
+    assert_eq!(line(&trial, "login").1, "`~/.claude/.credentials.json` exists");
     let trial = trial.env("ANTHROPIC_API_KEY", "sk-ant-do-not-show");
     let text = trial.run(["doctor"]).out();
     assert!(text.contains("`ANTHROPIC_API_KEY` is set") && !text.contains("sk-ant"), "{text}");
@@ -271,7 +275,7 @@ fn git_must_know_who_commits() {
     trial.git(&["config", "--unset", "user.email"]);
     trial.hook("pre-commit", "exit 0");
     warns(&trial, "identity", "git does not know who commits; set `git config user.name`");
-    warns(&trial, "hooks", "not tried: git does not know who commits; set");
+    warns(&trial, "hooks", "not tested: git does not know who commits; set");
 }
 
 #[test]
@@ -290,21 +294,21 @@ fn what_is_not_committed_is_named() {
     let trial = healthy();
     trial.write("new.txt", "x");
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
-    warns(&trial, "work tree", "1 path not committed: new.txt;");
+    warns(&trial, "worktree", "1 path not committed: new.txt;");
 }
 
 #[test]
 fn own_files_should_not_be_in_git() {
     let trial = healthy();
     trial.write("logs/attempts/a/1/stdout", "x");
-    warns(&trial, "own files", "git shows what no rule ignores: /logs/attempts/;");
+    warns(&trial, "own files", "not ignored by git: /logs/attempts/;");
     let trial = trial.file(".gitignore", "/logs/\n");
     assert_eq!(line(&trial, "own files").0, "ok");
     let trial = trial.file("logs/ralph.jsonl", "");
     warns(
         &trial,
         "own files",
-        "committed: logs/ralph.jsonl; `git rm -r --cached logs/ralph.jsonl`",
+        "committed: logs/ralph.jsonl; run `git rm -r --cached logs/ralph.jsonl`",
     );
 }
 
@@ -335,10 +339,10 @@ fn a_hook_is_tried_as_it_would_run() {
                 git stash list && git tag tried";
     trial.hook("pre-commit", does);
     trial.hook("post-commit", "true");
-    let text = "tried: an empty commit in a fresh checkout, with pre-commit, post-commit";
+    let text = "tested: an empty commit in a fresh checkout (with pre-commit, post-commit)";
     assert_eq!(line(&trial, "hooks"), ("ok".to_owned(), text.to_owned()));
     trial.hook("pre-commit", "echo formatting; echo 'line 3 is too long' >&2; exit 1");
-    warns(&trial, "hooks", "and it failed: formatting / line 3 is too long; make the hooks pass");
+    warns(&trial, "hooks", "failed: formatting / line 3 is too long; make the hooks pass");
 }
 
 #[test]
@@ -346,7 +350,7 @@ fn hooks_are_found_where_the_settings_say() {
     let trial = healthy();
     trial.script(&trial.root().join(".hooks/commit-msg"), "echo no >&2; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
-    warns(&trial, "hooks", "with commit-msg, and it failed: no;");
+    warns(&trial, "hooks", "(with commit-msg) failed: no;");
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn hooks_are_found_also_where_only_the_git_program_can_look() {
     assert_eq!(line(&trial, "hooks").0, "ok");
     trial.script(&trial.root().join(".hooks/pre-commit"), "echo no; exit 1");
     trial.git(&["config", "core.hooksPath", ".hooks"]);
-    warns(&trial, "hooks", "with pre-commit, and it failed: no;");
+    warns(&trial, "hooks", "(with pre-commit) failed: no;");
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     let trial = healthy().file(".ralph/config.yaml", &settings);
     trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
-    warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
+    warns(&trial, "hooks", "did not finish within [took]; make the hooks pass and exit");
     trial.nobody_is_left();
 }
 
@@ -388,14 +392,14 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let text = format!("[includeIf \"gitdir:{here}/\"]\npath = {}\n", personal.display());
     fs::write(&global, text).unwrap();
     let trial = trial.env("GIT_CONFIG_GLOBAL", global.to_str().unwrap());
-    let tried = "tried: a signed commit in a throw-away repository";
+    let tried = "tested: a signed commit in a temporary repository";
     assert_eq!(line(&trial, "signing"), ("ok".to_owned(), tried.to_owned()));
     trial.script(&gpg, "echo 'gpg: signing failed: No pinentry' >&2; exit 2");
     warns(&trial, "signing", "gpg: signing failed: No pinentry");
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     trial.write(".ralph/config.yaml", &settings);
     trial.script(&gpg, "exec sleep 600");
-    warns(&trial, "signing", "and it did not end within [took]");
+    warns(&trial, "signing", "did not finish within [took]");
     trial.nobody_is_left();
 }
 
@@ -407,10 +411,10 @@ fn another_ralph_that_is_found_first_is_named() {
     trial.script(&other, concat!("echo ralph ", env!("CARGO_PKG_VERSION")));
     warns(&trial, "ralph", "`[trial]/bin/ralph` on PATH is another file of the same version");
     trial.script(&other, "echo 'error: which?' >&2; exit 2");
-    warns(&trial, "ralph", "another program, which does not say its version");
+    warns(&trial, "ralph", "another program of unknown version");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     let (_, text) = line(&trial, "ralph");
-    assert!(text.contains("not on PATH, agents are told its path"), "{text}");
+    assert!(text.contains("not on PATH, so prompts name its path"), "{text}");
 }
 
 #[test]
@@ -420,7 +424,7 @@ fn a_live_run_is_named_and_not_disturbed() {
     let text = trial.run(["doctor"]).code(5).out();
     let live = "another ralph runs in this repository: process [pid], run [run], working on `a`";
     assert!(text.contains(live), "{text}");
-    assert!(text.contains("`ralph stop` ends it"), "{text}");
+    assert!(text.contains("`ralph stop` stops it"), "{text}");
     trial.leave("open");
     run.end(&trial).code(0).whatever();
     assert_eq!(trial.tasks("completed"), ["a"]);
@@ -433,9 +437,9 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     run.kill();
     // The guardian still writes down how the attempt ended.
     trial.nobody_is_left();
-    warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
+    warns(&trial, "runs", "the last run crashed; open attempts: a.1; none needed");
     trial.run(["pause"]).whatever();
-    faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
+    faults(&trial, 4, "runs", "`ralph resume` lifts the pause");
 }
 
 #[test]
@@ -444,5 +448,5 @@ fn a_merge_that_nobody_finished_is_a_doubt() {
     let head = trial.git(&["rev-parse", "HEAD"]);
     trial.write(".git/MERGE_HEAD", &head);
     let said = trial.run(["doctor", "-q"]).code(0).out();
-    assert!(said.starts_with("warning  work tree   a merge is left half-way"), "{said}");
+    assert!(said.starts_with("warning  worktree    a merge is in progress"), "{said}");
 }

@@ -203,16 +203,15 @@ fn a_secret_has_to_be_one() {
     trial
         .run(["schedule"])
         .code(65)
-        .stderr("ralph: error: `HOOK_SECRET`, which `secret_env` names, is not set; set it\n");
+        .stderr("ralph: error: `HOOK_SECRET` is not set (`secret_env` of `trigger`)\n");
     trial.env("HOOK_SECRET", "short").run(["schedule"]).code(65).stderr(
-        "ralph: error: the secret in `HOOK_SECRET` is too short; take 16 characters or more, such \
-         as what `openssl rand -hex 32` prints\n",
+        "ralph: error: the secret in `HOOK_SECRET` is too short; use at least 16 characters, for example from `openssl rand -hex 32`\n",
     );
     let trial = stage("secret_file: ../secret");
-    trial.run(["schedule"]).code(1).stderr_has("which `secret_file` names: No such file");
+    trial.run(["schedule"]).code(1).stderr_has("(`secret_file` of `trigger`): No such file");
     trial.write("../secret", &format!("{SECRET}\n"));
     fs::set_permissions(trial.sign("secret"), PermissionsExt::from_mode(0o644)).unwrap();
-    let open = "ralph: error: others can read `[repo]/../secret`; `chmod 600` it\n";
+    let open = "ralph: error: other users can read `[repo]/../secret`; run `chmod 600` on it\n";
     trial.run(["schedule"]).code(65).stderr(open);
     fs::set_permissions(trial.sign("secret"), PermissionsExt::from_mode(0o600)).unwrap();
     let schedule = trial.start(["schedule"]);
@@ -226,6 +225,6 @@ fn a_secret_has_to_be_one() {
     outside.write("../secret", SECRET);
     fs::set_permissions(outside.sign("secret"), PermissionsExt::from_mode(0o600)).unwrap();
     let schedule = outside.start(["schedule"]);
-    until("it is told", || schedule.said().contains("warning: others than this machine can reach"));
+    until("it is told", || schedule.said().contains("warning: other machines can reach"));
     schedule.kill();
 }

@@ -27,12 +27,12 @@ created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
-added to the clone's own info/exclude: 5 lines, for logs/
+added to .git/info/exclude of this clone: 5 lines, for logs/
 
-Next: put your own tasks into task-graph.yaml, commit what was written, then
-  [ralph] check        is this a graph?
-  [ralph] doctor       would a run start, and what could go wrong?
-  [ralph] run --once   one attempt, to see how it goes
+Next: put your tasks into task-graph.yaml, commit the new files, then run
+  [ralph] check        validate the graph
+  [ralph] doctor       find what would stop a run
+  [ralph] run --once   make one attempt
 ";
 
 /// A folder, with git and these programs alone on PATH.
@@ -75,7 +75,7 @@ fn untracked(trial: &Workspace) -> Vec<String> {
 fn an_empty_repository_is_set_up_once() {
     let trial = repository(&[]);
     let found = "project: [repo], branch main\nagent: none of claude, codex, gemini, opencode, amp, \
-                 copilot, aider is on PATH\ntests: none declared\n";
+                 copilot, aider is on PATH\ntests: none found\n";
     trial.run(["init"]).stdout(SAID).stderr(found);
     assert_eq!(untracked(&trial), WRITTEN);
     trial.run(["check"]).stdout_has("2 tasks");
@@ -102,7 +102,7 @@ fn an_empty_repository_is_set_up_once() {
     kept     task-graph.yaml
     kept     prompts/task.md
     kept     justfile
-    nothing was changed: all of it is there (--force overwrites)
+    nothing changed: all files exist (--force overwrites)
     ");
     assert!(before == trial.everything(), "the second time something was changed");
 }
@@ -170,7 +170,7 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
         "project: [repo], branch main\n\
          agent: claude ([trial]/bin/claude), no sign of a login\n\
          agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
-         tests: none declared\n\
+         tests: none found\n\
          backlog: docs/old.task-graph.yaml, a task graph: check it with `ralph --graph \
          docs/old.task-graph.yaml check`\n\
          backlog: PRD.md, name it as `path` in a task, whose agent then reads it first\n\
@@ -243,18 +243,18 @@ fn what_is_there_is_overwritten_by_force_alone() {
     assert!(out.contains("created  justfile\n"), "{out}");
 
     let out = trial.run(["init", "--yes", "--reset"]).whatever().out();
-    let line = "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak\n";
+    let line = "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak\n";
     assert!(out.contains(line), "{out}");
     assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
     assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
-    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing was changed");
+    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing changed");
 
     trial.write(".ralph/config.yaml", "timeout: [\n");
     let out = trial.run(["init", "--yes", "--force"]).whatever().out();
     for line in [
-        "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak.2\n",
-        "replaced task-graph.yaml; the old one is task-graph.yaml.bak\n",
+        "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak.2\n",
+        "replaced task-graph.yaml; backup in task-graph.yaml.bak\n",
         "replaced .ralph/schemas/config.json\n",
         "kept     justfile\n",
     ] {
@@ -275,11 +275,11 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
     assert_eq!(said(&fs::read_to_string(&path).unwrap()), ["agent: gemini"]);
     trial
         .run(["init", "--global"])
-        .stdout("kept     ~/.ralph/config.yaml\nnothing was changed: all of it is there (--force overwrites)\n")
+        .stdout("kept     ~/.ralph/config.yaml\nnothing changed: all files exist (--force overwrites)\n")
         .stderr_has("agent: gemini");
     fs::write(&path, "agent: aider\n").unwrap();
     trial.run(["init", "--global"]).stdout_has("it already exists\n").stderr_has("");
-    let line = "replaced ~/.ralph/config.yaml; the old one is ~/.ralph/config.yaml.bak\n";
+    let line = "replaced ~/.ralph/config.yaml; backup in ~/.ralph/config.yaml.bak\n";
     trial.run(["init", "--global", "--reset"]).stdout_has(line).stderr_has("");
 
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
@@ -288,7 +288,7 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
     assert!(said(&config).is_empty(), "the agent is set for all projects: {config}");
     trial.run(["config", "agent"]).stdout("gemini\n");
     let nowhere = folder(&[]).env("HOME", "/nowhere");
-    nowhere.run(["init", "--global"]).code(1).stderr_has("there is no home folder");
+    nowhere.run(["init", "--global"]).code(1).stderr_has("no home folder");
     trial
         .run(["init", "--global", "--project"])
         .code(64)
@@ -324,7 +324,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
         "\n      - make test\n",
         "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Run the",
         "\ncreate   AGENTS.md\n",
-        "\nnothing was written: this is what `ralph init --yes` would do\n",
+        "\nnothing was written (dry run of `ralph init --yes`)\n",
     ] {
         assert!(out.contains(part), "`{part}` is not in\n{out}");
     }
@@ -338,14 +338,14 @@ fn nothing_is_written_where_not_all_of_it_can_be() {
         .run(["init", "--yes"])
         .code(1)
         .stderr("ralph: error: `[repo]` is not in a git repository; make one with `git init`\n");
-    trial.run(["--graph", "x.yaml", "init"]).code(64).stderr_has("leave out `--graph`");
+    trial.run(["--graph", "x.yaml", "init"]).code(64).stderr_has("remove `--graph`");
     assert_eq!(trial.everything().len(), 0);
 
     let trial = repository(&[]);
     trial.write("prompts", "a file");
     let before = trial.everything();
     trial.run(["init", "--yes"]).code(1).stderr_has(
-        "ralph: error: `prompts` is no folder; nothing was written. Move it away and try again\n",
+        "ralph: error: `prompts` is not a folder; nothing was written. Move it and try again\n",
     );
     assert!(before == trial.everything(), "something was written");
 }
@@ -382,7 +382,7 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
-    trial.run(["init", "--yes"]).stdout_has("nothing was changed").stderr_has("");
+    trial.run(["init", "--yes"]).stdout_has("nothing changed").stderr_has("");
 }
 
 #[test]
@@ -439,12 +439,12 @@ fn the_wizard_asks_and_enter_takes_the_default() {
     let down = "\u{1b}[B";
     // The second agent; three attempts; one command more; no recipes; agents are told.
     let answers = [
-        ("Make one?", "\r".to_owned()),
+        ("Create one?", "\r".to_owned()),
         ("Which agent?", format!("{down}\r")),
-        ("how many attempts", "\u{7f}\u{7f}3\r".to_owned()),
-        ("Run which", format!("{down} \r")),
-        ("Recipes for `just` in justfile?", "n".to_owned()),
-        ("Advice for agents in AGENTS.md?", "y".to_owned()),
+        ("number of attempts", "\u{7f}\u{7f}3\r".to_owned()),
+        ("Which commands", format!("{down} \r")),
+        ("Add recipes for `just` to justfile?", "n".to_owned()),
+        ("Add a section for agents to AGENTS.md?", "y".to_owned()),
         ("in all your projects?", "y".to_owned()),
         ("Write 8 files?", "\r".to_owned()),
     ];
@@ -484,7 +484,7 @@ fn whoever_leaves_the_wizard_leaves_no_file() {
         let trial = folder(&[]);
         let last = leave == "n";
         let mut terminal = on_terminal(&trial, 60, "init");
-        terminal.exp_string("Make one?").unwrap();
+        terminal.exp_string("Create one?").unwrap();
         if leave == "\u{1b}" {
             terminal.send(leave).unwrap();
         } else {
@@ -496,10 +496,10 @@ fn whoever_leaves_the_wizard_leaves_no_file() {
         terminal.flush().unwrap();
         if last {
             for (question, answer) in [
-                ("how many", "\r"),
-                ("A command", "make\r"),
-                ("Recipes", "y"),
-                ("Advice", "n"),
+                ("number of", "\r"),
+                ("Command that", "make\r"),
+                ("Add recipes", "y"),
+                ("Add a section", "n"),
                 ("projects?", "n"),
                 ("Write", "n"),
             ] {
@@ -510,7 +510,7 @@ fn whoever_leaves_the_wizard_leaves_no_file() {
         }
         let rest = terminal.exp_eof().unwrap();
         assert_eq!(code(&terminal), 130, "{leave:?}: {rest}");
-        assert!(bare(&rest).contains("stopped; nothing was written"), "{rest}");
+        assert!(bare(&rest).contains("cancelled; nothing was written"), "{rest}");
         let (hidden, shown) = (rest.rfind("\u{1b}[?25l"), rest.rfind("\u{1b}[?25h"));
         assert!(hidden < shown || hidden.is_none(), "the cursor is there again: {rest:?}");
         assert_eq!(trial.everything().len(), 0, "{leave:?}");

@@ -67,10 +67,9 @@ fn only_what_is_asked_for() {
     trial
         .run(["logs", "--task", "bb"])
         .code(1)
-        .stderr("ralph: error: the journal has nothing about `bb`; did you mean `b`?\n");
+        .stderr("ralph: error: the journal has no entries about `bb`; did you mean `b`?\n");
     trial.run(["logs", "--task", "a", "--attempt", "7"]).code(1).stderr(
-        "ralph: error: the journal has nothing about attempt 7 at `a`; `ralph attempts` lists what \
-         there was\n",
+        "ralph: error: the journal has no entries about attempt 7 at `a`; `ralph attempts` lists all attempts\n",
     );
     trial.run(["logs", "--task", "../x"]).code(64).stderr_has("the id");
     trial.run(["logs", "--attempt", "2"]).code(64).stderr_has("--task <ID>");
@@ -213,12 +212,12 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
     trial
         .run(["attach"])
         .code(1)
-        .stderr("ralph: error: nothing runs here: `ralph run` starts something\n");
+        .stderr("ralph: error: no run is active: `ralph run` starts a run\n");
     let run = trial.start_until(["run"], "waiting-a");
     trial
         .run(["attach", "b"])
         .code(1)
-        .stderr("ralph: error: `b` is not worked on: `a` does; `ralph attach` shows it\n");
+        .stderr("ralph: error: no attempt at `b` is running; `ralph attach` shows `a`\n");
     let live = trial.start(["attach"]);
     until("it follows", || live.printed().contains("attempt 1"));
     trial.leave("open");
@@ -229,17 +228,16 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
         text.lines().filter(twice).collect::<Vec<_>>().join("\n"),
         "\
 [time]  Iteration 1 of 50 · a · attempt 1
-a is reported done; it is judged by its commits when attempt 1 ends
+a is reported as done; it is verified when attempt 1 ends
 [time]  a complete in [took]: reported done, and committed
 [time]  Iteration 2 of 50 · b · attempt 1
-b is reported done; it is judged by its commits when attempt 1 ends
+b is reported as done; it is verified when attempt 1 ends
 [time]  b complete in [took]: reported done, and committed
 [time]  the graph is complete (exit code 0): 2 completed in 2 attempts, 0 left"
     );
     run.end(&trial).code(0).whatever();
     trial.run(["attach"]).code(1).stderr(
-        "ralph: error: nothing runs here: the newest run is finished; `ralph logs --output` shows \
-         what its agent said\n",
+        "ralph: error: no run is active: the last run is finished; `ralph logs --output` shows its output\n",
     );
 }
 
@@ -252,7 +250,7 @@ fn whoever_leaves_does_not_stop_the_run() {
     person.send_control('c').unwrap();
     let said = bare(&person.exp_eof().unwrap());
     assert_eq!(code(&person), 0);
-    assert!(said.contains("detached; the run goes on"), "{said}");
+    assert!(said.contains("detached; the run continues"), "{said}");
     trial.leave("open");
     run.end(&trial).code(0).whatever();
 
@@ -262,7 +260,7 @@ fn whoever_leaves_does_not_stop_the_run() {
     until("it follows", || !live.printed().is_empty());
     run.kill();
     let ran = live.end(&trial).code(1).stdout_has("b · attempt 1");
-    ran.stderr_has("the run is gone and has not said why");
+    ran.stderr_has("the run exited unexpectedly");
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
     trial.run(["answer", "docs"]).stdout("Which colour?\n");
     trial
         .run(["answer", "docs", "the answer is blue"])
-        .stdout("docs: needs-input -> pending; its next attempt is told the answer\n");
+        .stdout("docs: needs-input -> pending; its next attempt gets the answer\n");
     trial.run(words).stderr_has("loop complete after 1 iteration: reported done");
     insta::assert_snapshot!(trial.read("logs/loops/docs/attempts/2/prompt.md"), @r"
     Do task A
@@ -336,8 +336,8 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
     )
     .graph("tasks: [{id: loop}]\n");
     trial.run(FAST).code(4).stderr_has("loop asks: Which colour?");
-    let graph = "ralph: error: `loop` is pending; only a task that needs input is answered; \
-                 `--name loop` means the loop of that name\n";
+    let graph = "ralph: error: `loop` is pending; only a task that needs input can be answered; \
+                 use `--name loop` for the loop of that name\n";
     trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
     trial.run(["answer", "--name", "loop", "loop", "blue"]).whatever();
     trial.run(["resume", "--name", "loop"]).stderr_has("loop: starting iteration 2/9");
@@ -388,7 +388,7 @@ fn a_paused_loop_goes_on_as_it_was() {
     ]);
     wait_for(&trial.sign("at-1"));
     trial.run(["pause", "--name", "docs"]).stdout(
-        "pausing: the running attempt finishes, and no other starts until `ralph resume --name \
+        "pausing: running attempts finish, and none starts until `ralph resume --name \
          docs`\n",
     );
     trial.run(["pause", "--name", "docs"]).stderr("warning: already paused\n");
@@ -425,20 +425,20 @@ fn a_paused_loop_goes_on_as_it_was() {
     trial.run(["pause", "--name", "docs"]).whatever();
     trial
         .run(["resume", "--name", "docs"])
-        .stdout("resumed: the loop is over; `ralph loop` starts another\n");
+        .stdout("resumed: the loop has finished; `ralph loop` starts another\n");
 }
 
 #[test]
 fn a_loop_is_stopped_by_its_name() {
     let (trial, run) = gated("docs", "3");
-    trial.run(["stop"]).stdout("no run goes on here\n");
+    trial.run(["stop"]).stdout("no run is active\n");
     trial
         .run(["stop", "--name", "doc"])
         .code(1)
         .stderr("ralph: error: there is no loop `doc`; did you mean `docs`?\n");
-    trial
-        .run(["stop", "--name", "docs"])
-        .stdout("stopping when the running attempt ends; `ralph stop --name docs --now` ends it\n");
+    trial.run(["stop", "--name", "docs"]).stdout(
+        "stopping after the running attempt; `ralph stop --name docs --now` ends it immediately\n",
+    );
     trial.run(["stop", "--name", "docs", "--now"]).whatever();
     run.end(&trial).code(4).stderr_has("docs: iteration 1 cancelled after");
     trial.nobody_is_left();
@@ -653,8 +653,8 @@ fn hooks_and_the_log_know_the_loop() {
         .run(["logs", "--name", "loop", "--output"])
         .stdout_has("[time]  loop: starting iteration 2/9\n2\n");
     trial.run(["attach", "--name", "loop"]).code(1).stderr(
-        "ralph: error: nothing runs here: the newest run is finished; `ralph logs --name loop \
-         --output` shows what its agent said\n",
+        "ralph: error: no run is active: the last run is finished; `ralph logs --name loop \
+         --output` shows its output\n",
     );
 }
 

@@ -18,8 +18,7 @@ tasks:
     depends_on: [a]
 ";
 
-const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps both sides' \
-                   lines in `docs/knowledge/learnings.md`\n";
+const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps the lines of both sides in `docs/knowledge/learnings.md`\n";
 
 /// A repository in which git merges by task, on its branch `main`.
 fn set(graph: &str) -> Workspace {
@@ -103,7 +102,7 @@ fn titles_that_contradict_each_other_are_a_conflict_and_nothing_else_is() {
         (
             Some(1),
             "task-graph.yaml: `title` of task `b` differs between the two sides\n\
-             task-graph.yaml: 1 conflict for you to resolve, between `<<<<<<<` and `>>>>>>>`\n"
+             task-graph.yaml: 1 conflict to resolve, between `<<<<<<<` and `>>>>>>>`\n"
         )
     );
     assert_eq!(trial.git(&["status", "--short"]), "UU task-graph.yaml\n");
@@ -169,10 +168,7 @@ fn what_fits_together_and_is_no_graph_is_a_conflict() {
     let (code, said) = tried(&trial, &["merge", "two"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("the tasks form a cycle: `a` -> `b` -> `a`"), "{said}");
-    assert!(
-        said.ends_with("the two sides do not make a valid graph together: mend it\n"),
-        "{said}"
-    );
+    assert!(said.ends_with("the merge of both sides is not a valid graph; correct it\n"), "{said}");
     assert_eq!(trial.git(&["status", "--short"]), "UU task-graph.yaml\n");
 }
 
@@ -188,7 +184,7 @@ fn texts_that_are_no_graph_are_merged_by_lines_and_never_taken_for_merged() {
         ("torn", "theirs cannot be read: `[` is opened here and never closed"),
     ] {
         let (code, said) = tried(&trial, &["merge", name]);
-        let told = format!("task-graph.yaml: merged by lines, because {why}: look it through\n");
+        let told = format!("task-graph.yaml: merged by lines, because {why}; check the result\n");
         assert_eq!((code, said), (Some(1), told));
         let text = trial.graph_text();
         assert!(text.starts_with("<<<<<<< ours\n") && text.contains(">>>>>>> theirs"), "{text}");
@@ -232,7 +228,7 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     assert!(trial.everything() == once, "the second time writes nothing");
     trial.run(["merge-driver", "--uninstall"]).stdout("git merges the graph by lines\n");
     assert!(trial.everything() == before, "nothing is left of it");
-    let again = "nothing was set: git merges the graph by lines\n";
+    let again = "the driver was not installed: git merges the graph by lines\n";
     trial.run(["merge-driver", "--uninstall"]).stdout(again);
 
     let own = "*.bin -text\r\n\n# no line break at the end";
@@ -247,7 +243,7 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     trial
         .run(["merge-driver", "--install"])
         .stdout(SET)
-        .stderr_has("say `merge=binary` for `task-graph.yaml`, and win");
+        .stderr_has("set `merge=binary` for `task-graph.yaml` and take precedence");
 }
 
 #[test]
@@ -275,7 +271,7 @@ fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
     fs::remove_file(&moved).unwrap();
     let (code, said) = tried(&trial, &["merge", "three"]);
     let told = format!(
-        "{} is gone: task-graph.yaml was merged by lines, look it through; then run `ralph \
+        "{} is missing: task-graph.yaml was merged by lines, check the result; then run `ralph \
          merge-driver --install`\n",
         moved.display()
     );

@@ -32,7 +32,7 @@ fn a_note_is_for_the_tasks_that_depend_on_its_own() {
     let told = std::fs::read_to_string(trial.sign("told")).unwrap();
     let told: Vec<&str> = told.lines().take(2).collect();
     let file = ".ralph/tasks/first/notes.md";
-    assert_eq!(told, [format!("noted in `{file}`"), format!("`{file}` says so already")]);
+    assert_eq!(told, [format!("noted in `{file}`"), format!("`{file}` already has this note")]);
     let left = trial.redact(&trial.read(file));
     assert_eq!(
         left,
@@ -123,8 +123,7 @@ fn the_newest_notes_are_kept_and_nothing_of_a_person() {
 fn noting_is_for_agents_and_takes_words() {
     let trial = Workspace::new().graph(GRAPH);
     trial.run(["note", "x"]).code(64).stderr(
-        "ralph: error: `ralph note` is for agents, inside an attempt of `ralph run`, and here \
-         `RALPH_RUN_ID` is not set as it is there\n",
+        "ralph: error: `ralph note` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is not set here\n",
     );
     trial.run(["note", "--tag", "x", "y"]).code(64).stderr_has("--for-all");
     trial

@@ -107,7 +107,7 @@ fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
     late.run(["notify", "--test"])
         .code(1)
         .stdout_has("ended by ralph at its limit")
-        .stderr("1 of 1 notifier could not be told; mend `notify` in the settings\n");
+        .stderr("1 of 1 notifier failed; correct `notify` in the settings\n");
     late.nobody_is_left();
 
     let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
@@ -313,15 +313,15 @@ fn who_is_told_is_listed_tried_and_examined() {
         .run(["notify", "--test"])
         .code(1)
         .stdout_has("told")
-        .stderr("1 of 2 notifiers could not be told; mend `notify` in the settings\n");
+        .stderr("1 of 2 notifiers failed; correct `notify` in the settings\n");
     assert_eq!(events(&trial), ["test"]);
     trial.run(["doctor", "--", "true"]).whatever().stdout_has("desktop: ");
-    trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
+    trial.run(["run", "-v"]).stderr_has("desktop notifications are unavailable: ");
     assert!(trial.lines("notify_failed").is_empty());
     let nobody = Workspace::new();
     nobody
         .run(["notify"])
-        .stderr("nobody is to be told; `notify` in `.ralph/config.yaml` names who is\n");
+        .stderr("no notifications configured; add them as `notify` to `.ralph/config.yaml`\n");
 }
 
 #[cfg(not(feature = "webhook"))]
@@ -424,7 +424,7 @@ mod webhook {
             .run(["notify", "--test"])
             .code(1)
             .stdout_has("3 times")
-            .stderr_has("could not be told");
+            .stderr_has("correct `notify`");
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn accepting_claims_the_task() {
     trial
         .run(["prompt", "end", "--accept"])
         .code(1)
-        .stderr("ralph: error: `end` cannot be claimed: it waits for left, right\n");
+        .stderr("ralph: error: `end` cannot be claimed: it is waiting on left, right\n");
     let trial = trial.agent("commit");
     trial.run(["run"]).code(3).stderr_has("  - start: in progress, but not by this run");
     trial.run(["task-complete", "start"]).stdout("start: in-progress -> complete\n");

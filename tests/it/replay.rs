@@ -55,7 +55,7 @@ fn a_file_is_what_was_printed() {
 fn what_cannot_be_played_is_said() {
     let trial = recorded().file("empty/x", "").file("bad/timed.jsonl", "[1]\n");
     trial.run(["replay", "empty"]).code(1).stderr(
-        "ralph: error: `[repo]/empty` is no recording; name a file, or a folder with `stdout` or \
+        "ralph: error: `[repo]/empty` is not a recording; name a file, or a folder with `stdout` or \
          `timed.jsonl`, such as logs/attempts/ID/N\n",
     );
     trial
@@ -63,8 +63,7 @@ fn what_cannot_be_played_is_said() {
         .code(1)
         .stderr("ralph: error: timed.jsonl:1: not [seconds, \"out\", text]\n");
     trial.run(["replay", "rec", "--report"]).code(64).stderr(
-        "ralph: error: only an attempt has a task to commit or report; `ralph run -- ralph replay \
-         …` makes one\n",
+        "ralph: error: `--commit` and `--report` work only inside an attempt; start one with `ralph run -- ralph replay …`\n",
     );
     trial.run(["replay", "rec", "--speed", "-1"]).code(64).stderr_has("unexpected argument");
     trial.run(["replay", "rec", "--speed", "fast"]).code(64).stderr_has("a factor such as 10");

@@ -26,8 +26,7 @@ fn status(trial: &Workspace) -> Value {
 #[test]
 fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     let (trial, run) = gated();
-    let pausing = "pausing: the running attempt finishes, and no other starts until `ralph \
-                   resume`\n";
+    let pausing = "pausing: running attempts finish, and none starts until `ralph resume`\n";
     trial.run(["pause"]).stdout(pausing);
     trial.run(["pause"]).stderr("warning: already paused\n");
     until("it is told", || run.said().contains("paused: no other attempt starts"));
@@ -78,7 +77,7 @@ fn a_run_that_is_resumed_before_its_attempt_ends_just_goes_on() {
     let (trial, run) = gated();
     trial.run(["pause"]).whatever();
     until("it is told", || run.said().contains("paused:"));
-    trial.run(["resume"]).stdout("resumed: the run goes on\n");
+    trial.run(["resume"]).stdout("resumed: the run continues\n");
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.lines("loop_started").len(), 1);
@@ -118,10 +117,12 @@ fn a_run_that_backs_off_pauses() {
 fn a_pause_without_a_run_holds_the_next() {
     let trial = Workspace::new().graph(THREE).agent("commit");
     trial.run(["resume"]).stderr("warning: not paused\n");
-    trial.run(["pause"]).stdout("paused: no run goes on, and none starts until `ralph resume`\n");
+    trial
+        .run(["pause"])
+        .stdout("paused: no run is active, and no attempt starts until `ralph resume`\n");
     trial.run(["status"]).stdout("Status: paused: `ralph resume` goes on\n");
     trial.run(["run"]).code(4).whatever();
-    trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
+    trial.run(["resume"]).stdout("resumed: no run to continue; `ralph run` starts one\n");
     trial.run(["run", "--once"]).whatever();
     // A run that ended by itself is over: another such begins.
     trial.run(["pause"]).whatever();
@@ -133,7 +134,7 @@ fn a_pause_without_a_run_holds_the_next() {
 #[test]
 fn a_stopped_run_finishes_its_attempt() {
     let (trial, run) = gated();
-    let said = "stopping when the running attempt ends; `ralph stop --now` ends it\n";
+    let said = "stopping after the running attempt; `ralph stop --now` ends it immediately\n";
     trial.run(["stop"]).stdout(said);
     until("it is told", || run.said().contains("`ralph stop`: stopping when the attempt ends"));
     assert_eq!(status(&trial)["status"], "stopping");
@@ -141,20 +142,20 @@ fn a_stopped_run_finishes_its_attempt() {
     run.end(&trial).code(4).stderr_has("stopped by `ralph stop` (exit code 4)");
     assert_eq!(trial.tasks("started"), ["a"]);
     assert_eq!(trial.status("a"), "complete");
-    trial.run(["stop"]).stdout("no run goes on here\n");
+    trial.run(["stop"]).stdout("no run is active\n");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
 fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
     let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
-    trial.run(["stop", "--now"]).stdout("no run goes on here\n");
+    trial.run(["stop", "--now"]).stdout("no run is active\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "asleep");
     trial.run(["stop"]).whatever();
     trial
         .run(["stop", "--now"])
-        .stdout("stopping: the running attempt is ended, and does not count\n");
+        .stdout("stopping: ending the running attempt; it does not count\n");
     run.end(&trial).code(4).stderr_has("a cancelled after [took]: ended by ralph");
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert_eq!(trial.status("a"), "pending");
@@ -235,7 +236,7 @@ fn the_status_of_a_killed_run_is_crashed() {
     let crashed = "Status: crashed: no process holds the lock but the newest run has no end; \
                    `ralph run` goes on\n";
     trial.run(["status"]).stdout_has(crashed).stdout_has("Current attempt: a, attempt 1, since ");
-    trial.run(["stop"]).stdout("no run goes on here\n");
+    trial.run(["stop"]).stdout("no run is active\n");
     trial.run(["pause"]).whatever();
     trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` goes on");
     trial.leave("open");

@@ -144,7 +144,7 @@ fn the_journal_tells_all_of_it() {
         assert_eq!((&line["verdict"], &line["report"]), (&"complete".into(), &"command".into()));
         let log = line["log"].as_str().unwrap();
         assert!(trial.read(&format!("{log}/prompt.md")).starts_with("# Task "));
-        assert!(trial.read(&format!("{log}/stdout")).contains("is reported done"));
+        assert!(trial.read(&format!("{log}/stdout")).contains("is reported as done"));
     }
 }
 
@@ -290,8 +290,8 @@ fn a_dry_run_shows_the_order_and_touches_nothing() {
        2  right  The right half  (P1, longest chain 2h, unblocks 1, place 3)
        3  left   The left half  (P3, longest chain 2h, unblocks 1, place 2)
        4  end    Put it together  (P0, longest chain 1h, unblocks 0, place 1)
-    stops after 3 of these, at the limit of iterations
-    not reached: held and what waits for it (blocked by hand)
+    stops after 3 of these, at the iteration limit
+    not reached: held and tasks waiting on it (blocked by hand)
     ");
     let after = trial.everything();
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();

@@ -157,7 +157,8 @@ fn two_schedules_never_wait_in_one_repository() {
     let trial = stage("tasks: [{id: a}]\n", "commit", "schedule: 0 0 1 1 *\n");
     let first = trial.start(["schedule"]);
     until("it waits", || count(&trial, "slept") == 1);
-    let other = "ralph: error: another `ralph schedule` waits in this repository: process [pid]\n";
+    let other =
+        "ralph: error: another `ralph schedule` is waiting in this repository: process [pid]\n";
     trial.run(["schedule"]).code(5).stderr(other);
     // A crontab says nothing of it.
     trial.run(["schedule", "--due"]).stderr("");
@@ -177,7 +178,7 @@ fn after(end: impl FnOnce(Live, &Workspace)) -> (DateTime<Utc>, Value) {
     let first = trial.start(["schedule", "--cron", EVERY_SECOND]);
     until("a time has come", || count(&trial, "wake_skipped") == 1);
     end(first, &trial);
-    trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
+    trial.run(["resume"]).stdout("resumed: no run to continue; `ralph run` starts one\n");
     thread::sleep(Duration::from_millis(1100));
     let now = Utc::now();
     trial.run(["schedule", "--cron", EVERY_SECOND, "--once"]).whatever();
@@ -224,7 +225,9 @@ fn settings_are_taken_in_while_it_waits() {
     until("it waits", || count(&trial, "slept") == 1);
     let broken = format!("{SETTINGS}schedule: 0 25 * * *\n");
     trial.save(".ralph/config.yaml", &broken);
-    until("it is told", || schedule.said().contains("the settings cannot be read, and stay"));
+    until("it is told", || {
+        schedule.said().contains("invalid settings, keeping the last valid ones")
+    });
     let settings = format!("{SETTINGS}agent: [{}]\nschedule: '{EVERY_SECOND}'\n", agent("commit"));
     trial.save(".ralph/config.yaml", &settings);
     until("it is done", || count(&trial, "completed") == 1);
@@ -279,7 +282,7 @@ fn what_cannot_be_waited_for_is_told_at_once() {
         let output = trial.process(RALPH).args(words).output().unwrap();
         format!("{} {}", output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr))
     };
-    insta::assert_snapshot!(said(&["schedule"]), @r#"64 ralph: error: no times: give `--cron "0 */4 * * *"`, or write `schedule: "0 */4 * * *"` into `.ralph/config.yaml`"#);
+    insta::assert_snapshot!(said(&["schedule"]), @r#"64 ralph: error: no schedule; pass `--cron "0 */4 * * *"`, or add `schedule: "0 */4 * * *"` to `.ralph/config.yaml`"#);
     insta::assert_snapshot!(said(&["schedule", "--cron", "0 25 * * *"]), @"64 ralph: error: `--cron`: `0 25 * * *` is not a cron expression (component error: number out of bounds); write minute, hour, day, month and day of the week, such as `0 */4 * * *`");
     insta::assert_snapshot!(said(&["schedule", "--cron", "0 0 30 2 *"]), @"64 ralph: error: `--cron`: `0 0 30 2 *` never occurs");
     insta::assert_snapshot!(said(&["schedule", "--cron", "@daily", "--time-zone", "Europa/Berlin"]), @"
@@ -353,7 +356,7 @@ fn a_hook_that_fails_keeps_its_run_from_starting() {
     let trial = stage("tasks: [{id: a}]\n", "commit", hook);
     let said = trial.run(["schedule", "--cron", EVERY_SECOND, "--once"]).whole();
     let why = "  hook `on_scheduled_wake`: `echo cold; exit 3` exited with code 3; its last line: \
-               cold; no run starts, and its output is in logs/hooks/on_scheduled_wake-1.log\n";
+               cold; no run starts; the output is in logs/hooks/on_scheduled_wake-1.log\n";
     assert!(said.starts_with("exit code 1\n") && said.contains(why), "{said}");
     assert_eq!(trial.lines("hook_failed")[0]["hook"], "on_scheduled_wake");
     assert_eq!(trial.lines("loop_started").len(), 0);
@@ -376,7 +379,7 @@ fn times_may_come_to_an_end() {
     let soon = (Utc::now() + chrono::TimeDelta::seconds(2)).format("%S %M %H %d %m * %Y");
     let said = trial.run(["schedule", "--cron", &soon.to_string()]).whole();
     assert!(said.starts_with("exit code 0\n"), "{said}");
-    assert!(said.ends_with("no time comes any more\n"), "{said}");
+    assert!(said.ends_with("no further scheduled times\n"), "{said}");
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.lines("schedule_ended")[0]["exit_code"], 0);
 }
@@ -386,8 +389,7 @@ fn times_may_come_to_an_end() {
 fn a_trigger_takes_a_program_that_is_built_for_it() {
     let trial = stage("tasks: [{id: a}]\n", "commit", "schedule: {trigger: {secret_env: X}}\n");
     trial.run(["schedule"]).code(65).stderr(
-        "ralph: error: `trigger` of `schedule` needs a `ralph` that is built for it; in a clone of \
-         its repository: `cargo install --path . --features webhook`\n",
+        "ralph: error: `trigger` of `schedule` needs a `ralph` built with webhooks; in a clone of its repository run `cargo install --path . --features webhook`\n",
     );
     trial.run(["schedule", "--next", "1"]).stdout("");
 }

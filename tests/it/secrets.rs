@@ -188,8 +188,7 @@ fn a_command_line_that_had_a_secret_in_it_is_not_begun_again() {
     let agent = trial.lines("loop_started")[0]["agent"].to_string();
     assert!(agent.contains(MARK) && !agent.contains("s3cr3t"), "{agent}");
     trial.run(["resume"]).code(69).stderr(
-        "ralph: error: the command of the run that was paused had a secret in it, which is not on \
-         record; go on with `ralph run -- AGENT`\n",
+        "ralph: error: the agent command of the last run contained a secret, which is not recorded; continue with `ralph run -- AGENT`\n",
     );
 }
 

@@ -116,8 +116,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
     let run = trial.start_until(["run", "--task", "a"], "waiting-a");
     let status = trial.run(["dag-status"]).out();
     assert!(status.contains(", an agent is at work\n"), "{status}");
-    let busy =
-        "ralph: error: `a` is being worked on since [time] (attempt 1); stop that run first\n";
+    let busy = "ralph: error: attempt 1 at `a` has been running since [time]; stop the run first\n";
     trial.run(["task-reset", "a"]).code(5).stderr(busy);
     trial.run(["task-reset", "b", "a"]).code(5).stderr(busy);
     trial.run(["task-block", "a", "--reason", "no"]).code(5).stderr(busy);
@@ -127,7 +126,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
 
     trial
         .run(["task-complete", "a"])
-        .stdout("a is reported done; it is judged by its commits when attempt 1 ends\n");
+        .stdout("a is reported as done; it is verified when attempt 1 ends\n");
     assert_eq!(trial.status("a"), "in-progress", "a report is not a verdict");
     trial.leave("open");
     run.end(&trial).stderr_has("the graph is complete (exit code 0)");
@@ -184,10 +183,10 @@ fn a_report_without_work_does_not_complete() {
 fn a_persons_word_holds() {
     let trial = Workspace::new().graph(DIAMOND);
     trial.run(["task-complete", "start"]).stdout("start: pending -> complete\n");
-    trial.run(["task-complete", "start"]).stdout("start is complete already\n");
+    trial.run(["task-complete", "start"]).stdout("start is already complete\n");
     trial
         .run(["task-reset", "start", "left"])
-        .stdout("start: complete -> pending, attempts reset\nleft is pending already\n");
+        .stdout("start: complete -> pending, attempts reset\nleft is already pending\n");
     trial
         .run(["task-block", "left", "--reason", "no money"])
         .stdout("left: pending -> blocked (no money)\n");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     fs,
     path::Path,
     process::Command,
@@ -454,15 +455,14 @@ fn every_action_has_its_heading_in_the_docs() {
 
 #[test]
 fn the_readme_lists_the_commands() {
-    let page = document("README.md");
-    let listed: BTreeSet<String> = page
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("| `ralph "))
-        .filter_map(|rest| rest.split_once("` |").map(|(name, _)| name.to_owned()))
-        .collect();
-    let commands: BTreeSet<String> =
-        ralph::cli::commands().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(listed, commands, "the table in README.md and the commands that there are");
+    let mut table = "| command | what it does |\n|---|---|\n".to_owned();
+    for (title, commands) in ralph::cli::command_groups() {
+        let _ = writeln!(table, "| **{title}** | |");
+        for (name, about) in commands {
+            let _ = writeln!(table, "| `ralph {name}` | {about} |");
+        }
+    }
+    assert!(document("README.md").contains(&table), "the table in README.md is not\n{table}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
     assert_eq!(
         trial.read("logs/attempts/a/1/stdout"),
         "\u{1b}[31mred\u{1b}[0m and plain\r\non standard error\r\n\
-         a is reported done; it is judged by its commits when attempt 1 ends\r\n\
+         a is reported as done; it is verified when attempt 1 ends\r\n\
          the last \u{1b}[1mwords\u{1b}[0m\r\n"
     );
     assert_eq!(trial.read("logs/attempts/a/1/stderr"), "");

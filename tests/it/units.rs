@@ -58,10 +58,7 @@ fn printing_touches_nothing() {
     let trial = stage();
     let before = trial.everything();
     let unit = trial.run(["schedule", "install", "--systemd", "--user", "--print"]).whole();
-    assert!(
-        unit.contains("would be written to [trial]/.config/systemd/user/ralph-repo-"),
-        "{unit}"
-    );
+    assert!(unit.contains("would write [trial]/.config/systemd/user/ralph-repo-"), "{unit}");
     assert!(unit.contains("ExecStart=:\"[ralph]\" \"-C\" \"[repo]\" \"schedule\"\n"), "{unit}");
     let list = trial.run(["schedule", "install", "--launchd", "--user", "--print"]).whole();
     assert!(list.contains("<string>[repo]</string>\n    <string>schedule</string>"), "{list}");
@@ -71,7 +68,7 @@ fn printing_touches_nothing() {
     assert!(kept(&trial).is_empty() && told(&trial).is_empty());
     // Those of the machine are for whom the repository is.
     let unit = trial.run(["schedule", "install", "--systemd", "--print"]).whole();
-    assert!(unit.contains("would be written to /etc/systemd/system/ralph-repo-"), "{unit}");
+    assert!(unit.contains("would write /etc/systemd/system/ralph-repo-"), "{unit}");
 }
 
 #[test]
@@ -82,12 +79,11 @@ fn a_service_of_systemd_comes_and_goes() {
     let install = || trial.run(["schedule", "install", "--systemd", "--user"]);
     install().stdout(&format!(
         "wrote [trial]/{unit}\nran systemctl --user daemon-reload\nran systemctl --user enable \
-         {name}.service\nran systemctl --user restart {name}.service\nit runs while you are logged \
-         in; `loginctl enable-linger` makes it run without you\n"
+         {name}.service\nran systemctl --user restart {name}.service\nit runs while you are logged in; `loginctl enable-linger` keeps it running\n"
     ));
     assert_eq!(kept(&trial), [unit.as_str()]);
     assert_eq!(told(&trial).lines().count(), 3);
-    install().stdout(&format!("[trial]/{unit} is installed already, and as it should be\n"));
+    install().stdout(&format!("[trial]/{unit} is already installed and current\n"));
     assert_eq!(told(&trial), "");
 
     let path = trial.dir().join(&unit);
@@ -107,7 +103,7 @@ fn a_service_of_systemd_comes_and_goes() {
     assert_eq!(told(&trial).lines().last(), Some("systemctl --user daemon-reload"));
     let left: Vec<_> = fs::read_dir(&links).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left, ["other.service"]);
-    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+    trial.run(["schedule", "uninstall"]).stdout("no service is installed for this repository\n");
     assert_eq!(told(&trial), "");
 }
 
@@ -118,7 +114,7 @@ fn a_keeper_that_is_not_there_is_told_of() {
     trial.leave("broken");
     trial.run(["schedule", "install", "--systemd", "--user"]).code(1).stdout_has("wrote ").stderr(
         "ralph: error: the unit is written, but `systemctl --user daemon-reload` failed: no bus here \
-         (exit status: 1); run that where it can, or `ralph schedule uninstall`\n",
+         (exit status: 1); run it where it works, or run `ralph schedule uninstall`\n",
     );
     trial.run(["schedule", "uninstall"]).stdout_has(&format!(
         "warning: `systemctl --user disable --now {name}.service` failed: no bus here (exit status: \
@@ -130,7 +126,7 @@ fn a_keeper_that_is_not_there_is_told_of() {
         [("--systemd", "systemctl"), ("--launchd", "launchctl"), ("--cron", "crontab")]
     {
         let said = format!(
-            "ralph: error: `{program}` is not on PATH; `--print` shows what would be written\n"
+            "ralph: error: `{program}` is not on PATH; `--print` prints the files instead\n"
         );
         nowhere.run(["schedule", "install", keeper, "--user"]).code(1).stderr(&said);
     }
@@ -143,9 +139,9 @@ fn a_foreign_file_is_left_alone() {
     let unit = format!(".config/systemd/user/{}.service", name(&trial));
     trial.write(&format!("../{unit}"), "[Unit]\n");
     let refused =
-        format!("ralph: error: `[trial]/{unit}` is there and is not of `ralph`; move it away\n");
+        format!("ralph: error: `[trial]/{unit}` exists and was not written by `ralph`; move it\n");
     trial.run(["schedule", "install", "--systemd", "--user"]).code(1).stderr(&refused);
-    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+    trial.run(["schedule", "uninstall"]).stdout("no service is installed for this repository\n");
     assert_eq!(trial.read(&format!("../{unit}")), "[Unit]\n");
     assert_eq!(told(&trial), "");
 }
@@ -171,12 +167,12 @@ fn a_line_of_a_crontab_comes_and_goes_and_no_other_does() {
     let crontab = || fs::read_to_string(trial.sign("crontab")).unwrap();
     let install = || trial.run(["schedule", "install", "--cron", "--user"]);
     install().stdout(
-        "added a line to your crontab; `crontab -l` shows it\nwhat it says is in \
+        "added an entry to your crontab; `crontab -l` shows it\nits output is in \
          [repo]/.git/ralph/schedule/log\n",
     );
     let block = trial.run(["schedule", "install", "--cron", "--print"]);
     assert_eq!(trial.redact(&crontab()), block.out());
-    trial.run(["schedule", "uninstall"]).stdout("removed the line from your crontab\n");
+    trial.run(["schedule", "uninstall"]).stdout("removed the entry from your crontab\n");
     assert_eq!(crontab(), "");
 
     let others = "# mine\nMAILTO=\"\"\n5 4 * * *  printf '100\\%'   # no line end";
@@ -184,14 +180,14 @@ fn a_line_of_a_crontab_comes_and_goes_and_no_other_does() {
     install().whatever();
     let with = crontab();
     assert!(with.starts_with(&format!("{others}\n# Written by `ralph schedule install`: ")));
-    install().stdout("the crontab has the line already, as it should be\n");
+    install().stdout("the crontab entry is already installed and current\n");
     fs::write(trial.sign("crontab"), with.replace("* * * * *", "*/5 * * * *") + "# after\n")
         .unwrap();
     install().whatever();
     assert_eq!(crontab(), format!("{with}# after\n"), "it is as it should be again, in its place");
-    trial.run(["schedule", "uninstall"]).stdout("removed the line from your crontab\n");
+    trial.run(["schedule", "uninstall"]).stdout("removed the entry from your crontab\n");
     assert_eq!(crontab(), format!("{others}\n# after\n"));
-    trial.run(["schedule", "uninstall"]).stdout("nothing is installed for this repository\n");
+    trial.run(["schedule", "uninstall"]).stdout("no service is installed for this repository\n");
 }
 
 #[test]
@@ -219,7 +215,7 @@ fn what_the_crontab_says_is_what_a_shell_runs() {
 fn systemd_understands_the_unit() {
     let there = Command::new("systemd-analyze").arg("--version").output().is_ok();
     if !there {
-        println!("not tried: there is no systemd-analyze");
+        println!("not tested: there is no systemd-analyze");
         return;
     }
     let trial = stage();
@@ -255,11 +251,10 @@ fn verify(trial: &Workspace, path: &Path) -> String {
 #[test]
 fn the_machine_takes_root() {
     if rustix::process::geteuid().is_root() {
-        println!("not tried: this is root, for whom it would be written");
+        println!("not tested: this is root, for whom it would be written");
         return;
     }
-    let message = "ralph: error: without `--user` this is for the whole machine, and takes root; \
-                   give `--user`, or run it with `sudo`\n";
+    let message = "ralph: error: a service for the machine needs root; pass `--user`, or run this with `sudo`\n";
     for keeper in ["--systemd", "--launchd"] {
         stage().run(["schedule", "install", keeper]).code(64).stderr(message);
     }
@@ -268,11 +263,10 @@ fn the_machine_takes_root() {
 #[test]
 fn without_a_schedule_there_is_nothing_to_install() {
     let trial = Workspace::new();
-    let message = "ralph: error: no schedule in the settings; write `schedule: \"0 */4 * * *\"` into \
-                   `.ralph/config.yaml`\n";
+    let message = "ralph: error: no schedule in the settings; add `schedule: \"0 */4 * * *\"` to `.ralph/config.yaml`\n";
     trial.run(["schedule", "install", "--cron"]).code(64).stderr(message);
     let asked = trial.file(".ralph/config.yaml", "schedule: {trigger: {secret_env: X}}\n");
-    let message = "ralph: error: the schedule has no `cron`, and a crontab takes no requests\n";
+    let message = "ralph: error: the schedule has no `cron`, and a crontab cannot serve requests\n";
     asked.run(["schedule", "install", "--cron", "--print"]).code(64).stderr(message);
     let trial = asked;
     trial.run(["schedule", "install"]).code(64).stderr_has("<--systemd|--launchd|--cron>");

@@ -3,15 +3,44 @@
 use crate::support::Workspace;
 
 #[test]
-fn help_lists_the_commands_and_the_exit_codes() {
-    let help = Workspace::bare().run(["--help"]).out();
-    for (name, about) in ralph::cli::commands() {
-        let line = help.lines().find(|line| line.trim_start().starts_with(&name));
-        let words = about.split_whitespace().next().unwrap();
-        assert!(line.is_some_and(|line| line.contains(words)), "{name} is not in\n{help}");
+fn help_lists_the_commands_in_groups() {
+    let trial = Workspace::bare();
+    let help = trial.run(["--help"]).out();
+    let agents = trial.run(["help", "agents"]).out();
+    for (title, commands) in ralph::cli::command_groups() {
+        let page = if help.contains(&format!("\n{title}:\n")) { &help } else { &agents };
+        let (_, group) = page.split_once(&format!("\n{title}:\n")).expect(title);
+        for (line, (name, about)) in group.lines().zip(commands) {
+            assert!(line.starts_with(&format!("  {name} ")) && line.ends_with(&about), "{line}");
+        }
     }
     assert!(help.contains("Exit codes: 0 complete") && !help.contains("__demo-agent"), "{help}");
+    assert!(!help.contains("\n  spawn") && agents.contains("\n  spawn"), "{help}{agents}");
     assert!(!help.contains('\u{1b}'), "no colour in a pipe: {help:?}");
+}
+
+#[test]
+fn help_is_also_a_command() {
+    let trial = Workspace::bare();
+    assert_eq!(trial.run(["help"]).out(), trial.run(["--help"]).out());
+    assert_eq!(trial.run(["help", "run"]).out(), trial.run(["run", "--help"]).out());
+    let nested = trial.run(["worktree", "new", "--help"]).out();
+    assert_eq!(trial.run(["help", "worktree", "new"]).out(), nested);
+    trial.run(["help", "reset"]).code(64).stderr_has("did you mean `ralph task-reset`?");
+}
+
+#[test]
+fn global_options_are_shown_once() {
+    let trial = Workspace::bare();
+    assert!(trial.run(["--help"]).out().contains("--graph <FILE>"));
+    for words in [&["run", "--help"][..], &["worktree", "list", "--help"]] {
+        let help = trial.run(words).out();
+        assert!(!help.contains("--graph <FILE>") && !help.contains("--directory"), "{help}");
+    }
+    trial.run(["run", "--help"]).stdout_has("Global options: see `ralph --help`");
+    // They are accepted on both sides of the command.
+    let listed = trial.run(["-C", ".", "ls"]).whole();
+    assert_eq!(trial.run(["ls", "-C", "."]).whole(), listed);
 }
 
 #[test]
@@ -26,14 +55,13 @@ fn a_wrong_command_line_is_a_usage_error() {
     insta::assert_snapshot!(trial.run(["dag-stauts"]).whole(), @r"
     exit code 64
     --- stderr ---
-    error: unrecognized subcommand 'dag-stauts'
-
-      tip: some similar subcommands exist: 'status', 'dag-status'
-
-    Usage: ralph [OPTIONS] <COMMAND>
-
-    For more information, try '--help'.
+    ralph: error: no command `dag-stauts`; did you mean `ralph dag-status`?
     ");
+    trial.run(["next"]).code(64).stderr_has("did you mean `ralph prompt` or `ralph plan`?");
+    trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
+    trial.run(["worktree", "lst"]).code(64).stderr_has("Usage: ralph worktree");
+    let repository = Workspace::new();
+    repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists the settings");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");
     trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may hold only letters");
     trial.run(["run", "-q", "-v"]).code(64).stderr_has("cannot be used with");

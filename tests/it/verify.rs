@@ -34,7 +34,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]    [commit] Write bad
     [time]    1 file, +1 -0
     [time]    what it left is kept: `ralph show a.1`, `ralph restore a.1`
-    [time]    its last line: a is reported done; it is judged by its commits when attempt 1 ends
+    [time]    its last line: a is reported as done; it is verified when attempt 1 ends
     [time]    1 of 3 attempts used; output in logs/attempts/a/1
     [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
     [time]    a
@@ -206,5 +206,5 @@ fn verifying_by_hand() {
         .stdout("one\n")
         .stderr("verifying a: `echo one`\nverifying a: `false`\n`false` exited with code 1\n");
     trial.run(["verify", "b"]).stderr("verifying b: `true`\nit succeeded\n");
-    trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; give it");
+    trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; set");
 }

@@ -69,16 +69,16 @@ fn everybody_is_told_where_attempts_are() {
     Current attempt: b, attempt 1, since [time], for [took]; in ../repo.worktrees/2 (ralph/b)
     ");
     let several =
-        "ralph: error: several attempts go on: at `a`, `b`; `ralph attach ID` shows one of them\n";
+        "ralph: error: several attempts are running: `a`, `b`; choose one with `ralph attach ID`\n";
     trial.run(["attach"]).code(1).stderr(several);
     trial
         .run(["attach", "c"])
         .code(1)
-        .stderr("ralph: error: `c` is not worked on: `a`, `b` do; `ralph attach ID` shows one\n");
+        .stderr("ralph: error: no attempt at `c` is running; choose one of `a`, `b` with `ralph attach ID`\n");
     stays(&trial, "1", "attempt a.1 is at work in it; `ralph stop` ends the run after it");
     let live = trial.start(["logs", "-f", "--output"]);
     until("it follows", || live.said().contains("not shown"));
-    assert_eq!(live.said(), "also at work, and not shown: a (`--task a`)\n");
+    assert_eq!(live.said(), "also running, not shown: a (`--task a`)\n");
 
     // Verified, both; then one is tried, and the other waits.
     trial.leave("open");
@@ -274,9 +274,9 @@ fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
         all.iter().find(|(name, _)| name == about).map(|(_, text)| text.clone()).unwrap_or_default()
     };
     let all = found(&trial);
-    assert!(of(&all, "work trees").starts_with("ok ../repo.worktrees: 3 work trees of about "));
+    assert!(of(&all, "worktrees").starts_with("ok ../repo.worktrees: 3 worktrees of about "));
     assert!(of(&all, "git").starts_with("ok git version "));
-    assert_eq!((of(&all, "left over"), of(&all, "branches")), (String::new(), String::new()));
+    assert_eq!((of(&all, "leftovers"), of(&all, "branches")), (String::new(), String::new()));
 
     fs::write(beside(&trial, "1/new"), "").unwrap();
     trial.git(&["branch", "ralph/a"]);
@@ -286,15 +286,17 @@ fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
     trial.write(".gitmodules", "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n");
     let all = found(&trial);
     let kept = "../repo.worktrees/1 (kept: `new` is changed and not committed)";
-    assert_eq!(of(&all, "left over"), format!("warning {kept}"));
-    assert_eq!(of(&all, "branches"), "warning of tasks that are done: ralph/a");
+    assert_eq!(of(&all, "leftovers"), format!("warning {kept}"));
+    assert_eq!(of(&all, "branches"), "warning left from finished tasks: ralph/a");
     assert_eq!(
         of(&all, "copied files"),
-        "warning in `.worktreeinclude`, matching no file that git ignores: `cache/*.bin`"
+        "warning patterns in `.worktreeinclude` that match no ignored file: `cache/*.bin`"
     );
-    assert_eq!(of(&all, "submodules"), "warning not cloned here: lib");
+    assert_eq!(of(&all, "submodules"), "warning not cloned: lib");
     trial.git(&["checkout", "-q", "--detach"]);
     let (doctor, run) = (trial.run(["doctor", "-q", "--", "true"]), trial.run(["run"]));
-    doctor.code(1).stdout_has("HEAD is detached, and attempts in work trees of their own need one");
+    doctor
+        .code(1)
+        .stdout_has("HEAD is detached, and isolated attempts need a branch with a commit");
     run.code(1).stderr_has("attempts in work trees of their own need a branch");
 }

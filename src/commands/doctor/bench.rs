@@ -1,4 +1,4 @@
-//! Where things are tried: a folder that goes, and programs that are asked with a limit.
+//! The temporary folder for trials, and programs that run with a time limit.
 
 use std::{
     convert::Infallible,
@@ -19,80 +19,80 @@ use crate::{
     project::config::Config,
 };
 
-/// How long a program may take to say its version.
+/// The time limit for a program to print its version.
 pub(super) const VERSION: Duration = Duration::from_secs(10);
-/// How long a commit may take, and less where a run would give it less.
+/// The time limit for a trial commit, unless `commit_timeout` is shorter.
 const COMMIT: Duration = Duration::from_secs(20);
-/// How many lines of an answer are kept.
+/// The number of output lines to keep.
 const LINES: usize = 3;
 
-/// The folder and the limit.
+/// A temporary folder for trials.
 pub(super) struct ProbeFolder {
     folder: TempDir,
-    /// How long a tried commit may take.
+    /// The time limit for a trial commit.
     pub(super) commit: Duration,
 }
 
-/// What a program said to a question.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProbeAnswer {
-    /// It succeeded, with these last lines.
+    /// The program succeeded, with these last lines of output.
     Yes(Vec<String>),
-    /// It did not, for this reason.
+    /// The program failed, for this reason.
     No(String),
-    /// It was ended after this long.
+    /// The program was killed after this long.
     Late(Duration),
 }
 
-/// A question to a program.
+/// A program to run.
 #[derive(Default)]
 pub(super) struct Probe {
     /// The command line.
     pub(super) argv: Vec<String>,
-    /// Where it is asked; without one, in a folder with nothing in it.
+    /// The working directory; by default an empty folder.
     pub(super) dir: Option<PathBuf>,
-    /// Set in its environment.
+    /// Variables to set.
     pub(super) env: Vec<(String, String)>,
-    /// Taken out of it.
+    /// Variables to remove.
     pub(super) env_remove: Vec<String>,
 }
 
 impl ProbeFolder {
-    /// A folder for one examination.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub(super) fn new(config: &Config) -> Result<ProbeFolder> {
         let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
-        let folder = folder.context("make a temporary folder")?;
+        let folder = folder.context("create a temporary folder")?;
         let commit = config.commit_timeout.min(COMMIT);
         Ok(ProbeFolder { folder, commit })
     }
 
-    /// An empty folder.
+    /// Creates a folder of this name inside.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.path().join(name);
-        fs::create_dir_all(&path).context("make a temporary folder")?;
+        fs::create_dir_all(&path).context("create a temporary folder")?;
         Ok(path)
     }
 
-    /// Asks with nothing on standard input and no terminal, behind a guardian as agents are: whatever
-    /// the program starts is ended with it, at the limit, or when this process dies.
+    /// Runs a program without input or terminal, under a guardian like an agent: its processes end with
+    /// it, at the limit, or when this process dies.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub(super) fn ask(&self, question: Probe, limit: Duration) -> Result<ProbeAnswer> {
         let dir = match question.dir {
             Some(dir) => dir,
             None => self.folder("empty")?,
         };
         let said = self.folder.path().join("said");
-        fs::write(&said, "").context("write into a temporary folder")?;
+        fs::write(&said, "").context("write to a temporary folder")?;
         let record = self.folder.path().join("record");
-        fs::write(&record, "").context("write into a temporary folder")?;
+        fs::write(&record, "").context("write to a temporary folder")?;
         let spec = ProcessSpec {
             argv: question.argv,
             dir,
@@ -112,7 +112,7 @@ impl ProbeFolder {
             redact: false,
             screen: None,
         };
-        // What is asked here has nothing to put in order at its end.
+        // A probe needs no grace period.
         let limits = (limit, Duration::ZERO);
         let Ok(outcome) = process::run_guarded(&spec, &post, limits, |_| Ok::<_, Infallible>(true));
         let lines = agent_output::last_lines(&said, LINES).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Git: whether a commit can be made here when nobody looks on.
+//! Checks of git: whether commits work here without a person.
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ use crate::{
     view::lines::counted,
 };
 
-/// Git knows who commits.
+/// Checks that git has an identity for commits.
 pub(super) fn committer(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "identity";
     match workspace.repo.committer() {
@@ -27,64 +27,66 @@ pub(super) fn committer(workspace: &Workspace) -> Finding {
     }
 }
 
-/// HEAD is on a branch that has a commit.
+/// Checks that HEAD is on a branch with a commit.
 pub(super) fn head(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "branch";
     match workspace.repo.head() {
-        Err(error) => Finding::of_error(ABOUT, &error, "see what `git status` says"),
+        Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok(head) => match (head.branch, head.commit) {
             (Some(branch), Some(_)) => Finding::ok(ABOUT, branch),
             (branch, _) if workspace.is_apart() => {
                 let (found, cure) = match branch {
-                    Some(branch) => (format!("`{branch}` has no commit yet"), "make the first one"),
-                    None => ("HEAD is detached".to_owned(), "`git switch` to a branch"),
+                    Some(branch) => {
+                        (format!("`{branch}` has no commit yet"), "make the first commit")
+                    }
+                    None => ("HEAD is detached".to_owned(), "switch to a branch with `git switch`"),
                 };
-                let found = format!("{found}, and attempts in work trees of their own need one");
+                let found = format!("{found}, and isolated attempts need a branch with a commit");
                 Finding::fault(ABOUT, Exit::Error, found, cure)
             }
             (Some(branch), None) => Finding::warning(
                 ABOUT,
                 format!("`{branch}` has no commit yet"),
-                "commit what is there, so that it can be told from what agents do",
+                "commit the existing files, to tell them from the work of agents",
             ),
             (None, _) => Finding::warning(
                 ABOUT,
-                "HEAD is detached, so that commits are on no branch",
-                "`git switch` to a branch",
+                "HEAD is detached; commits would be on no branch",
+                "switch to a branch with `git switch`",
             ),
         },
     }
 }
 
-/// Nothing is changed that an agent could take along.
+/// Checks that there are no uncommitted changes that an agent could commit.
 pub(super) fn work_tree(workspace: &Workspace) -> Finding {
-    const ABOUT: &str = "work tree";
+    const ABOUT: &str = "worktree";
     match attempt::changed(workspace, &workspace.repo) {
-        Err(error) => Finding::of_error(ABOUT, &error, "see what `git status` says"),
+        Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok(changed) if changed.is_empty() => Finding::ok(ABOUT, "clean"),
         Ok(changed) => {
             let names: Vec<String> = changed.into_keys().collect();
             let found = format!("{} not committed: {}", counted(names.len(), "path"), few(&names));
             let cure = if workspace.is_apart() {
-                "commit or stash; work on the same files is not merged before"
+                "commit or stash; work on the same files lands only then"
             } else {
-                "commit or stash; the `git add -A` of an agent takes them along"
+                "commit or stash; `git add -A` by an agent would include them"
             };
             Finding::warning(ABOUT, found, cure)
         }
     }
 }
 
-/// A commit can be signed with nobody there, where commits are signed.
+/// Checks that commits can be signed without a person.
 pub(super) fn signing(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "signing";
-    let cure = "make the key usable without a person, or `git config commit.gpgSign false` here";
+    let cure = "make the key usable without a person, or run `git config commit.gpgSign false`";
     match workspace.repo.signs_commits() {
         Ok(false) => return Finding::ok(ABOUT, "commits are not signed"),
         Ok(true) => {}
         Err(error) => return Finding::warning(ABOUT, format!("{error:#}"), cure),
     }
-    let tried = "a signed commit in a throw-away repository";
+    let tried = "a signed commit in a temporary repository";
     let answer = workspace.repo.committer().and_then(|_| {
         let trial = workspace.repo.trial(&bench.folder("signing")?)?;
         ask(bench, &trial, trial.signed_commit())
@@ -92,14 +94,14 @@ pub(super) fn signing(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     judge(ABOUT, tried, answer, cure)
 }
 
-/// The hooks let a commit through and end.
+/// Checks that the commit hooks pass and exit.
 pub(super) fn hooks(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "hooks";
     let names = workspace.repo.commit_hooks();
     if names.is_empty() {
-        return Finding::ok(ABOUT, "none runs at a commit");
+        return Finding::ok(ABOUT, "no commit hooks");
     }
-    let tried = format!("an empty commit in a fresh checkout, with {}", names.join(", "));
+    let tried = format!("an empty commit in a fresh checkout (with {})", names.join(", "));
     let answer = workspace.repo.committer().and_then(|_| {
         let trial = workspace.repo.trial(&bench.folder("hooks")?)?;
         if workspace.repo.head()?.commit.is_some() {
@@ -110,7 +112,7 @@ pub(super) fn hooks(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
         }
         ask(bench, &trial, trial.hooked_commit())
     });
-    let cure = "make the hooks pass and end with no terminal; what they refuse stays uncommitted";
+    let cure = "make the hooks pass and exit without a terminal; rejected work stays uncommitted";
     judge(ABOUT, &tried, answer, cure)
 }
 
@@ -126,17 +128,15 @@ fn ask(bench: &ProbeFolder, trial: &TrialRepository, argv: Vec<String>) -> Resul
 
 fn judge(about: &'static str, tried: &str, answer: Result<ProbeAnswer>, cure: &str) -> Finding {
     match answer {
-        Ok(ProbeAnswer::Yes(_)) => Finding::ok(about, format!("tried: {tried}")),
-        Ok(ProbeAnswer::No(why)) => {
-            Finding::warning(about, format!("tried {tried}, and it failed: {why}"), cure)
-        }
+        Ok(ProbeAnswer::Yes(_)) => Finding::ok(about, format!("tested: {tried}")),
+        Ok(ProbeAnswer::No(why)) => Finding::warning(about, format!("{tried} failed: {why}"), cure),
         Ok(ProbeAnswer::Late(limit)) => {
             let limit = duration::short(limit);
-            let found = format!("tried {tried}, and it did not end within {limit}");
+            let found = format!("{tried} did not finish within {limit}");
             Finding::warning(about, found, cure)
         }
         Err(error) => {
-            let text = format!("not tried: {error:#}");
+            let text = format!("not tested: {error:#}");
             let (found, cure) = parts(&text, cure);
             Finding::warning(about, found, cure)
         }

@@ -1,5 +1,4 @@
-//! Attempts in work trees of their own: where those go, what is left of earlier ones, and what they
-//! need.
+//! Checks for isolated attempts: their worktrees, leftovers of earlier ones, and requirements.
 
 use std::{fs, path::Path};
 
@@ -26,12 +25,12 @@ use crate::{
     view::lines::counted,
 };
 
-/// The oldest git that can do what is asked of it here.
+/// The oldest supported version of git.
 const OLDEST: (u32, u32) = (2, 36);
-/// How many files are looked at to see how large a work tree is.
+/// The number of files to measure for the size of a worktree.
 const FILES: usize = 50_000;
 
-/// All of it, where attempts are to have work trees or have had them.
+/// All checks, if attempts use worktrees or have used them.
 pub(super) fn all(
     workspace: &Workspace,
     bench: &ProbeFolder,
@@ -50,18 +49,19 @@ pub(super) fn all(
     findings
 }
 
-/// Work trees can be made where they are to be, and so many of them fit.
+/// Checks that the worktrees can be created and fit on the disk.
 fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
-    const ABOUT: &str = "work trees";
+    const ABOUT: &str = "worktrees";
     let folder = pool.folder();
     let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(folder);
     let shown = seen(workspace, folder);
     if tempfile::tempdir_in(there).is_err() {
-        let found = format!("no attempt can begin: nothing can be made in `{}`", there.display());
-        let cure = "make it writable, or name another folder as `worktree_dir`";
+        let found =
+            format!("no attempt can start: cannot create a folder in `{}`", there.display());
+        let cure = "make it writable, or set `worktree_dir` to another folder";
         return Finding::warning(ABOUT, found, cure);
     }
-    // The merge queue has one too.
+    // One more for the merge queue.
     let count = workspace.config.jobs as u64 + 1;
     let each = size(workspace.root(), folder);
     let Ok(room) = disk::room(there) else {
@@ -69,19 +69,19 @@ fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
     };
     let (free, needed) = (room.bytes / 1_000_000, each.saturating_mul(count) / 1_000_000);
     let found = format!(
-        "{shown}: {} of about {} MB as the checkout is now, {free} MB free",
-        counted(workspace.config.jobs + 1, "work tree"),
+        "{shown}: {} of about {} MB each, {free} MB free",
+        counted(workspace.config.jobs + 1, "worktree"),
         each.div_ceil(1_000_000)
     );
     if needed > free {
-        let cure = "make room, name a folder on another disk as `worktree_dir`, or lower `jobs`";
+        let cure = "free space, set `worktree_dir` to a folder on another disk, or lower `jobs`";
         return Finding::warning(ABOUT, found, cure);
     }
     Finding::ok(ABOUT, found)
 }
 
-/// About how many bytes the files of a checkout take, what git ignores included: work trees get
-/// that in time.
+/// The approximate size of a checkout in bytes, including files that git ignores: worktrees get such
+/// files too.
 fn size(root: &Path, pool: &Path) -> u64 {
     let (mut folders, mut bytes, mut seen) = (vec![root.to_owned()], 0, 0);
     while let Some(folder) = folders.pop() {
@@ -103,16 +103,18 @@ fn size(root: &Path, pool: &Path) -> u64 {
     bytes
 }
 
-/// Git is not too old.
+/// Checks the version of git.
 fn git(bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "git";
     let (major, minor) = OLDEST;
-    let cure = format!("install {major}.{minor} or newer; attempts have work trees of their own");
+    let cure = format!("install git {major}.{minor} or newer, for worktrees");
     let argv = ["git", "--version"].map(str::to_owned).to_vec();
     let said = match bench.ask(Probe { argv, ..Probe::default() }, VERSION) {
         Ok(ProbeAnswer::Yes(lines)) => lines.join(" "),
         Ok(ProbeAnswer::No(why)) => return Finding::warning(ABOUT, why, cure),
-        Ok(ProbeAnswer::Late(_)) => return Finding::warning(ABOUT, "it does not answer", cure),
+        Ok(ProbeAnswer::Late(_)) => {
+            return Finding::warning(ABOUT, "`git --version` did not finish", cure);
+        }
         Err(error) => return Finding::warning(ABOUT, format!("{error:#}"), cure),
     };
     match version(&said) {
@@ -126,9 +128,9 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Nothing is left over in work trees that is kept nowhere else.
+/// Finds uncommitted or unmerged work in the worktrees of earlier attempts.
 fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
-    const ABOUT: &str = "left over";
+    const ABOUT: &str = "leftovers";
     let all = match ListedWorktree::all(workspace, history) {
         Ok(all) => all,
         Err(error) => return Some(Finding::of_error(ABOUT, &error, "see `git worktree list`")),
@@ -147,19 +149,19 @@ fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
         }
     }
     if !odd.is_empty() {
-        let cure = "commit what is wanted in them to a branch, and undo the rest; until then others \
-                    are used";
+        let cure = "commit wanted work to a branch and undo the rest; until then other worktrees are \
+                    used";
         return Some(Finding::warning(ABOUT, few(&odd), cure));
     }
     if !missing.is_empty() {
-        let found = format!("folders that git knows and that are gone: {}", few(&missing));
-        let cure = "nothing: they are made anew; `ralph worktree remove` has git forget them";
+        let found = format!("folders missing on disk: {}", few(&missing));
+        let cure = "none needed: they are recreated; `ralph worktree remove` unregisters them";
         return Some(Finding::warning(ABOUT, found, cure));
     }
     None
 }
 
-/// No branches of tasks lie about that are done.
+/// Finds branches of finished tasks.
 fn branches(workspace: &Workspace, graph: &GraphFile) -> Option<Finding> {
     let trees = workspace.repo.worktrees().unwrap_or_default();
     let over = graph.graph().tasks().iter().filter(|task| task.status.is_over());
@@ -170,12 +172,12 @@ fn branches(workspace: &Workspace, graph: &GraphFile) -> Option<Finding> {
     };
     let names: Vec<String> = names.filter(is_left).collect();
     let first = names.first()?;
-    let found = format!("of tasks that are done: {}", few(&names));
-    let cure = format!("`git branch -d {first}`, which git refuses where something is not merged");
+    let found = format!("left from finished tasks: {}", few(&names));
+    let cure = format!("delete with `git branch -d {first}`, which refuses unmerged branches");
     Some(Finding::warning("branches", found, cure))
 }
 
-/// Every pattern of files that are copied into work trees matches one.
+/// Checks that every pattern of files to copy into worktrees matches a file.
 fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
     const ABOUT: &str = "copied files";
     let text = fs::read_to_string(workspace.root().join(INCLUDE)).ok()?;
@@ -194,20 +196,24 @@ fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
         Ok((files, blank))
     };
     Some(match look() {
-        Err(error) => Finding::of_error(ABOUT, &error, "see what git says of it"),
+        Err(error) => Finding::of_error(ABOUT, &error, "correct the file"),
         Ok((files, blank)) if blank.is_empty() => {
-            let found = format!("{} by `{INCLUDE}`", counted(files, "file"));
+            let found = format!("{} from `{INCLUDE}`", counted(files, "file"));
             Finding::ok(ABOUT, found)
         }
         Ok((_, blank)) => {
             let found =
-                format!("in `{INCLUDE}`, matching no file that git ignores: {}", few(&blank));
-            Finding::warning(ABOUT, found, "correct it; nothing else is copied into work trees")
+                format!("patterns in `{INCLUDE}` that match no ignored file: {}", few(&blank));
+            Finding::warning(
+                ABOUT,
+                found,
+                "correct them; only matching files are copied into worktrees",
+            )
         }
     })
 }
 
-/// Submodules are cloned here, so that work trees are filled without a network.
+/// Checks that submodules are cloned, so that worktrees need no network.
 fn submodules(workspace: &Workspace) -> Option<Finding> {
     const ABOUT: &str = "submodules";
     let text = fs::read_to_string(workspace.root().join(".gitmodules")).ok()?;
@@ -220,11 +226,11 @@ fn submodules(workspace: &Workspace) -> Option<Finding> {
     let absent: Vec<String> =
         names.iter().filter(|name| !modules.join(name).is_dir()).cloned().collect();
     if absent.is_empty() {
-        let found = format!("{}, cloned here", counted(names.len(), "submodule"));
+        let found = format!("{}, cloned", counted(names.len(), "submodule"));
         return Some(Finding::ok(ABOUT, found));
     }
-    let found = format!("not cloned here: {}", few(&absent));
-    let cure = "`git submodule update --init`; else every work tree fetches them anew";
+    let found = format!("not cloned: {}", few(&absent));
+    let cure = "run `git submodule update --init`, or every worktree fetches them again";
     Some(Finding::warning(ABOUT, found, cure))
 }
 
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_git_is_told_by_its_version() {
+    fn git_versions_are_parsed_and_compared() {
         for (said, found) in [
             ("git version 2.39.5", Some((2, 39))),
             ("git version 2.35.1.windows.2", Some((2, 35))),

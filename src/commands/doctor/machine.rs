@@ -1,4 +1,4 @@
-//! The machine: room, locks, and which `ralph` a person who types the name gets.
+//! Checks of the machine: disk space, file locks, and the `ralph` on PATH.
 
 use std::{env, fs};
 
@@ -15,15 +15,15 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Below this many bytes a night's logs may not fit.
+/// Free bytes below which the logs of a long run may not fit.
 const LITTLE: u64 = 1_000_000_000;
-/// Below this many bytes a run would not get far.
+/// Free bytes below which a run cannot work.
 const NONE: u64 = 100_000_000;
-/// The same in files.
+/// The same limits in number of files.
 const LITTLE_FILES: u64 = 10_000;
 const NO_FILES: u64 = 1_000;
 
-/// The disks of the work tree and of git's folder have room.
+/// Checks the space on the disks of the worktree and of git's folder.
 pub(super) fn room(workspace: &Workspace) -> Finding {
     let places = [workspace.root(), workspace.repo.common_dir()];
     let rooms: Result<Vec<Room>, _> = places.into_iter().map(disk::room).collect();
@@ -32,7 +32,7 @@ pub(super) fn room(workspace: &Workspace) -> Finding {
             bytes: rooms.iter().map(|room| room.bytes).min().unwrap_or(0),
             files: rooms.iter().filter_map(|room| room.files).min(),
         }),
-        Err(error) => Finding::ok("disk", format!("cannot tell: {error}")),
+        Err(error) => Finding::ok("disk", format!("unknown: {error}")),
     }
 }
 
@@ -42,7 +42,7 @@ fn judge(room: Room) -> Finding {
         Some(files) if files < LITTLE_FILES => format!("room for {files} more files"),
         _ => format!("{} MB free", room.bytes / 1_000_000),
     };
-    let cure = "make room; a run stops when the disk is full";
+    let cure = "free space; a run stops when the disk is full";
     if room.bytes < NONE || files < NO_FILES {
         Finding::fault("disk", Exit::Disk, found, cure)
     } else if room.bytes < LITTLE || files < LITTLE_FILES {
@@ -52,15 +52,15 @@ fn judge(room: Room) -> Finding {
     }
 }
 
-/// The disk knows locks, so that no two runs work at once.
+/// Checks that file locks prevent concurrent runs.
 pub(super) fn locks(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "locks";
     let cure = "keep the repository on a local disk";
     match workspace.state.locks_hold() {
-        Ok(true) => Finding::ok(ABOUT, "a second one is kept out"),
+        Ok(true) => Finding::ok(ABOUT, "concurrent runs are prevented"),
         Ok(false) => {
             let found =
-                "locks do not hold on this file system, so that two runs could work at once";
+                "file locks do not work on this file system; two runs could work at the same time";
             Finding::warning(ABOUT, found, cure)
         }
         Err(error) => {
@@ -70,14 +70,14 @@ pub(super) fn locks(workspace: &Workspace) -> Finding {
     }
 }
 
-/// The `ralph` on PATH is this one.
+/// Checks that `ralph` on PATH is this program.
 pub(super) fn earlier(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "ralph";
     const VERSION_LINE: &str = concat!("ralph ", env!("CARGO_PKG_VERSION"));
     let Ok(first) = process::resolve("ralph", workspace.root()) else {
         return Finding::ok(
             ABOUT,
-            format!("{VERSION_LINE}; not on PATH, agents are told its path"),
+            format!("{VERSION_LINE}; not on PATH, so prompts name its path"),
         );
     };
     let own = env::current_exe().and_then(fs::canonicalize).ok();
@@ -89,12 +89,12 @@ pub(super) fn earlier(workspace: &Workspace, bench: &ProbeFolder) -> Finding {
     let what = match bench.ask(Probe { argv, ..Probe::default() }, VERSION) {
         Ok(ProbeAnswer::Yes(lines)) => match lines.last() {
             Some(line) if line == VERSION_LINE => "another file of the same version".to_owned(),
-            Some(line) => format!("another program, which calls itself `{line}`"),
+            Some(line) => format!("another program, `{line}`"),
             None => "another program".to_owned(),
         },
-        _ => "another program, which does not say its version".to_owned(),
+        _ => "another program of unknown version".to_owned(),
     };
-    let cure = format!("put the folder of this one first on PATH, or remove `{shown}`");
+    let cure = format!("put the folder of this program first on PATH, or remove `{shown}`");
     Finding::warning(ABOUT, format!("`{shown}` on PATH is {what}; this is {VERSION_LINE}"), cure)
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::{super::FindingLevel, *};
 
     #[test]
-    fn little_room_is_a_warning_and_none_a_fault() {
+    fn low_disk_space_is_a_warning_and_none_a_fault() {
         let mark = |bytes, files| judge(Room { bytes, files }).mark;
         assert_eq!(mark(2_000_000_000, None), FindingLevel::Ok);
         assert_eq!(mark(2_000_000_000, Some(10_000)), FindingLevel::Ok);

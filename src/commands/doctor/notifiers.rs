@@ -1,5 +1,4 @@
-//! Those who are to be told what happens: whether they can be, as far as that can be seen without
-//! telling them.
+//! Checks of notification targets, without sending anything.
 
 use std::env;
 
@@ -9,7 +8,7 @@ use crate::{
     report::notify::desktop_is_here,
 };
 
-/// What is missing to tell them; nothing where nobody is to be told.
+/// Checks that no target lacks a requirement. `None` without targets.
 pub(super) fn all(workspace: &Workspace) -> Option<Finding> {
     const ABOUT: &str = "notify";
     let notifiers = &workspace.config.notify;
@@ -29,8 +28,8 @@ pub(super) fn all(workspace: &Workspace) -> Option<Finding> {
         }
     });
     if let Some(why) = missing {
-        return Some(Finding::warning(ABOUT, why, "`ralph notify --test` tries all of them"));
+        return Some(Finding::warning(ABOUT, why, "`ralph notify --test` tests all targets"));
     }
     let names: Vec<String> = notifiers.iter().map(|one| one.way.to_string()).collect();
-    Some(Finding::ok(ABOUT, format!("{}; `ralph notify --test` tries them", names.join(", "))))
+    Some(Finding::ok(ABOUT, format!("{}; `ralph notify --test` tests them", names.join(", "))))
 }

@@ -1,4 +1,4 @@
-//! The agent: whether it can be started, which one it is, whether it is logged in.
+//! Checks of an agent: whether it starts, its version and its login.
 
 use std::{
     env,
@@ -24,7 +24,7 @@ use crate::{
     runner,
 };
 
-/// What there is to say of one agent; `hint` is what else can be done where it cannot be started.
+/// All checks of one agent. `hint` is an alternative if it does not start.
 pub(super) fn all(
     workspace: &Workspace,
     bench: &ProbeFolder,
@@ -38,7 +38,7 @@ pub(super) fn all(
     found
 }
 
-/// The agent can be started, as a run looks at it.
+/// Checks that the agent's command exists, as a run does.
 fn found(workspace: &Workspace, call: &AgentCommand, hint: &str) -> Finding {
     match runner::check_agent(call, workspace, hint) {
         Ok(()) => Finding::ok("agent", call.argv.join(" ")),
@@ -46,15 +46,15 @@ fn found(workspace: &Workspace, call: &AgentCommand, hint: &str) -> Finding {
     }
 }
 
-/// The agent says its version, which shows that it is more than a file of that name.
+/// Checks that the agent prints its version.
 fn version(workspace: &Workspace, bench: &ProbeFolder, call: &AgentCommand) -> Finding {
     const ABOUT: &str = "version";
     let Some((first, rest)) = call.version_check.split_first() else {
-        return Finding::ok(ABOUT, "not asked for: `agent` has no `version_check`");
+        return Finding::ok(ABOUT, "not checked: `agent` has no `version_check`");
     };
     let asked = call.version_check.join(" ");
     let cure = format!("run `{asked}` by hand");
-    // That of the very program which is called, and not of its namesake on PATH.
+    // Check the program that a run calls, not another one on PATH.
     let program = Some(&call.argv[0]).filter(|program| base(program) == base(first));
     let answer = process::resolve(program.unwrap_or(first), workspace.root()).map_err(Error::msg);
     let answer = answer.and_then(|program| {
@@ -71,24 +71,24 @@ fn version(workspace: &Workspace, bench: &ProbeFolder, call: &AgentCommand) -> F
         }
         Ok(ProbeAnswer::Late(limit)) => {
             let limit = duration::short(limit);
-            Finding::warning(ABOUT, format!("`{asked}` did not end within {limit}"), cure)
+            Finding::warning(ABOUT, format!("`{asked}` did not finish within {limit}"), cure)
         }
         Err(error) => Finding::warning(ABOUT, format!("`{asked}` failed: {error:#}"), cure),
     }
 }
 
-/// A sign that the agent is logged in. Nothing is sent anywhere, and no value is looked at.
+/// Checks for a sign of a login: the name of a variable or a file. Reads no values, sends nothing.
 fn login(call: &AgentCommand) -> Finding {
     let set = |name: &str| {
         call.env.contains_key(name) || env::var_os(name).is_some_and(|value| !value.is_empty())
     };
     match agent_preset::find(&call.name).and_then(|preset| preset.login) {
-        None => Finding::ok("login", "cannot tell for this agent"),
+        None => Finding::ok("login", "unknown for this agent"),
         Some(login) => judge(&call.name, login, set, |file| place(file).is_file()),
     }
 }
 
-/// What shows that somebody is logged in with this agent: the name of a variable or of a file.
+/// The sign that the agent is logged in: a variable or a file.
 pub(in crate::commands) fn login_sign(preset: &AgentPreset) -> Option<String> {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     sign(&preset.login?, set, |file| place(file).is_file())
@@ -103,7 +103,7 @@ fn sign(
     let file = || login.files.iter().find(|file| is_there(file));
     variable
         .map(|name| format!("`{name}` is set"))
-        .or_else(|| file().map(|file| format!("`{file}` is there")))
+        .or_else(|| file().map(|file| format!("`{file}` exists")))
 }
 
 fn judge(
@@ -116,12 +116,12 @@ fn judge(
         return Finding::ok("login", found);
     }
     let found = format!(
-        "no sign that `{agent}` is logged in; a keychain or a helper program is not looked into"
+        "no sign that `{agent}` is logged in (keychains and helper programs are not checked)"
     );
     Finding::warning("login", found, login.how)
 }
 
-/// `~/x` and `$NAME/x` as a path; one that is not there where the variable is not set.
+/// The path of `~/x` or `$NAME/x`; empty if the variable is not set.
 fn place(file: &str) -> PathBuf {
     let (first, rest) = file.split_once('/').unwrap_or((file, ""));
     let name = if first == "~" { "HOME" } else { first.trim_start_matches('$') };
@@ -148,7 +148,7 @@ mod tests {
             is("CODEX_API_KEY", ""),
             (FindingLevel::Ok, "`CODEX_API_KEY` is set".to_owned())
         );
-        let there = (FindingLevel::Ok, "`~/.codex/auth.json` is there".to_owned());
+        let there = (FindingLevel::Ok, "`~/.codex/auth.json` exists".to_owned());
         assert_eq!(is("", "~/.codex/auth.json"), there);
         assert_eq!(is("HOME", "~/.bashrc").0, FindingLevel::Warning);
         assert_eq!(place("$NO_SUCH_VARIABLE/auth.json"), Path::new(""));

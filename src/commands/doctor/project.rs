@@ -1,4 +1,4 @@
-//! The project: its graph, its prompts, its logs, and the runs there were.
+//! Checks of the project: graph, prompts, logs and earlier runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,10 +33,10 @@ use crate::{
     view::lines::counted,
 };
 
-/// A loop that turns beats every ten seconds; this long without a beat, it hangs.
+/// A run without a heartbeat for this long hangs; a healthy one beats every ten seconds.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// The graph can be read, and something in it can start.
+/// Checks that the graph is valid and that a task can start.
 pub(super) fn graph(
     workspace: &Workspace,
     graph: &Result<GraphFile>,
@@ -47,9 +47,9 @@ pub(super) fn graph(
         Ok(file) => file,
         Err(error) => {
             let cure = if workspace.graph_path().exists() {
-                "correct it; `ralph check` shows every fault with its place"
+                "correct it; `ralph check` shows every error with its location"
             } else {
-                "write it, or name another file with `--graph`"
+                "create it, or name another file with `--graph`"
             };
             return Finding::of_error(ABOUT, error, cure);
         }
@@ -67,12 +67,12 @@ pub(super) fn graph(
     });
     if stuck {
         let found = format!("{found}, none ready");
-        return Finding::warning(ABOUT, found, "`ralph dag-status` says what they wait for");
+        return Finding::warning(ABOUT, found, "`ralph dag-status` shows what they are waiting on");
     }
     Finding::ok(ABOUT, found)
 }
 
-/// What `limits` name is there: a misspelt name is no limit.
+/// Checks that `limits` names existing agents and tags.
 pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
     const ABOUT: &str = "limits";
     if policy.limits.is_empty() {
@@ -88,9 +88,9 @@ pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
         |name| {
             let cure = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "name an agent or a tag".to_owned(),
+                None => "use the name of an agent or a tag".to_owned(),
             };
-            Finding::warning(ABOUT, format!("`{name}` is no agent and no tag"), cure)
+            Finding::warning(ABOUT, format!("`{name}` is not an agent or a tag"), cure)
         },
     ))
 }
@@ -99,15 +99,14 @@ fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
     file.graph().tasks().iter().enumerate().filter(|(_, task)| !task.status.is_over())
 }
 
-/// Nobody is in the middle of something.
+/// Checks that no merge, rebase or similar operation is unfinished.
 pub(super) fn halves(workspace: &Workspace) -> Option<Finding> {
     let what = workspace.repo.unfinished()?;
-    let found =
-        format!("{what} is left half-way; the first attempt would begin in the middle of it");
-    Some(Finding::warning("work tree", found, "finish it or abort it, as `git status` says"))
+    let found = format!("{what} is in progress; the first attempt would start in the middle of it");
+    Some(Finding::warning("worktree", found, "finish or abort it, see `git status`"))
 }
 
-/// The logs are written where they seem to be.
+/// Checks that the logs are in the repository.
 pub(super) fn logs(workspace: &Workspace) -> Finding {
     match workspace.check_logs() {
         Ok(()) => Finding::ok("logs", "in the repository"),
@@ -115,33 +114,33 @@ pub(super) fn logs(workspace: &Workspace) -> Finding {
     }
 }
 
-/// No other run is in the way.
+/// Checks that no other run is active.
 pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> Finding {
     const ABOUT: &str = "runs";
     let (history, live) = match past {
         Ok((chronicle, live)) => (chronicle.history(), *live),
         Err(error) => {
-            return Finding::of_error(ABOUT, error, "see what `logs/ralph.jsonl` is");
+            return Finding::of_error(ABOUT, error, "check `logs/ralph.jsonl`");
         }
     };
     let held = workspace.state.is_locked().unwrap_or(false);
     let dead = workspace.holder().is_some_and(|holder| !process::is_alive(&holder.process));
     let standing = Standing::of(history, live);
     if held && dead {
-        let found = "the guardian of a run that died still cleans up behind it";
-        return Finding::warning(ABOUT, found, "nothing: a run waits until it has ended");
+        let found = "the guardian of a run that died is still cleaning up";
+        return Finding::warning(ABOUT, found, "none needed: a run waits for it");
     }
     if held {
         let silent = last_beat(workspace).filter(|beat| live && *beat > SILENT);
         let beat = silent.map_or(String::new(), |beat| {
-            format!(", without a beat for {}", duration::short(beat))
+            format!(", without a heartbeat for {}", duration::short(beat))
         });
         let found = format!("{}{beat}", runner::held(workspace));
-        return Finding::fault(ABOUT, Exit::Running, found, "`ralph stop` ends it");
+        return Finding::fault(ABOUT, Exit::Running, found, "`ralph stop` stops it");
     }
     if history.paused {
         let sentence = standing.sentence(history);
-        let cure = "`ralph resume` takes the pause away";
+        let cure = "`ralph resume` lifts the pause";
         return Finding::fault(ABOUT, Exit::Waiting, sentence, cure);
     }
     if standing == Standing::Crashed {
@@ -152,13 +151,13 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
             .map(|open| format!("{}.{}", open.task_id, open.attempt))
             .collect();
         let open = if open.is_empty() { "none".to_owned() } else { few(&open) };
-        let found = format!("the newest run crashed; attempts left open: {open}");
-        return Finding::warning(ABOUT, found, "nothing: `ralph run` picks them up");
+        let found = format!("the last run crashed; open attempts: {open}");
+        return Finding::warning(ABOUT, found, "none needed: `ralph run` recovers them");
     }
     Finding::ok(ABOUT, standing.sentence(history))
 }
 
-/// Every prompt that is still to come can be rendered.
+/// Checks that the prompts of all unfinished tasks render.
 pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History) -> Finding {
     const ABOUT: &str = "prompts";
     let policy = workspace.policy();
@@ -179,11 +178,11 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
         count => format!(" and {} more", count - 1),
     };
     let found = format!("{} (for `{first}`{also})", fatal::summary(error));
-    let cure = format!("correct the template; `ralph prompt {first}` shows the place");
+    let cure = format!("correct the template; `ralph prompt {first}` shows the location");
     Finding::fault(ABOUT, exit::of_error(error), found, cure)
 }
 
-/// What the verify commands begin with is there.
+/// Checks that the programs of the verify commands exist.
 pub(super) fn verify(workspace: &Workspace, file: &GraphFile) -> Finding {
     const ABOUT: &str = "verify";
     let mut commands: BTreeMap<String, &Task> = BTreeMap::new();
@@ -208,11 +207,11 @@ pub(super) fn verify(workspace: &Workspace, file: &GraphFile) -> Finding {
             format!("{}, programs found", counted(commands.len(), "command")),
         );
     }
-    let cure = "install it, or correct `verify`; no task is complete without";
+    let cure = "install it, or correct `verify`; tasks cannot complete without it";
     Finding::warning(ABOUT, few(&missing), cure)
 }
 
-/// Git shows none of the files that `ralph` writes.
+/// Checks that git ignores the files that `ralph` writes.
 pub(super) fn own_files(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "own files";
     let look = || -> Result<(Vec<String>, Vec<String>)> {
@@ -231,16 +230,16 @@ pub(super) fn own_files(workspace: &Workspace) -> Finding {
         Ok((tracked, shown))
     };
     match look() {
-        Err(error) => Finding::of_error(ABOUT, &error, "see what `git status` says"),
+        Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok((tracked, _)) if !tracked.is_empty() => {
             let found = format!("committed: {}", few(&tracked));
-            let cure = format!("`git rm -r --cached {}`, and commit", tracked.join(" "));
+            let cure = format!("run `git rm -r --cached {}` and commit", tracked.join(" "));
             Finding::warning(ABOUT, found, cure)
         }
         Ok((_, shown)) if !shown.is_empty() => {
-            let found = format!("git shows what no rule ignores: {}", few(&shown));
+            let found = format!("not ignored by git: {}", few(&shown));
             Finding::warning(ABOUT, found, "add these lines to `.gitignore`")
         }
-        Ok(_) => Finding::ok(ABOUT, "git shows none"),
+        Ok(_) => Finding::ok(ABOUT, "ignored by git"),
     }
 }

@@ -1,4 +1,4 @@
-//! Putting files in their places: all of them, or none.
+//! Writes a set of files: all of them, or none.
 
 use std::{
     fs,
@@ -16,26 +16,26 @@ use crate::{
     },
 };
 
-/// One file of the set-up.
+/// The planned change of one file.
 pub(super) struct FileStep {
-    /// As it is shown: from the top of the project.
+    /// The path to show, relative to the project.
     pub name: String,
     path: PathBuf,
-    /// What becomes of it.
+    /// The planned change.
     pub fate: FileFate,
-    /// Its bytes as they are.
+    /// The present content.
     there: Option<Vec<u8>>,
-    /// Whether its text is left to programs, so that an old one is not worth keeping.
+    /// Whether the file is generated, so that it needs no backup.
     pub is_made: bool,
-    /// With what ending the old text is kept, when it is replaced.
+    /// The suffix of the backup when the file is replaced.
     pub backup: Option<String>,
 }
 
 impl FileStep {
-    /// Looks at the file `name` in `root`, which must not lead out of it.
+    /// Plans the change of the file `name`, which must be inside `root`.
     ///
     /// # Errors
-    /// What is in the way of it.
+    /// A conflicting file, folder or link.
     pub(super) fn plan(
         root: &Path,
         name: &str,
@@ -59,33 +59,33 @@ impl FileStep {
         Ok(step)
     }
 
-    /// The same for a file whose old text is worth keeping, as `NAME.bak`.
+    /// Keeps the old content as `NAME.bak`.
     pub(super) fn keeping(mut self) -> FileStep {
         if matches!(self.fate, FileFate::Replace(_)) {
             let endings = (1..).map(|number: u32| match number {
                 1 => ".bak".to_owned(),
                 _ => format!(".bak.{number}"),
             });
-            let free = |ending: &String| fs::symlink_metadata(self.beside(ending)).is_err();
+            let free = |ending: &String| fs::symlink_metadata(self.with_suffix(ending)).is_err();
             self.backup = endings.into_iter().find(free);
         }
         self
     }
 
-    /// The same for a file that programs make.
+    /// Marks the file as generated.
     pub(super) fn made(mut self) -> FileStep {
         self.is_made = true;
         self
     }
 
-    /// The file of the same name and this ending.
-    fn beside(&self, ending: &str) -> PathBuf {
+    /// The path with a suffix.
+    fn with_suffix(&self, ending: &str) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
         self.path.with_file_name(name)
     }
 
-    /// What of the text that is written is new.
+    /// The new part of the text to write.
     pub(super) fn added<'a>(&self, whole: &'a str) -> &'a str {
         let there = self.there.as_deref().and_then(|bytes| str::from_utf8(bytes).ok());
         match (&self.fate, there) {
@@ -96,7 +96,7 @@ impl FileStep {
         }
     }
 
-    /// The file can be written where it seems to be.
+    /// Checks that the path does not lead out of `root`.
     fn check(&self, root: &Path) -> Result<()> {
         let outside = |path: &Path| {
             let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -111,7 +111,7 @@ impl FileStep {
             let path = root.join(folder);
             let name = folder.display().to_string();
             if fs::symlink_metadata(&path).is_ok() && !path.is_dir() {
-                return Err(in_the_way(&name, "no folder"));
+                return Err(in_the_way(&name, "not a folder"));
             }
             if path.is_dir() && outside(&path) {
                 return Err(in_the_way(&name, "a link out of the project"));
@@ -122,14 +122,14 @@ impl FileStep {
 }
 
 fn in_the_way(name: &str, what: &str) -> anyhow::Error {
-    let message = format!("`{name}` is {what}; nothing was written. Move it away and try again");
+    let message = format!("`{name}` is {what}; nothing was written. Move it and try again");
     Failure::new(Exit::Error, message).into()
 }
 
-/// Writes all of it. After an error everything is as it was.
+/// Writes all files. After an error, restores the previous state.
 ///
 /// # Errors
-/// As the disk gives them.
+/// Errors of the disk.
 pub(super) fn write(steps: &[FileStep]) -> Result<()> {
     let mut undo = Undo::default();
     let written = steps.iter().try_for_each(|step| undo.write(step));
@@ -139,12 +139,12 @@ pub(super) fn write(steps: &[FileStep]) -> Result<()> {
     written
 }
 
-/// What was done, so that it can be taken back.
+/// The changes so far, for undoing them.
 #[derive(Default)]
 struct Undo {
-    /// Files with the bytes they had.
+    /// The written files with their previous content.
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
-    /// Folders that were made.
+    /// The created folders.
     folders: Vec<PathBuf>,
 }
 
@@ -154,7 +154,7 @@ impl Undo {
             return Ok(());
         };
         if let (Some(ending), Some(bytes)) = (&step.backup, &step.there) {
-            self.put(&step.beside(ending), bytes, None)
+            self.put(&step.with_suffix(ending), bytes, None)
                 .with_context(|| format!("write `{}{ending}`", step.name))?;
         }
         self.put(&step.path, text.as_bytes(), step.there.clone())
@@ -173,7 +173,7 @@ impl Undo {
         Ok(())
     }
 
-    /// As far as the disk lets it: the error that led here is what is told.
+    /// Undoes the changes. Ignores further errors: the first one is reported.
     fn run(self) {
         for (path, before) in self.files.into_iter().rev() {
             let _ = match before {
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_an_error_everything_is_as_it_was() {
+    fn an_error_restores_the_previous_state() {
         let dir = tempfile::tempdir().unwrap();
         let plan = |name: &str, replace| {
             let content = Content::Whole("new".to_owned());
@@ -200,7 +200,7 @@ mod tests {
         };
         fs::write(dir.path().join("old"), "old").unwrap();
         let steps = [plan("a/b/c", false), plan("old", true).keeping(), plan("late/file", false)];
-        // Somebody is faster.
+        // Another process creates a conflicting file.
         fs::write(dir.path().join("late"), "in the way").unwrap();
         assert!(write(&steps).is_err());
         let mut left: Vec<_> =
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_seen_before_anything_is_written() {
+    fn conflicts_are_found_before_writing() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let content = Content::Whole("new".to_owned());
@@ -226,7 +226,7 @@ mod tests {
         fs::create_dir(dir.path().join("folder")).unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
-        assert!(refused("file/x").starts_with("`file` is no folder; nothing was written"));
+        assert!(refused("file/x").starts_with("`file` is not a folder; nothing was written"));
         assert!(refused("folder").starts_with("`folder` is a folder"));
         assert!(refused("link/x").starts_with("`link` is a link out of the project"));
         assert!(refused("dangling").starts_with("`dangling` is a link"));

@@ -1,4 +1,4 @@
-//! What is there: names and some texts at the top of the project, and programs on PATH.
+//! The inspection of a project: files at its top level, and programs on PATH.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// Texts that are longer than this are not looked at.
+/// Longer files are not read.
 const LONG: u64 = 1 << 20;
-/// In folders that are not the project's own work no graph is looked for.
+/// Folders that are not searched for plans.
 const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "dist", "build", "logs"];
 
-/// Looks at the project in `root`; what cannot be read is not there.
+/// Inspects the project in `root`. Unreadable files are ignored.
 pub(super) fn found(root: &Path) -> Found {
     let names = names(root);
     let read = |name: &String| {
@@ -38,7 +38,7 @@ pub(super) fn found(root: &Path) -> Found {
     }
 }
 
-/// The agents that are known by name and can be started.
+/// The presets whose program is on PATH.
 pub(super) fn agents(root: &Path) -> Vec<FoundAgent> {
     let look = |preset: &agent_preset::AgentPreset| {
         let path = process::resolve(preset.argv[0], root).ok()?;
@@ -48,7 +48,7 @@ pub(super) fn agents(root: &Path) -> Vec<FoundAgent> {
     agent_preset::ALL.iter().filter_map(look).collect()
 }
 
-/// The names in a folder, sorted; those of folders end with a slash.
+/// The sorted names in a folder. Names of folders end with a slash.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -61,7 +61,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The names at the top and what lies in its folders, two levels deep: where plans are.
+/// The paths in which plans are searched: the top level and two levels of folders.
 fn paths(root: &Path, names: &[String]) -> Vec<String> {
     let mut paths = names.to_vec();
     let folders = names.iter().filter(|name| name.ends_with('/'));

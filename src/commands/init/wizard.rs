@@ -1,6 +1,6 @@
-//! The questions, each with a default that Enter takes. The only user of dialoguer.
+//! The questions of `ralph init`. The only user of dialoguer.
 //!
-//! Ctrl-C, Esc and a terminal that is gone all mean the same: no.
+//! Ctrl-C, Esc and a closed terminal all mean no.
 
 use std::sync::{
     Arc,
@@ -20,22 +20,22 @@ use crate::{
     },
 };
 
-/// What Ctrl-C sends.
+/// SIGINT.
 const INTERRUPT: i32 = 2;
 
-/// Asks at the terminal.
+/// The questions on the terminal.
 pub(super) struct Wizard {
     theme: ColorfulTheme,
-    /// The signal that came, if one did.
+    /// The last signal; SIGINT until one arrives.
     signal: Arc<AtomicI32>,
 }
 
 impl Wizard {
-    /// From here on signals end a question and not the program: whoever types Ctrl-C while files
-    /// are written gets all of them.
+    /// Catches signals from now on: they end a question, not the program, and do not interrupt the
+    /// writing of files.
     ///
     /// # Errors
-    /// Signals cannot be listened to.
+    /// Signals cannot be caught.
     pub(super) fn new() -> Result<Wizard> {
         let signal = Arc::new(AtomicI32::new(INTERRUPT));
         let heard = Arc::clone(&signal);
@@ -43,20 +43,20 @@ impl Wizard {
         Ok(Wizard { theme: ColorfulTheme::default(), signal })
     }
 
-    /// Yes or no.
+    /// Asks a yes/no question.
     pub(super) fn is_wanted(&self, question: &str, default: bool) -> Result<bool> {
         let asked = Confirm::with_theme(&self.theme).with_prompt(question).default(default);
         self.answer(asked.interact_opt())
     }
 
-    /// Which agent, and how long it may go on.
+    /// Asks for the agent and the limit of attempts.
     pub(super) fn settings(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
         if let Some(agent) = &mut wanted.agent {
             *agent = self.agent(found, agent)?;
         }
         let limit = wanted.max_iterations.unwrap_or(select::MAX_ITERATIONS);
         let asked = Input::with_theme(&self.theme)
-            .with_prompt("At most how many attempts in a run?")
+            .with_prompt("Maximum number of attempts per run?")
             .default(limit)
             .validate_with(|count: &u32| if *count == 0 { Err("at least 1") } else { Ok(()) });
         let limit = self.answer(asked.interact_text().map(Some))?;
@@ -83,13 +83,13 @@ impl Wizard {
         Ok(names[self.answer(asked.interact_opt())?].to_owned())
     }
 
-    /// Which commands verify a task.
+    /// Asks for the verify commands.
     pub(super) fn verify(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
         let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
         wanted.verify = match ready.as_slice() {
             [] => {
                 let asked = Input::with_theme(&self.theme)
-                    .with_prompt("A command that tests this project, if any")
+                    .with_prompt("Command that tests this project (empty for none)")
                     .allow_empty(true);
                 let command: String = self.answer(asked.interact_text().map(Some))?;
                 Some(command.trim().to_owned())
@@ -109,7 +109,7 @@ impl Wizard {
                     (fitted(&text), is_chosen(&check.command))
                 });
                 let asked = MultiSelect::with_theme(&self.theme)
-                    .with_prompt("Run which before a task is complete?")
+                    .with_prompt("Which commands must pass before a task is complete?")
                     .items_checked(items);
                 let chosen = self.answer(asked.interact_opt())?;
                 chosen.into_iter().map(|at| several[at].command.clone()).collect()
@@ -118,7 +118,7 @@ impl Wizard {
         Ok(())
     }
 
-    /// What was answered, if anything was.
+    /// The answer, or the error for no answer.
     fn answer<T>(&self, asked: dialoguer::Result<Option<T>>) -> Result<T> {
         asked.ok().flatten().ok_or_else(|| {
             terminal::show_cursor();
@@ -126,14 +126,14 @@ impl Wizard {
         })
     }
 
-    /// The end of a set-up that is not wanted.
+    /// The error for a declined question.
     pub(super) fn no(&self) -> anyhow::Error {
         let exit = Exit::Signal(self.signal.load(Ordering::Relaxed));
-        Failure::drawn(exit, "\nstopped; nothing was written".to_owned()).into()
+        Failure::drawn(exit, "\ncancelled; nothing was written".to_owned()).into()
     }
 }
 
-/// A line that does not wrap, with room for the mark before it and for the answer behind.
+/// Text cut to one line, with room for the prefix and the answer.
 fn fitted(text: &str) -> String {
     let width = terminal::stderr_width().unwrap_or(80).saturating_sub(12);
     terminal::fit(&terminal::visible(text), width).into_owned()

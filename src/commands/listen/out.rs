@@ -1,5 +1,4 @@
-//! Where what agents print comes out: held back until it is known which lines are the last, and then
-//! as it comes.
+//! The output of `listen`: buffered until the last lines are known, then live.
 
 use std::{collections::VecDeque, io};
 
@@ -10,20 +9,20 @@ use crate::{
     core::agents::transcript::Heard,
 };
 
-/// Where something is printed.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputSide {
     Out,
     Err,
 }
 
-/// What is printed: held back until it is known which lines are the last, and then as it comes.
+/// The output: buffered until the last lines are known, then live.
 pub(super) struct Out {
     pub(super) paint: Paint,
     pub(super) width: Option<usize>,
     held: Option<VecDeque<(OutputSide, Vec<u8>)>>,
     most: usize,
-    /// Whether the last line has no end yet.
+    /// Whether the last line is incomplete.
     is_open: bool,
 }
 
@@ -60,7 +59,7 @@ impl Out {
         Ok(())
     }
 
-    /// Ends the last line, if it has no end.
+    /// Completes the last line.
     pub(super) fn begin_line(&mut self) -> Result<()> {
         if self.is_open { self.put(OutputSide::Out, b"\n") } else { Ok(()) }
     }
@@ -72,7 +71,7 @@ impl Out {
         Ok(())
     }
 
-    /// Says a piece of what an agent tells.
+    /// Prints one item of an agent's transcript.
     pub(super) fn hear(&mut self, heard: &Heard) -> Result<()> {
         if !matches!(heard, Heard::GoesOn(_)) {
             self.begin_line()?;

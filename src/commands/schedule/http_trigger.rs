@@ -1,4 +1,4 @@
-//! The way in for requests: open only where the settings say so, and this program is built for it.
+//! The HTTP trigger, if the settings enable it and this program is built with it.
 
 #[cfg(feature = "webhook")]
 mod built;
@@ -8,7 +8,7 @@ pub(super) use built::{PATH, open};
 #[cfg(not(feature = "webhook"))]
 pub(super) use missing::{PATH, open};
 
-/// What there is of it in a program that is built without.
+/// The stub for a program built without the trigger.
 #[cfg(not(feature = "webhook"))]
 mod missing {
     use std::{net::SocketAddr, path::Path};
@@ -22,14 +22,14 @@ mod missing {
 
     pub(in crate::commands::schedule) const PATH: &str = "";
 
-    /// Refuses it, always.
+    /// Always fails.
     pub(in crate::commands::schedule) fn open(
         _trigger: &TriggerConfig,
         _root: &Path,
         _ask: impl FnMut() -> bool + Send + 'static,
     ) -> Result<SocketAddr> {
-        let message = "`trigger` of `schedule` needs a `ralph` that is built for it; in a clone of \
-                       its repository: `cargo install --path . --features webhook`";
+        let message = "`trigger` of `schedule` needs a `ralph` built with webhooks; in a clone of its \
+                       repository run `cargo install --path . --features webhook`";
         Err(Failure::new(Exit::Invalid, message).into())
     }
 }

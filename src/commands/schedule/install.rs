@@ -1,7 +1,7 @@
-//! `ralph schedule install` and `uninstall`: having the system start `ralph schedule`.
+//! `ralph schedule install` and `uninstall`: the service that runs `ralph schedule`.
 //!
-//! Units hold nothing but where the repository is. They run `ralph schedule` and not `ralph run` at
-//! times of their own, so that zones, clock changes, sleep and catching up are seen to in one place.
+//! Services name only the repository. They run `ralph schedule`, not `ralph run` at times of their own,
+//! so that one place handles time zones, clock changes, sleep and missed times.
 
 use std::{
     env, fs,
@@ -26,7 +26,7 @@ use crate::{
     project::{config_layers, workspace::Workspace},
 };
 
-/// Who keeps a unit in a file, and for whom.
+/// A service manager with unit files, and the scope of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnitKeeper {
     Systemd { user: bool },
@@ -46,7 +46,7 @@ impl UnitKeeper {
         user
     }
 
-    /// The program that its keeper is spoken to with.
+    /// The control program of the service manager.
     fn program(self) -> &'static str {
         match self {
             UnitKeeper::Systemd { .. } => "systemctl",
@@ -54,9 +54,9 @@ impl UnitKeeper {
         }
     }
 
-    /// Where the unit of that name lies.
+    /// The path of a unit file.
     fn file(self, name: &str) -> Result<PathBuf> {
-        let home = || env::home_dir().context("there is no home folder; set `HOME`");
+        let home = || env::home_dir().context("no home folder; set `HOME`");
         Ok(match self {
             UnitKeeper::Systemd { user } => {
                 let folder = if user {
@@ -81,7 +81,7 @@ impl UnitKeeper {
         })
     }
 
-    /// What makes the keeper read a new or changed unit, and start it.
+    /// The commands that load a new or changed unit and start it.
     fn up(self, name: &str, file: &Path) -> Result<Vec<Vec<String>>> {
         let unit = format!("{name}.service");
         Ok(match self {
@@ -98,7 +98,7 @@ impl UnitKeeper {
         })
     }
 
-    /// What ends it, and then what makes the keeper forget it once its file is gone.
+    /// The command that stops a unit, and the command to run after its file is removed.
     fn down(self, name: &str) -> Result<(Vec<String>, Option<Vec<String>>)> {
         Ok(match self {
             UnitKeeper::Systemd { .. } => (
@@ -122,20 +122,20 @@ impl UnitKeeper {
         if !self.is_of_user() {
             return Ok("system".to_owned());
         }
-        let home = env::home_dir().context("there is no home folder; set `HOME`")?;
-        Ok(format!("gui/{}", fs::metadata(home).context("look at the home folder")?.uid()))
+        let home = env::home_dir().context("no home folder; set `HOME`")?;
+        Ok(format!("gui/{}", fs::metadata(home).context("check the home folder")?.uid()))
     }
 }
 
-/// Writes or prints the unit of this repository.
+/// Installs or prints the service of this repository.
 ///
 /// # Errors
-/// No schedule in the settings; no root where it takes that; no keeper; as the disk gives them.
+/// No schedule in the settings; missing root rights; a missing service manager; errors of the disk.
 pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let Some(schedule) = &workspace.config.schedule else {
         let message = format!(
-            "no schedule in the settings; write `schedule: \"0 */4 * * *\"` into `{}`",
+            "no schedule in the settings; add `schedule: \"0 */4 * * *\"` to `{}`",
             config_layers::PATH
         );
         return Err(Failure::new(Exit::Usage, message).into());
@@ -147,7 +147,7 @@ pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> 
         (true, _) => UnitKeeper::Systemd { user },
         (_, true) => UnitKeeper::Launchd { user },
         _ if schedule.times.expressions().is_empty() => {
-            let message = "the schedule has no `cron`, and a crontab takes no requests";
+            let message = "the schedule has no `cron`, and a crontab cannot serve requests";
             return Err(Failure::new(Exit::Usage, message).into());
         }
         _ => return install_line(&start(&workspace, None)?, options.print),
@@ -159,30 +159,30 @@ pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> 
     };
     let file = kept.file(&start.name())?;
     if options.print {
-        terminal::say(&format!("would be written to {}", file.display()));
+        terminal::say(&format!("would write {}", file.display()));
         terminal::print(&text)?;
         return Ok(Exit::Success);
     }
     if !user && !process::is_root() {
-        let message = "without `--user` this is for the whole machine, and takes root; give \
-                       `--user`, or run it with `sudo`";
+        let message = "a service for the machine needs root; pass `--user`, or run this with \
+                       `sudo`";
         return Err(Failure::new(Exit::Usage, message).into());
     }
     there(kept.program())?;
     match fs::read_to_string(&file) {
         Ok(before) if !before.contains(MARK) => {
             let message =
-                format!("`{}` is there and is not of `ralph`; move it away", file.display());
+                format!("`{}` exists and was not written by `ralph`; move it", file.display());
             return Err(Failure::new(Exit::Error, message).into());
         }
         Ok(before) if before == text => {
-            say(&format!("{} is installed already, and as it should be", file.display()));
+            say(&format!("{} is already installed and current", file.display()));
             return Ok(Exit::Success);
         }
         _ => {}
     }
     let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     if launchd {
         make_log(&start)?;
     }
@@ -190,7 +190,7 @@ pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> 
         .with_context(|| format!("write `{}`", file.display()))?;
     say(&format!("wrote {}", file.display()));
     if launchd {
-        // What is there of it already is not read again. There may be nothing.
+        // launchd does not reload a loaded unit. There may be none.
         let (end, _) = kept.down(&start.name())?;
         let _ = order(&end);
     }
@@ -198,7 +198,7 @@ pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> 
         order(&words).map_err(|why| {
             let line = words.join(" ");
             let message = format!(
-                "the unit is written, but `{line}` failed: {why}; run that where it can, or \
+                "the unit is written, but `{line}` failed: {why}; run it where it works, or run \
                  `ralph schedule uninstall`"
             );
             Failure::new(Exit::Error, message)
@@ -206,7 +206,7 @@ pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> 
         say(&format!("ran {}", words.join(" ")));
     }
     if kept == (UnitKeeper::Systemd { user: true }) {
-        say("it runs while you are logged in; `loginctl enable-linger` makes it run without you");
+        say("it runs while you are logged in; `loginctl enable-linger` keeps it running");
     }
     Ok(Exit::Success)
 }
@@ -225,20 +225,20 @@ fn install_line(start: &Start, print: bool) -> Result<Exit> {
         None => format!("{before}\n{block}"),
     };
     if after == before {
-        say("the crontab has the line already, as it should be");
+        say("the crontab entry is already installed and current");
         return Ok(Exit::Success);
     }
     make_log(start)?;
     write_crontab(&after)?;
-    say("added a line to your crontab; `crontab -l` shows it");
-    say(&format!("what it says is in {}", start.log));
+    say("added an entry to your crontab; `crontab -l` shows it");
+    say(&format!("its output is in {}", start.log));
     Ok(Exit::Success)
 }
 
-/// Removes whatever was installed for this repository, wherever.
+/// Removes all installed services of this repository.
 ///
 /// # Errors
-/// What takes root; as the disk gives them.
+/// Missing root rights; errors of the disk.
 pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
     let workspace = here.workspace()?;
     let start = start(&workspace, None)?;
@@ -253,7 +253,7 @@ pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
         found = true;
         if !kept.is_of_user() && !process::is_root() {
             let message =
-                format!("`{}` is of the whole machine; run it with `sudo`", file.display());
+                format!("`{}` is a service of the machine; run this with `sudo`", file.display());
             return Err(Failure::new(Exit::Error, message).into());
         }
         let (end, forget) = kept.down(&name)?;
@@ -261,7 +261,7 @@ pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
             Ok(()) => say(&format!("ran {}", end.join(" "))),
             Err(why) => say(&format!("warning: `{}` failed: {why}", end.join(" "))),
         }
-        // Where the keeper does not run it has left what makes it start the unit, too.
+        // A manager that is not running has left its links too.
         let folder = file.parent().unwrap_or(Path::new("/"));
         for target in ["default.target", "multi-user.target"] {
             let link = folder.join(format!("{target}.wants/{name}.service"));
@@ -280,27 +280,27 @@ pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
         if let Some((head, tail)) = start.cut(&before).map_err(unusable)? {
             found = true;
             write_crontab(&format!("{head}{tail}"))?;
-            say("removed the line from your crontab");
+            say("removed the entry from your crontab");
         }
     }
     if !found {
-        say("nothing is installed for this repository");
+        say("no service is installed for this repository");
     }
     Ok(Exit::Success)
 }
 
-/// What is to be started for this repository; by a keeper of the machine, for whom the folder is.
+/// The command for this repository. A service of the machine runs as the owner of the folder.
 fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
-            unusable(format!("`{}` is no UTF-8, which no unit can name", path.display()))
+            unusable(format!("`{}` is not UTF-8, so a unit cannot name it", path.display()))
         })
     };
     let mut named = Vec::new();
     for (flag, path) in super::named(workspace) {
         named.extend([flag.to_owned(), text(path)?]);
     }
-    let owner = fs::metadata(workspace.root()).context("look at the repository")?.uid();
+    let owner = fs::metadata(workspace.root()).context("check the repository")?.uid();
     let user = match machine {
         Some(UnitKeeper::Systemd { .. }) if owner != 0 => Some(owner.to_string()),
         Some(UnitKeeper::Launchd { .. }) if owner != 0 => Some(name_of(owner)?),
@@ -320,25 +320,25 @@ fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
     Ok(start)
 }
 
-/// For closing an attempt besides what the settings bound.
+/// Time for closing an attempt, in addition to the limits of the settings.
 const SPARE: Duration = Duration::from_secs(60);
 
-/// What a user is called.
+/// The name of a user.
 fn name_of(user: u32) -> Result<String> {
     let output =
         Command::new("id").args(["-un", &user.to_string()]).output().context("run `id`")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// That a program is there at all: better said before anything is written.
+/// Checks that a program exists, before anything is written.
 fn there(program: &str) -> Result<()> {
     process::resolve(program, Path::new("/")).map(drop).map_err(|why| {
-        let message = format!("{why}; `--print` shows what would be written");
+        let message = format!("{why}; `--print` prints the files instead");
         Failure::new(Exit::Error, message).into()
     })
 }
 
-/// Runs a program to its end; why it failed, if it did.
+/// Runs a program. The error is the reason of its failure.
 fn order(words: &[String]) -> Result<(), String> {
     let output = Command::new(&words[0])
         .args(&words[1..])
@@ -350,24 +350,25 @@ fn order(words: &[String]) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said =
-        said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message");
     Err(format!("{} ({})", terminal::visible(said), output.status))
 }
 
-/// The crontab of this user; empty if there is none.
+/// The crontab of the user; empty if there is none.
 fn crontab() -> Result<String> {
     let output = Command::new("crontab").arg("-l").env("LC_ALL", "C").output();
     let output = output.context("run `crontab -l`")?;
     if output.status.success() {
         let text = String::from_utf8(output.stdout);
-        return text
-            .map_err(|_| unusable("your crontab is no UTF-8; add the line of `--print` by hand"));
+        return text.map_err(|_| {
+            unusable("your crontab is not UTF-8; add the lines of `--print` by hand")
+        });
     }
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("no crontab") {
         return Ok(String::new());
     }
-    // What could not be read must not be written over.
+    // Do not overwrite a crontab that cannot be read.
     Err(unusable(format!("`crontab -l` failed: {}", terminal::visible(said.trim()))))
 }
 
@@ -378,7 +379,7 @@ fn write_crontab(text: &str) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("run `crontab -`")?;
-    // It says nothing before it has read all.
+    // crontab reads all input before it prints anything.
     let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
     let output = child.wait_with_output().context("wait for `crontab -`")?;
     if output.status.success() && matches!(written, Some(Ok(()))) {
@@ -388,10 +389,10 @@ fn write_crontab(text: &str) -> Result<()> {
     Err(unusable(format!("`crontab -` failed: {}", terminal::visible(said.trim()))))
 }
 
-/// The folder of the file into which a keeper without a log writes what is said.
+/// Creates the folder of the log file.
 fn make_log(start: &Start) -> Result<()> {
     let folder = Path::new(&start.log).parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))
+    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))
 }
 
 fn unusable(why: impl Into<String>) -> anyhow::Error {
@@ -399,6 +400,6 @@ fn unusable(why: impl Into<String>) -> anyhow::Error {
 }
 
 fn say(text: &str) {
-    // Not an error and not data for programs, but what a person asked for.
+    // Requested output, but not data for programs.
     let _ = terminal::print(&format!("{text}\n"));
 }

@@ -1,5 +1,4 @@
-//! The run of a wake: a process of its own, `ralph run`, so that it takes up whatever the last one
-//! left.
+//! A scheduled run: a separate `ralph run` process, which recovers what earlier runs left.
 
 use std::{
     io,
@@ -23,23 +22,23 @@ use crate::{
     report::heartbeat,
 };
 
-/// A run that has not beaten for longer is not spoken for any more, besides what its settings allow
-/// for a commit, during which it does not beat.
+/// A run counts as hanging after this long without a heartbeat, plus the time for commits, during which
+/// it does not beat.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A run that goes on.
+/// A running scheduled run.
 pub(super) struct ScheduledRun {
     child: Arc<Foreground>,
     began: Instant,
-    /// Its newest beat, and when that was seen first.
+    /// The last heartbeat, and when it was first seen.
     beat: (Option<DateTime<Utc>>, Instant),
 }
 
 impl ScheduledRun {
-    /// Starts one, and a thread that calls `ended` when it is over.
+    /// Starts a run, and a thread that calls `ended` at its end.
     ///
     /// # Errors
-    /// The system has no process or thread to give.
+    /// A process or thread that does not start.
     pub(super) fn start(
         workspace: &Workspace,
         plan: &SchedulePlan,
@@ -49,7 +48,7 @@ impl ScheduledRun {
         let mut arguments: Vec<String> = named(workspace).flat_map(words).collect();
         arguments.push("run".to_owned());
         arguments.extend(plan.run.iter().cloned());
-        // Neither the run nor its agents speak for this process, or sign requests to it.
+        // Neither the run nor its agents may notify the service manager or sign requests.
         let secret = match plan.trigger.as_ref().map(|trigger| &trigger.secret) {
             Some(Secret::Variable(name)) => Some(name.as_str()),
             Some(Secret::File(_)) | None => None,
@@ -70,22 +69,22 @@ impl ScheduledRun {
         Ok(ScheduledRun { child, began: now, beat: (None, now) })
     }
 
-    /// Hands a signal on to it.
+    /// Forwards a signal to the run.
     pub(super) fn signal(&self, number: i32) {
         self.child.signal(number);
     }
 
-    /// Lets it go on after it stood still.
+    /// Continues the run after a suspend.
     pub(super) fn go_on(&self) {
         self.child.signal(signal::CONTINUE);
     }
 
-    /// How long it has been going on.
+    /// The time since the start.
     pub(super) fn took(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Whether its heartbeat beats.
+    /// Whether the heartbeat is current.
     pub(super) fn is_well(&mut self, workspace: &Workspace) -> bool {
         let path = workspace.root().join(workspace.place.heartbeat());
         let beat = heartbeat::read(&path).ok().map(|(at, _)| at);

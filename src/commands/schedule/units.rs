@@ -1,59 +1,59 @@
-//! What the system's own keepers of processes are told, as text: a unit of systemd, a property list
-//! of launchd, a line of a crontab. Each in the quoting of its reader, since folders have any name.
+//! The text of service definitions: a systemd unit, a launchd property list and a crontab line, each
+//! with its own quoting.
 
 use std::time::Duration;
 
-/// What every one of these texts has in it, and nothing else of the system has.
+/// The marker in every generated definition.
 pub(super) const MARK: &str = "Written by `ralph schedule install`";
 
-/// How often systemd wants to hear that all is well.
+/// The watchdog interval of systemd.
 const WATCHDOG: &str = "2min";
 
-/// The longest line of a crontab that every cron takes whole.
+/// The longest crontab line that every cron accepts.
 const LONGEST: usize = 990;
 
-/// What is to be started, and for whom.
+/// The command to start, and its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// This program.
+    /// The path of this program.
     pub(super) program: String,
-    /// The top of the work tree.
+    /// The top folder of the repository.
     pub(super) root: String,
-    /// The words between `-C ROOT` and `schedule`: what was named in place of files.
+    /// The flags for non-default files, between `-C ROOT` and `schedule`.
     pub(super) named: Vec<String>,
-    /// The `PATH` on which agents are found.
+    /// The `PATH` for agents.
     pub(super) path: String,
-    /// The user for whom a keeper of the whole machine starts it.
+    /// The user for a service of the machine.
     pub(super) user: Option<String>,
-    /// What it says, where the keeper keeps no log.
+    /// The log file, for service managers without a log.
     pub(super) log: String,
-    /// How long it may take to end: as long as an attempt is let go on, and then some.
+    /// The time limit for stopping, long enough for a running attempt.
     pub(super) patience: Duration,
 }
 
 impl Start {
-    /// A name that no other repository's has: that of the folder, and a number made of its path.
+    /// A unique name per repository: the folder name and a hash of its path.
     pub(super) fn name(&self) -> String {
         let folder = self.root.rsplit('/').next().unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let folder: String = folder.chars().map(plain).take(40).collect();
-        // FNV-1a: the number must be the same in every later version.
+        // FNV-1a: the hash must be the same in every later version.
         let number = self.root.bytes().fold(0x811c_9dc5_u32, |number, byte| {
             (number ^ u32::from(byte)).wrapping_mul(0x0100_0193)
         });
         format!("ralph-{folder}-{number:08x}")
     }
 
-    /// What no quoting can carry.
+    /// Checks for text that cannot be quoted.
     ///
     /// # Errors
-    /// In words for a person.
+    /// A message for a person.
     pub(super) fn check(&self) -> Result<(), String> {
         let texts = [&self.program, &self.root, &self.path, &self.log];
         for text in texts.into_iter().chain(&self.named) {
             if text.contains(char::is_control) {
                 let shown = text.escape_debug();
-                return Err(format!("`{shown}` has a control character in it; rename it"));
+                return Err(format!("`{shown}` contains a control character; rename it"));
             }
         }
         Ok(())
@@ -65,15 +65,15 @@ impl Start {
         fixed.chain(self.named.iter().cloned()).chain(["schedule".to_owned()]).chain(more).collect()
     }
 
-    /// A unit of systemd.
+    /// The systemd unit.
     ///
     /// # Errors
-    /// The program lies where systemd starts none.
+    /// A path that systemd cannot start.
     pub(super) fn systemd(&self) -> Result<String, String> {
         if self.program.contains(['"', '\'', '\\']) {
             return Err(format!(
-                "systemd starts no program with a quote or backslash in its path, as in `{}`; put \
-                 it elsewhere",
+                "systemd cannot start a program with a quote or backslash in its path, as in `{}`; \
+                 move it",
                 self.program
             ));
         }
@@ -92,26 +92,26 @@ impl Start {
         };
         Ok(format!(
             "# {MARK}; `ralph schedule uninstall` removes it.\n\
-             # When runs are started is in the settings of the repository. Secrets are not in here:\n\
-             # name a file of them by `EnvironmentFile=` in `systemctl edit`.\n\
+             # The times are in the settings of the repository. Do not put secrets here: name a file\n\
+             # with them as `EnvironmentFile=` in `systemctl edit`.\n\
              [Unit]\n\
-             Description=ralph in {root} by the clock\n\
+             Description=scheduled ralph runs in {root}\n\
              \n\
              [Service]\n\
              Type=notify\n\
              NotifyAccess=main\n\
-             # The colon: a dollar is a dollar.\n\
+             # The colon disables variable substitution.\n\
              ExecStart=:{command}\n\
              Environment={path}\n\
              {user}\
-             # It says so as long as it waits, and as long as the heartbeat of its run beats.\n\
+             # The watchdog is fed while ralph waits and while the heartbeat of its run is current.\n\
              WatchdogSec={WATCHDOG}\n\
              Restart=on-failure\n\
              RestartSec=30s\n\
-             # Wrong flags and settings do not mend themselves.\n\
+             # A restart does not fix invalid flags or settings.\n\
              RestartPreventExitStatus=64 65\n\
              SuccessExitStatus=129 130 143\n\
-             # The first signal is for it alone: it ends its run, whose guardian cleans up.\n\
+             # The first signal goes to ralph only: it ends its run, whose guardian cleans up.\n\
              KillMode=mixed\n\
              TimeoutStopSec={patience}s\n\
              \n\
@@ -120,7 +120,7 @@ impl Start {
         ))
     }
 
-    /// A property list of launchd.
+    /// The launchd property list.
     pub(super) fn launchd(&self) -> String {
         let string = |text: &str| {
             let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -175,10 +175,10 @@ impl Start {
         )
     }
 
-    /// The lines of a crontab, markers included.
+    /// The crontab lines, including markers.
     ///
     /// # Errors
-    /// They would be longer than cron takes.
+    /// A line that is too long for cron.
     pub(super) fn crontab(&self) -> Result<String, String> {
         let words: Vec<String> = self.words(&["--due"]).iter().map(|word| quoted(word)).collect();
         let line = format!(
@@ -187,11 +187,11 @@ impl Start {
             words.join(" "),
             quoted(&self.log)
         );
-        // To cron a percent sign is the end of the command.
+        // cron ends the command at a percent sign.
         let line = line.replace('%', r"\%");
         if line.len() > LONGEST {
             return Err(format!(
-                "the line would have {} characters, and cron takes {LONGEST}; make `PATH` shorter",
+                "the line would have {} characters, but cron accepts {LONGEST}; make `PATH` shorter",
                 line.len()
             ));
         }
@@ -204,10 +204,10 @@ impl Start {
         (format!("# {MARK}: {name}"), format!("# End of {name}"))
     }
 
-    /// A crontab without the lines of this repository; none if there are none.
+    /// The parts of a crontab before and after the lines of this repository. `None` without such lines.
     ///
     /// # Errors
-    /// The end of them is missing.
+    /// A missing end marker.
     pub(super) fn cut<'a>(&self, crontab: &'a str) -> Result<Option<(&'a str, &'a str)>, String> {
         let (begin, end) = self.markers();
         let Some(start) = find_line(crontab, &begin) else {
@@ -215,8 +215,8 @@ impl Start {
         };
         let Some(stop) = find_line(&crontab[start..], &end) else {
             return Err(format!(
-                "the crontab has the line `{begin}`, and not the one that ends its lines, `{end}`; \
-                 remove them with `crontab -e`"
+                "the crontab has the line `{begin}` but not its end marker `{end}`; correct it with \
+                 `crontab -e`"
             ));
         };
         let stop = start + stop + end.len();
@@ -225,7 +225,7 @@ impl Start {
     }
 }
 
-/// Where this very line begins.
+/// The offset of this line.
 fn find_line(text: &str, line: &str) -> Option<usize> {
     let mut start = 0;
     for candidate in text.split_inclusive('\n') {
@@ -237,7 +237,7 @@ fn find_line(text: &str, line: &str) -> Option<usize> {
     None
 }
 
-/// A word for a shell.
+/// A word quoted for a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reader_gets_its_own_quoting() {
+    fn each_format_has_its_own_quoting() {
         let start = start();
         let unit = start.systemd().unwrap();
         let command = "ExecStart=:\"/usr/local/bin/ralph\" \"-C\" \"/home/me/my 100%% \\\"odd\\\" & \
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_the_machine_names_its_user() {
+    fn a_service_of_the_machine_names_its_user() {
         let unit = Start { user: Some("1000".to_owned()), ..start() }.systemd().unwrap();
         assert!(unit.contains("\nUser=1000\n") && unit.contains("WantedBy=multi-user.target"));
         let list = Start { user: Some("me".to_owned()), ..start() }.launchd();
@@ -292,18 +292,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_is_refused() {
+    fn text_that_cannot_be_quoted_is_refused() {
         let odd = Start { program: "/opt/\"x\"/ralph".to_owned(), ..start() };
-        assert!(odd.systemd().unwrap_err().contains("put it elsewhere"));
+        assert!(odd.systemd().unwrap_err().contains("move it"));
         let long = Start { path: "/a".repeat(500), ..start() };
         assert!(long.crontab().unwrap_err().contains("make `PATH` shorter"));
         let odd = Start { root: "/a\nb".to_owned(), ..start() };
-        assert!(odd.check().unwrap_err().starts_with("`/a\\nb` has a control character"));
+        assert!(odd.check().unwrap_err().starts_with("`/a\\nb` contains a control character"));
         assert_eq!(start().check(), Ok(()));
     }
 
     #[test]
-    fn a_name_is_of_one_folder() {
+    fn a_name_is_unique_per_folder() {
         assert_eq!(start().name(), "ralph-my-100---odd-----home-s--ddadc1a1");
         let other = Start { root: "/srv/b".to_owned(), ..start() };
         let third = Start { root: "/home/b".to_owned(), ..start() };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_lines_are_cut_out_of_a_crontab_and_no_others() {
+    fn only_the_lines_of_this_repository_are_cut_from_a_crontab() {
         let (start, other) = (start(), Start { root: "/srv/b".to_owned(), ..start() });
         let (own, others) = (start.crontab().unwrap(), other.crontab().unwrap());
         let before = "MAILTO=me\n# a\n";

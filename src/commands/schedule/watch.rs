@@ -1,8 +1,7 @@
-//! Waiting for clock times, and what happens when one comes.
+//! The schedule daemon: waits for scheduled times and starts runs.
 //!
-//! One thread takes every message (a signal, the end of a run, a request) from one channel, and
-//! looks at the clock between them, in slices: a machine that slept and a clock that was set are
-//! seen at the end of a slice.
+//! One thread receives all messages (signals, ends of runs, requests) from one channel and checks the
+//! clock at least once per slice, so that it notices sleep of the machine and clock changes.
 
 use std::{
     io,
@@ -42,29 +41,29 @@ use crate::{
     },
 };
 
-/// The longest time between two looks at the clock.
+/// The longest time between two checks of the clock.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// For how long it goes on.
+/// How long the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Until a signal.
     Forever,
-    /// For one wake.
+    /// For one run.
     Once,
     /// Until nothing is due.
     Due,
 }
 
-/// What arrives while it waits.
+/// A message to the daemon.
 enum ScheduleMessage {
     Signal(i32),
     Ended(io::Result<Outcome>),
-    /// Look whether a request came.
+    /// A request may have come.
     Asked,
 }
 
-/// Whoever waits.
+/// The schedule daemon.
 pub(super) struct ScheduleDaemon<'a> {
     workspace: Workspace,
     chronicle: EventStore,
@@ -75,24 +74,24 @@ pub(super) struct ScheduleDaemon<'a> {
     lock: Lock,
     inbox: Receiver<ScheduleMessage>,
     outbox: Sender<ScheduleMessage>,
-    /// A queue of one: whether somebody asked for a run that has not begun.
+    /// A queue of one: whether a requested run has not started yet.
     asked: Arc<AtomicBool>,
     running: Option<ScheduledRun>,
-    /// How the newest run ended and how long it took, until that is on record.
+    /// The exit code and the duration of the last run, until they are recorded.
     ended: Option<(Exit, f64)>,
-    /// What it was last said to wait for.
+    /// The last printed state.
     told: Option<AlarmState>,
-    /// What asked it to end while a run went on.
+    /// The signal that asked the daemon to end.
     signal: Option<i32>,
     manager: Manager,
 }
 
 impl<'a> ScheduleDaemon<'a> {
-    /// Takes the lock and goes on where the last one was, if nobody ended that by hand. None where
-    /// another one waits already and this one was not to wait.
+    /// Takes the lock and continues where the last daemon stopped, unless a person stopped it. `None` if
+    /// another one is waiting and the mode is [`Mode::Due`].
     ///
     /// # Errors
-    /// Another one waits here; the trigger cannot be opened; as the disk gives them.
+    /// Another daemon is waiting; the trigger does not start; errors of the disk.
     pub(super) fn begin(
         workspace: Workspace,
         plan: SchedulePlan,
@@ -135,7 +134,7 @@ impl<'a> ScheduleDaemon<'a> {
         Ok(Some(watch))
     }
 
-    /// Goes on where the last one was, if that waited for the same times.
+    /// Continues where the last daemon stopped, if it waited for the same times.
     fn take_over(&mut self) {
         let Some(before) = &self.chronicle.history().schedule else {
             return;
@@ -155,10 +154,10 @@ impl<'a> ScheduleDaemon<'a> {
         self.plan.zone.map(|zone| zone.name().to_owned())
     }
 
-    /// Waits and wakes until there is a reason to end.
+    /// Waits and starts runs until there is a reason to end.
     ///
     /// # Errors
-    /// What makes it impossible to go on.
+    /// An error that prevents continuing.
     pub(super) fn run(mut self) -> Result<Exit> {
         self.manager.tell(service_manager::READY);
         let result = self.turn();
@@ -177,7 +176,7 @@ impl<'a> ScheduleDaemon<'a> {
         Ok(exit)
     }
 
-    /// Ends the run that goes on, if one does: nobody would hand signals on to it.
+    /// Ends the current run, which would get no signals after this process exits.
     fn give_up(&mut self) {
         let Some(running) = self.running.take() else {
             return;
@@ -212,7 +211,7 @@ impl<'a> ScheduleDaemon<'a> {
                 }
                 let ended = self.ended.map_or(Exit::Success, |(exit, _)| exit);
                 if until.is_none() && (self.plan.trigger.is_none() || self.mode == Mode::Due) {
-                    say("no time comes any more");
+                    say("no further scheduled times");
                     return Ok(ended);
                 }
                 self.settle(until)?;
@@ -226,12 +225,12 @@ impl<'a> ScheduleDaemon<'a> {
                 Ok(ScheduleMessage::Signal(number)) => self.signalled(number),
                 Ok(ScheduleMessage::Ended(outcome)) => self.ended(outcome)?,
                 Ok(ScheduleMessage::Asked) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("it holds a sender itself"),
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
             }
         }
     }
 
-    /// The code to end with, if no run goes on and there is to be no other.
+    /// The exit code, if no run is active and none will follow.
     fn over(&self) -> Option<Exit> {
         if self.running.is_some() {
             return None;
@@ -240,8 +239,7 @@ impl<'a> ScheduleDaemon<'a> {
         self.signal.map(Exit::Signal).or(ended.filter(|_| self.mode == Mode::Once))
     }
 
-    /// Takes in what was changed in the settings, between runs. After a change that makes them
-    /// invalid, the last good ones stay.
+    /// Reloads changed settings between runs. Keeps the last valid settings if the new ones are invalid.
     fn refresh(&mut self) -> Result<()> {
         if self.running.is_some() {
             return Ok(());
@@ -260,7 +258,7 @@ impl<'a> ScheduleDaemon<'a> {
             Ok(plan) if plan == self.plan => {}
             Ok(plan) => {
                 if plan.trigger != self.plan.trigger {
-                    say("the trigger has changed; end this and begin again for the new one");
+                    say("the trigger has changed; restart `ralph schedule` to apply it");
                 }
                 if (&plan.times, plan.zone) != (&self.plan.times, self.plan.zone) {
                     self.alarm = Alarm::after(Utc::now());
@@ -275,14 +273,14 @@ impl<'a> ScheduleDaemon<'a> {
             }
             Err(error) => {
                 let error = fatal::summary(&error);
-                say(&format!("the settings cannot be read, and stay as they were: {error}"));
+                say(&format!("invalid settings, keeping the last valid ones: {error}"));
                 self.chronicle.emit(None, None, Event::SettingsRejected { error })?;
             }
         }
         Ok(())
     }
 
-    /// A time has come, or a request.
+    /// Handles a scheduled time or a request.
     fn wake(&mut self, trigger: WakeTrigger, due: Option<Due>) -> Result<()> {
         self.chronicle.catch_up()?;
         if trigger == WakeTrigger::Webhook {
@@ -301,7 +299,7 @@ impl<'a> ScheduleDaemon<'a> {
         if let Some(why) = hindrance {
             self.told = None;
             let skipped = SkippedWake { trigger, scheduled_for, why };
-            // While a run goes on that has this terminal, it says so.
+            // An active run on this terminal reports it itself.
             if self.running.is_none() {
                 say(&wake::skipped(&skipped, Utc::now()));
             }
@@ -310,8 +308,8 @@ impl<'a> ScheduleDaemon<'a> {
         }
         let folder = self.workspace.state.schedule();
         if !self.lock.is_on(&folder) {
-            let message = "the lock of this schedule was removed, so that another could wait \
-                           beside it; begin again";
+            let message = "the lock of this schedule was removed, so another could be waiting too; \
+                           restart it";
             return Err(Failure::new(Exit::Disk, message).into());
         }
         let late = scheduled_for.map(|at| (Utc::now() - at).num_seconds());
@@ -325,7 +323,7 @@ impl<'a> ScheduleDaemon<'a> {
         Ok(())
     }
 
-    /// Puts a wake on record, lets the hooks do what has to be done before its run, and starts that.
+    /// Records a wake, runs its hooks and starts the run.
     fn woken(&mut self, woken: Woken) -> Result<()> {
         self.told = None;
         let text = wake::woken(&woken, |at| self.plan.shown(at));
@@ -349,7 +347,7 @@ impl<'a> ScheduleDaemon<'a> {
             }
             HookOutcome::Passed | HookOutcome::Cancelled => {}
             HookOutcome::Failed(failed) => {
-                say(&format!("{failed}; no run starts, and its output is in {}", failed.check.log));
+                say(&format!("{failed}; no run starts; the output is in {}", failed.check.log));
                 self.chronicle.emit(None, None, Event::HookFailed(failed))?;
                 self.ended = Some((Exit::Error, duration::seconds(began.elapsed())));
             }
@@ -357,7 +355,7 @@ impl<'a> ScheduleDaemon<'a> {
         Ok(())
     }
 
-    /// Deals with what has come while a hook runs: whether that may go on.
+    /// Handles messages while a hook runs. Returns whether the hook may continue.
     fn attend(&mut self, hook: &AgentProcess) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
@@ -366,7 +364,7 @@ impl<'a> ScheduleDaemon<'a> {
                     signal::suspend();
                     hook.thaw();
                 }
-                // The first one asks it to end.
+                // The first signal asked the daemon to end.
                 ScheduleMessage::Signal(_) if self.signal.is_some() => hook.kill(),
                 ScheduleMessage::Signal(number) => self.signal = Some(number),
                 ScheduleMessage::Ended(_) | ScheduleMessage::Asked => {}
@@ -376,7 +374,7 @@ impl<'a> ScheduleDaemon<'a> {
         self.signal.is_none()
     }
 
-    /// A run ended.
+    /// Handles the end of a run.
     fn ended(&mut self, outcome: io::Result<Outcome>) -> Result<()> {
         let Some(running) = self.running.take() else {
             return Ok(());
@@ -384,14 +382,14 @@ impl<'a> ScheduleDaemon<'a> {
         let exit = match outcome.context("wait for `ralph run`")? {
             Outcome::Signaled { signal } => Exit::Signal(signal),
             Outcome::Exited { exit_code } => Exit::Child(u8::try_from(exit_code).unwrap_or(1)),
-            other => unreachable!("nothing else happens to a process that nobody guards: {other}"),
+            other => unreachable!("a process without guardian only exits or is signalled: {other}"),
         };
         say(&wake::run_ended(exit.code()));
         self.ended = Some((exit, duration::seconds(running.took())));
         Ok(())
     }
 
-    /// Says that it waits, whenever it does so anew.
+    /// Records and prints a new wait.
     fn settle(&mut self, until: Option<DateTime<Utc>>) -> Result<()> {
         let wait = Some(AlarmState::Wait(until));
         if self.told == wait && self.ended.is_none() {
@@ -420,8 +418,7 @@ impl<'a> ScheduleDaemon<'a> {
         Ok(())
     }
 
-    /// Tells the service manager that all is well: it is while nothing has to be done, and while a
-    /// run beats.
+    /// Feeds the watchdog of the service manager, while waiting and while the run has a heartbeat.
     fn feed(&mut self) {
         let running = self.running.as_mut();
         let well = running.is_none_or(|running| running.is_well(&self.workspace));
@@ -430,7 +427,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
     }
 
-    /// A run gets every signal, and is waited for. Without one, there is nothing to wait for.
+    /// Handles a signal. An active run gets it too, and is waited for.
     fn signalled(&mut self, number: i32) {
         if let Some(running) = &self.running {
             running.signal(number);
@@ -445,7 +442,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
     }
 
-    /// Opens the way for requests, if there is to be one.
+    /// Starts the HTTP trigger, if it is configured.
     fn open(&mut self) -> Result<()> {
         let Some(trigger) = self.plan.trigger.as_ref().filter(|_| self.mode != Mode::Due) else {
             return Ok(());
@@ -458,10 +455,10 @@ impl<'a> ScheduleDaemon<'a> {
             }
             has_room
         })?;
-        say(&format!("requests are taken at http://{address}{}", http_trigger::PATH));
+        say(&format!("accepting requests at http://{address}{}", http_trigger::PATH));
         if !address.ip().is_loopback() {
-            say("warning: others than this machine can reach that; what is sent there is not \
-                 encrypted, so put a proxy with TLS before it");
+            say("warning: other machines can reach this address, without encryption; put a proxy \
+                 with TLS in front");
         }
         Ok(())
     }
@@ -471,11 +468,11 @@ fn say(text: &str) {
     terminal::say(&format!("{}  {}", clock(Utc::now()), terminal::visible(text)));
 }
 
-/// Who waits here already.
+/// The message about another waiting daemon.
 fn held(workspace: &Workspace) -> Result<String> {
     let chronicle = workspace.chronicle()?;
     let process = chronicle.history().schedule.as_ref().and_then(|it| it.slept.process.as_ref());
     let who = process.filter(|process| process::is_alive(process));
     let who = who.map_or(String::new(), |process| format!(": process {}", process.pid));
-    Ok(format!("another `ralph schedule` waits in this repository{who}"))
+    Ok(format!("another `ralph schedule` is waiting in this repository{who}"))
 }

@@ -7,27 +7,28 @@ use serde_json::Value;
 use super::Commands;
 use crate::core::event::Hook;
 
-/// Commands for the places at which `ralph` runs them.
+/// Commands to run before and after runs and attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
-    /// Before a run looks at anything. If one fails, the run ends with exit code 1.
+    /// Commands to run before a run starts. If one fails, the run ends with exit code 1.
     #[serde(skip_serializing_if = "Commands::is_empty")]
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub before_run: Commands,
-    /// After a run, however it ended.
+    /// Commands to run after a run, whatever its result.
     #[serde(skip_serializing_if = "Commands::is_empty")]
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub after_run: Commands,
-    /// Before an attempt claims its task. If one fails, the run ends with exit code 1.
+    /// Commands to run before an attempt claims its task. If one fails, the run ends with exit code
+    /// 1.
     #[serde(skip_serializing_if = "Commands::is_empty")]
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub before_attempt: Commands,
-    /// After an attempt was judged.
+    /// Commands to run after the verdict on an attempt.
     #[serde(skip_serializing_if = "Commands::is_empty")]
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub after_attempt: Commands,
-    /// When `ralph schedule` wakes, before its run.
+    /// Commands to run before a run that `ralph schedule` starts.
     #[serde(skip_serializing_if = "Commands::is_empty")]
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub on_scheduled_wake: Commands,

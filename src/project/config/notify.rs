@@ -64,20 +64,20 @@ fn host(url: &str) -> &str {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenNotifier {
-    /// The moments it is told of, or `any`; without it, those that end a run or wait for a person.
+    /// The events to report, or `any`. The default is those that end a run or need a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = words()))]
     on: Option<OneOrManyKinds>,
-    /// A command for a shell. It finds the event as JSON on standard input and in `RALPH_*`.
+    /// A shell command. It receives the event as JSON on standard input and in `RALPH_*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// An address that gets the event as JSON, or `$NAME` for one in a variable.
+    /// A URL that receives the event as JSON, or `$NAME` for a URL in a variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     webhook: Option<String>,
-    /// The variable with the secret that signs what is sent.
+    /// The variable with the secret that signs requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret_env: Option<String>,
-    /// Whether it is shown on the desktop.
+    /// Whether to show a desktop notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     desktop: Option<bool>,
 }

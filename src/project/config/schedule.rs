@@ -61,21 +61,21 @@ pub(super) enum WrittenSchedule {
     Whole(Whole),
 }
 
-/// When `ralph schedule` starts a run, with all there is to say.
+/// When `ralph schedule` starts a run, with all options.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "schedule_whole")]
 pub(super) struct Whole {
-    /// A cron expression, or several.
+    /// A cron expression, or a list of them.
     #[schemars(with = "Option<Expressions>")]
     cron: Option<Value>,
-    /// The zone in which they are meant, such as `Europe/Berlin`; that of the machine without it.
+    /// The time zone, such as `Europe/Berlin`. The default is the zone of the machine.
     time_zone: Option<String>,
-    /// The flags of `ralph run`, one word an item.
+    /// Flags for `ralph run`, one word per item.
     #[serde(default)]
     #[schemars(with = "Vec<ScheduleWord>")]
     run: Vec<Value>,
-    /// Signed requests over HTTP that start a run too.
+    /// Signed HTTP requests that also start a run.
     trigger: Option<WrittenTrigger>,
 }
 
@@ -98,17 +98,17 @@ enum Expressions {
     Several(Vec<String>),
 }
 
-/// Signed requests over HTTP.
+/// Signed HTTP requests.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "schedule_trigger")]
 struct WrittenTrigger {
-    /// Address and port; those of this machine alone without it.
+    /// Address and port. The default accepts requests from this machine only.
     #[schemars(with = "Option<String>")]
     listen: Option<SocketAddr>,
     /// The variable that holds the secret.
     secret_env: Option<String>,
-    /// The file that holds the secret; only its owner may be able to read it.
+    /// The file that holds the secret; it must be readable by its owner only.
     secret_file: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! The way in of a program that is built with one.
+//! The HTTP trigger of a program built with webhooks.
 
 use std::{
     env, fs,
@@ -16,14 +16,14 @@ use crate::{
     project::config::{Secret, TriggerConfig},
 };
 
-/// Shorter secrets can be guessed.
+/// The minimum length of a secret.
 const SHORTEST: usize = 16;
 
-/// Opens it: whenever a request is to be believed, `ask` is called, and says whether there is room
-/// for it. A path of the settings is from `root`.
+/// Starts listening. Calls `ask` for each valid request; it returns whether the request is queued.
+/// Paths of the settings are relative to `root`.
 ///
 /// # Errors
-/// There is no secret, or others can read it; the address cannot be listened on.
+/// A missing or exposed secret; an address that cannot be used.
 pub(in crate::commands::schedule) fn open(
     trigger: &TriggerConfig,
     root: &Path,
@@ -38,17 +38,16 @@ fn secret(kept: &Secret, root: &Path) -> Result<Vec<u8>> {
     let invalid = |message: String| Failure::new(Exit::Invalid, message);
     let (secret, name) = match kept {
         Secret::Variable(name) => {
-            let missing =
-                || invalid(format!("`{name}`, which `secret_env` names, is not set; set it"));
+            let missing = || invalid(format!("`{name}` is not set (`secret_env` of `trigger`)"));
             (env::var_os(name).ok_or_else(missing)?.into_vec(), format!("`{name}`"))
         }
         Secret::File(path) => {
             let path = root.join(path);
             let name = format!("`{}`", path.display());
             let found = fs::metadata(&path)
-                .with_context(|| format!("look at {name}, which `secret_file` names"))?;
+                .with_context(|| format!("check {name} (`secret_file` of `trigger`)"))?;
             if found.mode() & 0o077 != 0 {
-                let message = format!("others can read {name}; `chmod 600` it");
+                let message = format!("other users can read {name}; run `chmod 600` on it");
                 return Err(invalid(message).into());
             }
             let bytes = fs::read(&path).with_context(|| format!("read {name}"))?;
@@ -57,8 +56,8 @@ fn secret(kept: &Secret, root: &Path) -> Result<Vec<u8>> {
     };
     if secret.len() < SHORTEST {
         let message = format!(
-            "the secret in {name} is too short; take {SHORTEST} characters or more, such as what \
-             `openssl rand -hex 32` prints"
+            "the secret in {name} is too short; use at least {SHORTEST} characters, for example from \
+             `openssl rand -hex 32`"
         );
         return Err(invalid(message).into());
     }
