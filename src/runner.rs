@@ -49,7 +49,8 @@ use crate::{
         },
         run::{
             OpenWork, Run, RunDecision, Situation,
-            command::{AttemptId, BuiltBatch, Command, Input, LandOutcome},
+            command::{AttemptId, RunCommand},
+            input::{BuiltBatch, Input, LandOutcome},
             process_watch::GracePeriods,
         },
         select::{Active, Decision, Policy, View, Wait},
@@ -279,7 +280,7 @@ impl Runner {
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {
-                    self.carry_out(vec![Command::Record(key)])?;
+                    self.carry_out(vec![RunCommand::Record(key)])?;
                 }
                 RunDecision::Select(Decision::Start(key)) => {
                     if let Some(reason) = self.before_attempt(key)? {

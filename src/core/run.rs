@@ -9,9 +9,10 @@
 
 pub mod attempts;
 pub mod command;
+pub mod input;
 pub mod landing;
+pub mod open_attempt;
 pub mod process_watch;
-#[cfg(test)]
 mod simulation;
 
 use std::{
@@ -19,9 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use attempts::{Attempts, Next, OpenAttempt};
-use command::{AttemptId, CheckPurpose, Command, Input};
-use landing::{Landing, LandingNext, QueuedWork};
+use attempts::Attempts;
+use command::{AttemptId, CheckPurpose, RunCommand};
+use input::Input;
+use landing::{LandingNext, LandingQueue, QueuedWork};
+use open_attempt::{Next, OpenAttempt};
 use process_watch::GracePeriods;
 
 use crate::core::{
@@ -75,7 +78,7 @@ struct Requests {
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     attempts: Attempts,
-    landing: Landing,
+    landing: LandingQueue,
     requests: Requests,
 }
 
@@ -102,7 +105,7 @@ impl OpenWork {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunDecision {
     /// Carry out these commands.
-    Act(Vec<Command>),
+    Act(Vec<RunCommand>),
     /// Take a step of the merge queue, whose target branch is this.
     Land(String),
     /// As selected: start an attempt, wait or stop.
@@ -116,7 +119,7 @@ impl Run {
     }
 
     /// The merge queue.
-    pub fn landing(&self) -> &Landing {
+    pub fn landing(&self) -> &LandingQueue {
         &self.landing
     }
 
@@ -176,13 +179,13 @@ impl Run {
     }
 
     /// Takes a step of the merge queue, whose target branch is at `tip`.
-    pub fn land(&mut self, tip: Option<&str>, sit: &Situation<'_>) -> Vec<Command> {
+    pub fn land(&mut self, tip: Option<&str>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let next = self.landing.step(tip, sit);
         self.go_on_landing(next)
     }
 
     /// Takes in what happened.
-    pub fn handle(&mut self, input: Input, sit: &Situation<'_>) -> Vec<Command> {
+    pub fn handle(&mut self, input: Input, sit: &Situation<'_>) -> Vec<RunCommand> {
         let attempts = &mut self.attempts;
         match input {
             Input::Recorded(attempt, started) => attempts.begin(*attempt, *started),
@@ -228,7 +231,7 @@ impl Run {
         }
     }
 
-    fn go_on(&mut self, next: Next) -> Vec<Command> {
+    fn go_on(&mut self, next: Next) -> Vec<RunCommand> {
         match next {
             Next::Commands(commands) => commands,
             Next::Queue(id, target) => {
@@ -246,7 +249,7 @@ impl Run {
         }
     }
 
-    fn go_on_landing(&mut self, next: LandingNext) -> Vec<Command> {
+    fn go_on_landing(&mut self, next: LandingNext) -> Vec<RunCommand> {
         match next {
             LandingNext::Commands(commands) => commands,
             LandingNext::Verify(leader) => {
@@ -288,7 +291,12 @@ impl Run {
     /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
     /// itself. The second kills it. The third leaves what will not die to the guardian, and the
     /// attempt to the next run.
-    fn signalled(&mut self, number: i32, name: &'static str, sit: &Situation<'_>) -> Vec<Command> {
+    fn signalled(
+        &mut self,
+        number: i32,
+        name: &'static str,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
         self.requests.signals += 1;
         match self.requests.signals {
             1 => {
@@ -297,10 +305,10 @@ impl Run {
                     self.attempts.cancel_later(sit);
                 }
                 let stop = StopRequest { signal: Some(name.to_owned()), now };
-                vec![Command::Emit(None, Box::new(Event::StopRequested(stop)))]
+                vec![RunCommand::Emit(None, Box::new(Event::StopRequested(stop)))]
             }
             2 => self.attempts.kill_all(sit),
-            _ => vec![Command::Abandon(number)],
+            _ => vec![RunCommand::Abandon(number)],
         }
     }
 

@@ -12,7 +12,10 @@ use crate::{
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::task::TaskId,
-        run::command::{Command, Input, StatusWrite},
+        run::{
+            command::{RunCommand, StatusWrite},
+            input::Input,
+        },
     },
     crash,
     project::graph_file::{Write, rfc3339},
@@ -26,7 +29,7 @@ impl Runner {
     }
 
     /// Carries out commands in order; what follows from one comes before the next.
-    pub(super) fn carry_out(&mut self, commands: Vec<Command>) -> Result<()> {
+    pub(super) fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<()> {
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
             let Some(input) = self.apply(command)? else {
@@ -41,43 +44,45 @@ impl Runner {
     }
 
     /// Carries out one command; what comes of it at once is returned.
-    fn apply(&mut self, command: Command) -> Result<Option<Input>> {
+    fn apply(&mut self, command: RunCommand) -> Result<Option<Input>> {
         match command {
-            Command::Emit(about, event) => self.journal(about.as_ref(), *event)?,
-            Command::WriteStatus(id, iteration, write, cause) => {
+            RunCommand::Emit(about, event) => self.journal(about.as_ref(), *event)?,
+            RunCommand::WriteStatus(id, iteration, write, cause) => {
                 self.write_status((&id, iteration), &write, cause)?;
             }
-            Command::Record(key) => return self.record(key).map(Some),
-            Command::SetHolder(id) => self.hold(id.as_ref())?,
-            Command::KeepGraph => {
+            RunCommand::Record(key) => return self.record(key).map(Some),
+            RunCommand::SetHolder(id) => self.hold(id.as_ref())?,
+            RunCommand::KeepGraph => {
                 self.remember_graph()?;
                 crash::point("start.kept");
             }
-            Command::PrepareWorktree(id) => self.prepare_worktree(&id)?,
-            Command::ReassignWorktree(id) => self.reassign_worktree(&id)?,
-            Command::TakeAsGiven(id) => return Ok(self.take_as_given(&id)),
-            Command::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
-            Command::StartCheck(id, purpose, number, command) => {
+            RunCommand::PrepareWorktree(id) => self.prepare_worktree(&id)?,
+            RunCommand::ReassignWorktree(id) => self.reassign_worktree(&id)?,
+            RunCommand::TakeAsGiven(id) => return Ok(self.take_as_given(&id)),
+            RunCommand::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
+            RunCommand::StartCheck(id, purpose, number, command) => {
                 return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
             }
-            Command::Terminate(id) => self.processes.order(&id, AgentProcess::terminate),
-            Command::Kill(id) => self.processes.order(&id, AgentProcess::kill),
-            Command::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),
-            Command::Spare(id) => self.processes.spare(&id),
-            Command::Collect(id, end) => return self.collect(&id, *end),
-            Command::Judge(id, end) => return self.judge(&id, *end),
-            Command::Keep(id, verdict, evidence) => return self.keep(&id, verdict, &evidence),
-            Command::Release { id, verdict, believed } => self.release(&id, verdict, believed)?,
-            Command::AfterAttempt(_) => self.after_attempt()?,
-            Command::Build { onto, members, .. } => return self.build(onto, &members),
-            Command::RecordLanding(id, commit) => self.record_landing(&id, commit)?,
-            Command::Land { branch, onto, commit } => self.land(branch, onto, commit),
-            Command::KeepLog { from, to } => {
+            RunCommand::Terminate(id) => self.processes.order(&id, AgentProcess::terminate),
+            RunCommand::Kill(id) => self.processes.order(&id, AgentProcess::kill),
+            RunCommand::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),
+            RunCommand::Spare(id) => self.processes.spare(&id),
+            RunCommand::Collect(id, end) => return self.collect(&id, *end),
+            RunCommand::Judge(id, end) => return self.judge(&id, *end),
+            RunCommand::Keep(id, verdict, evidence) => return self.keep(&id, verdict, &evidence),
+            RunCommand::Release { id, verdict, believed } => {
+                self.release(&id, verdict, believed)?;
+            }
+            RunCommand::AfterAttempt(_) => self.after_attempt()?,
+            RunCommand::Build { onto, members, .. } => return self.build(onto, &members),
+            RunCommand::RecordLanding(id, commit) => self.record_landing(&id, commit)?,
+            RunCommand::Land { branch, onto, commit } => self.land(branch, onto, commit),
+            RunCommand::KeepLog { from, to } => {
                 let root = self.workspace.root();
                 // Without the file there is nothing to keep.
                 let _ = fs::rename(root.join(from), root.join(to));
             }
-            Command::Abandon(number) => {
+            RunCommand::Abandon(number) => {
                 let why = "left in a hurry; the next run sees to the attempt";
                 return Err(Failure::new(Exit::Signal(number), why).into());
             }

@@ -15,7 +15,10 @@ use crate::{
         agents::provider_error::ProviderError,
         event::Event,
         graph::task::CommitRule,
-        run::command::{AttemptId, FoundAttempt, Input, PendingResult, ProcessEnd},
+        run::{
+            command::{AttemptId, PendingResult, ProcessEnd},
+            input::{FoundAttempt, Input},
+        },
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,

@@ -17,7 +17,10 @@ use crate::{
             merge::{self, Texts},
             task::{Status, TaskId},
         },
-        run::command::{AttemptId, Input, WorktreeReason},
+        run::{
+            command::AttemptId,
+            input::{Input, WorktreeReason},
+        },
         select::Policy,
         verdict::Verdict,
     },

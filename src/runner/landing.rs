@@ -8,7 +8,10 @@ use super::{Runner, RunnerMessage};
 use crate::{
     adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo},
     core::{
-        run::command::{AttemptId, BuiltBatch, BuiltCommit, Input, LandOutcome},
+        run::{
+            command::AttemptId,
+            input::{BuiltBatch, BuiltCommit, Input, LandOutcome},
+        },
         verdict::Merge,
     },
     crash,

@@ -20,7 +20,6 @@ pub(super) struct ProcessHandle {
     pub(super) log: Option<String>,
     /// HEAD and what was changed when it was last looked at for signs of life.
     pub(super) seen: (Option<String>, BTreeMap<String, String>),
-    pub(super) started: std::time::Instant,
 }
 
 /// What a process printed since the last look.

@@ -18,7 +18,7 @@ use crate::{
     },
     core::{
         event::{Begun, Event, SCHEMA},
-        run::command::Input,
+        run::input::Input,
     },
 };
 

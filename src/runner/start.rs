@@ -20,8 +20,9 @@ use crate::{
         event::Event,
         graph::task::Task,
         run::{
-            attempts::OpenAttempt,
-            command::{AttemptId, CheckPurpose, Input, ProcessEnd},
+            command::{AttemptId, CheckPurpose, ProcessEnd},
+            input::Input,
+            open_attempt::OpenAttempt,
             process_watch::ProcessLimits,
         },
         select::{SelectionKey, Turn},
@@ -189,7 +190,6 @@ impl Runner {
             doing: None,
             log,
             seen: (record.base.clone(), record.dirty.clone()),
-            started: limits.started,
         };
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     iter,
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
@@ -16,7 +17,10 @@ use crate::{
     core::{
         event::{ChildEnded, ChildOutcome, ChildrenLeft, Event},
         history::OpenChild,
-        run::command::{AttemptId, Input, ProcessEnd},
+        run::{
+            command::{AttemptId, ProcessEnd},
+            input::Input,
+        },
     },
     project::attempt::{self, AttemptRecord},
 };
@@ -61,7 +65,7 @@ impl Runner {
             .flatten();
         let end = ProcessEnd {
             outcome: closed.outcome,
-            took: handle.started.elapsed(),
+            took: Duration::ZERO,
             swept: closed.swept,
             log,
             last_line,

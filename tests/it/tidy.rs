@@ -59,12 +59,20 @@ struct Source {
 impl Source {
     /// The part before the tests, without comments.
     fn code(&self) -> String {
+        if self.is_a_test() {
+            return String::new();
+        }
         let end = self.text.find("#[cfg(test)]\nmod tests").unwrap_or(self.text.len());
         let lines = self.text[..end].lines();
         lines
             .filter(|line| !line.trim_start().starts_with("//"))
             .map(|line| line.split(" // ").next().unwrap_or(line))
             .fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Whether all of it is compiled for tests alone.
+    fn is_a_test(&self) -> bool {
+        self.text.contains("\n#![cfg(test)]\n")
     }
 
     fn is_rust(&self) -> bool {
@@ -256,8 +264,7 @@ fn files_do_not_import_each_other_in_a_circle() {
     {
         left.remove(&top);
     }
-    // The parts of the runner are still one object.
-    let circle: Vec<&String> = left.keys().filter(|it| !it.starts_with("runner::")).collect();
+    let circle: Vec<&String> = left.keys().collect();
     assert!(circle.is_empty(), "these files import each other in a circle: {circle:?}");
 }
 
@@ -406,7 +413,7 @@ fn nothing_is_left_to_do_in_the_source() {
 #[test]
 fn files_and_functions_are_short() {
     let mut faults = Vec::new();
-    for file in files("src").iter().filter(|file| file.is_rust()) {
+    for file in files("src").iter().filter(|file| file.is_rust() && !file.is_a_test()) {
         let tests = file.text.find("#[cfg(test)]").unwrap_or(file.text.len());
         let lines: Vec<&str> = file.text[..tests].lines().collect();
         if lines.len() > 500 {

@@ -5,235 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, Utc};
-
 use super::{
     Situation,
-    command::{
-        AttemptId, CheckPurpose, Command, FoundAttempt, PendingResult, ProcessEnd, StatusWrite,
-        WorktreeReason,
-    },
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
+    input::{FoundAttempt, WorktreeReason},
+    open_attempt::{AttemptProcess, Next, OpenAttempt},
     process_watch::{LimitReached, ProcessLimits, ProcessWatch},
 };
 use crate::core::{
     duration,
     event::{AttemptResult, Cause, ChildrenLeft, Event, Orphans},
     graph::task::Status,
-    verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
+    verdict::{Evidence, Outcome, Verdict},
 };
-
-/// An attempt that has not ended.
-///
-/// Where it stands is not held here: the history holds that. This is what the next step needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenAttempt {
-    /// Which attempt.
-    pub id: AttemptId,
-    /// Its number in the run.
-    pub iteration: u32,
-    /// When it started.
-    pub started_at: DateTime<Utc>,
-    /// The name under which its task is claimed.
-    pub claimant: String,
-    /// The branch that its work lands on, if it is isolated.
-    pub target: Option<String>,
-    /// The commit it started from.
-    pub base: Option<String>,
-    /// The name of its agent.
-    pub agent: Option<String>,
-    /// Its folder, relative to the repository.
-    pub log: String,
-    /// The commands that prepare its worktree.
-    pub setup: Vec<String>,
-    /// The verify commands to run before its agent starts.
-    pub baseline: Vec<String>,
-    /// The verify commands to run after its agent ended.
-    pub verify: Vec<String>,
-    /// What it must show to be complete.
-    pub rule: Rule,
-    /// Its process, while it has one.
-    pub process: Option<AttemptProcess>,
-    /// What is known of its end, once its agent is gone.
-    pub end: Option<PendingResult>,
-}
-
-/// The process of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttemptProcess {
-    /// What the command is for; none for the agent.
-    pub purpose: Option<CheckPurpose>,
-    /// The commands of this purpose.
-    commands: Vec<String>,
-    /// The results of those that have run.
-    done: Vec<CheckResult>,
-    /// Its limits, once it runs.
-    pub watch: Option<ProcessWatch>,
-    /// What its agent left behind and is waited for.
-    left: Option<ChildrenLeft>,
-}
-
-/// What follows from the end of a process or from a judgement.
-#[derive(Debug)]
-pub(super) enum Next {
-    /// These commands.
-    Commands(Vec<Command>),
-    /// The work of the attempt is to land on this branch.
-    Queue(AttemptId, String),
-    /// The trial of the merge queue that this attempt leads has run; its results, none if it was
-    /// cut off.
-    Tried(Option<Vec<CheckResult>>),
-}
-
-impl From<Vec<Command>> for Next {
-    fn from(commands: Vec<Command>) -> Next {
-        Next::Commands(commands)
-    }
-}
-
-impl OpenAttempt {
-    /// An event about it as a command.
-    pub(super) fn emit(&self, event: Event) -> Command {
-        let about = (self.id.task_id.clone(), self.iteration);
-        Command::Emit(Some(about), Box::new(event))
-    }
-
-    fn start_agent(&mut self) -> Vec<Command> {
-        self.process = Some(AttemptProcess {
-            purpose: None,
-            commands: Vec::new(),
-            done: Vec::new(),
-            watch: None,
-            left: None,
-        });
-        vec![Command::StartAgent(self.id.clone())]
-    }
-
-    /// Starts the first process that is not preparation.
-    fn start_first(&mut self) -> Vec<Command> {
-        if self.baseline.is_empty() {
-            return self.start_agent();
-        }
-        let commands = self.baseline.clone();
-        self.start_checks(CheckPurpose::Baseline, commands)
-    }
-
-    /// Starts the first of these commands.
-    pub(super) fn start_checks(
-        &mut self,
-        purpose: CheckPurpose,
-        commands: Vec<String>,
-    ) -> Vec<Command> {
-        let purpose = Some(purpose);
-        self.process =
-            Some(AttemptProcess { purpose, commands, done: Vec::new(), watch: None, left: None });
-        self.start_check()
-    }
-
-    /// Starts the next of its commands.
-    fn start_check(&mut self) -> Vec<Command> {
-        let Some(AttemptProcess { purpose: Some(purpose), commands, done, .. }) = &self.process
-        else {
-            return Vec::new();
-        };
-        let (purpose, number, attempt) = (*purpose, done.len() + 1, self.id.attempt);
-        let command = commands[done.len()].clone();
-        let log = format!("{}/{}-{number}.log", self.log, purpose.log_name());
-        let event = match purpose {
-            CheckPurpose::Setup => Event::SettingUp { attempt, command: command.clone(), log },
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                let baseline = purpose == CheckPurpose::Baseline;
-                Event::Verifying { attempt, command: command.clone(), baseline, log }
-            }
-        };
-        let start = Command::StartCheck(self.id.clone(), purpose, number, command);
-        vec![self.emit(event), start]
-    }
-
-    /// Ends its process with this outcome, if it has one that is not being ended.
-    fn end_process(&mut self, outcome: Outcome, sit: &Situation<'_>) -> Option<Command> {
-        let watch = self.process.as_mut()?.watch.as_mut().filter(|watch| !watch.is_ending())?;
-        watch.end(outcome, sit.now + sit.graces.kill);
-        Some(Command::Terminate(self.id.clone()))
-    }
-
-    /// Takes in the result of a command: the next one follows, or what they were for is done.
-    fn check_ended(
-        &mut self,
-        mut process: AttemptProcess,
-        purpose: CheckPurpose,
-        outcome: Outcome,
-        end: ProcessEnd,
-    ) -> Next {
-        let took = end.took;
-        let check = CheckResult {
-            command: process.commands[process.done.len()].clone(),
-            outcome,
-            duration_seconds: duration::seconds(took),
-            last_line: end.last_line,
-            log: end.log,
-        };
-        let is_green = check.is_green();
-        process.done.push(check.clone());
-        let mut commands = match purpose {
-            CheckPurpose::Setup => Vec::new(),
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                let event =
-                    if is_green { Event::Verified(check) } else { Event::VerifyFailed(check) };
-                vec![self.emit(event)]
-            }
-        };
-        if let (CheckPurpose::Verify, Some(end)) = (purpose, &mut self.end) {
-            end.took += took;
-        }
-        if is_green && process.done.len() < process.commands.len() {
-            self.process = Some(process);
-            commands.extend(self.start_check());
-            return commands.into();
-        }
-        match purpose {
-            CheckPurpose::Trial => return Next::Tried(Some(process.done)),
-            CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
-                commands.push(Command::TakeAsGiven(self.id.clone()));
-                commands.extend(match purpose {
-                    CheckPurpose::Setup => self.start_first(),
-                    CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                        self.start_agent()
-                    }
-                });
-            }
-            CheckPurpose::Setup => {
-                let setup = process.done.pop();
-                let evidence = Evidence { setup, ..Evidence::default() };
-                let end = PendingResult::not_started("setup failed".to_owned());
-                commands.extend(self.close(PendingResult { took, evidence, ..end }));
-            }
-            CheckPurpose::Baseline => {
-                let evidence = Evidence { verify: process.done, ..Evidence::default() };
-                let end = PendingResult::not_started("baseline broken".to_owned());
-                commands.extend(self.close(PendingResult { took, evidence, ..end }));
-            }
-            CheckPurpose::Verify => {
-                let mut end = self.end.take().unwrap_or_default();
-                end.evidence.verify = process.done;
-                commands.extend(self.close(end));
-            }
-        }
-        commands.into()
-    }
-
-    /// Has it judged.
-    fn close(&mut self, end: PendingResult) -> Vec<Command> {
-        vec![Command::Judge(self.id.clone(), Box::new(end))]
-    }
-
-    /// Has kept what it left; its end is journalled after that.
-    pub(super) fn conclude(&mut self, end: PendingResult) -> Vec<Command> {
-        let verdict = Verdict::of(&end.outcome, &end.evidence, self.rule);
-        let evidence = Box::new(end.evidence.clone());
-        self.end = Some(end);
-        vec![Command::Keep(self.id.clone(), verdict, evidence)]
-    }
-}
 
 /// The open attempts of a run.
 #[derive(Clone, Debug, Default)]
@@ -271,17 +55,17 @@ impl Attempts {
     }
 
     /// Claims the task of a recorded attempt and starts its first step.
-    pub(super) fn begin(&mut self, mut attempt: OpenAttempt, started: Event) -> Vec<Command> {
+    pub(super) fn begin(&mut self, mut attempt: OpenAttempt, started: Event) -> Vec<RunCommand> {
         let task_id = attempt.id.task_id.clone();
         let claim = StatusWrite::Claim { at: attempt.started_at, by: attempt.claimant.clone() };
         let mut commands = vec![
-            Command::SetHolder(Some(task_id.clone())),
-            Command::WriteStatus(task_id, attempt.iteration, claim, Cause::Claimed),
-            Command::KeepGraph,
+            RunCommand::SetHolder(Some(task_id.clone())),
+            RunCommand::WriteStatus(task_id, attempt.iteration, claim, Cause::Claimed),
+            RunCommand::KeepGraph,
             attempt.emit(started),
         ];
         if attempt.target.is_some() {
-            commands.push(Command::PrepareWorktree(attempt.id.clone()));
+            commands.push(RunCommand::PrepareWorktree(attempt.id.clone()));
         } else {
             commands.extend(attempt.start_first());
         }
@@ -290,14 +74,14 @@ impl Attempts {
     }
 
     /// Goes on with an attempt that an earlier run left open.
-    pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<Command> {
+    pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
         let FoundAttempt { mut attempt, from_run, outcome, took, swept, landed } = found;
         let id = attempt.id.clone();
         let last = sit.view.history.of(&id.task_id).last.as_ref();
         if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
             let AttemptResult { verdict, evidence, .. } = &last.ended;
             let believed = *verdict == Verdict::Complete || evidence.report.is_none();
-            return vec![Command::Release { id, verdict: *verdict, believed }];
+            return vec![RunCommand::Release { id, verdict: *verdict, believed }];
         }
         let recovered = attempt.emit(Event::Recovered { attempt: id.attempt, from_run });
         if landed.is_some() {
@@ -306,11 +90,15 @@ impl Attempts {
         }
         self.open.push(attempt);
         let end = ProcessEnd { outcome: Some(outcome), took, swept, ..ProcessEnd::default() };
-        vec![recovered, Command::Collect(id, Box::new(end))]
+        vec![recovered, RunCommand::Collect(id, Box::new(end))]
     }
 
     /// Starts the next step of an attempt whose worktree is ready.
-    pub(super) fn worktree_ready(&mut self, id: &AttemptId, sit: &Situation<'_>) -> Vec<Command> {
+    pub(super) fn worktree_ready(
+        &mut self,
+        id: &AttemptId,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -331,21 +119,21 @@ impl Attempts {
         id: &AttemptId,
         reason: WorktreeReason,
         sit: &Situation<'_>,
-    ) -> Vec<Command> {
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
         let WorktreeReason { worktree, why } = reason;
-        let kept = Command::Emit(None, Box::new(Event::WorktreeKept { worktree, why }));
+        let kept = RunCommand::Emit(None, Box::new(Event::WorktreeKept { worktree, why }));
         if sit.is_ending() {
             let end = PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO);
             return [vec![kept], attempt.close(end)].concat();
         }
-        vec![kept, Command::ReassignWorktree(id.clone())]
+        vec![kept, RunCommand::ReassignWorktree(id.clone())]
     }
 
     /// Closes an attempt that could not start.
-    pub(super) fn not_started(&mut self, id: &AttemptId, error: String) -> Vec<Command> {
+    pub(super) fn not_started(&mut self, id: &AttemptId, error: String) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -358,7 +146,7 @@ impl Attempts {
         &mut self,
         id: &AttemptId,
         limits: ProcessLimits,
-    ) -> Vec<Command> {
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -386,6 +174,10 @@ impl Attempts {
             return Vec::new().into();
         };
         let watch = process.watch.take();
+        // Without the time in which all of it stood still.
+        let started = watch.as_ref().map(|watch| watch.limits().started);
+        let took = started.map_or(end.took, |at| sit.now.saturating_duration_since(at));
+        let end = ProcessEnd { took, ..end };
         // What ralph did to it says more than how it died of that.
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
         let outcome = ours.or(end.outcome.clone()).unwrap_or(Outcome::Interrupted);
@@ -396,7 +188,7 @@ impl Attempts {
                 attempt.emit(Event::ChildrenEnded { attempt: id.attempt, duration_seconds })
             });
             let end = ProcessEnd { outcome: Some(outcome), ..end };
-            let collect = Command::Collect(id.clone(), Box::new(end));
+            let collect = RunCommand::Collect(id.clone(), Box::new(end));
             return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
@@ -422,8 +214,8 @@ impl Attempts {
         left: ChildrenLeft,
         reported: bool,
         sit: &Situation<'_>,
-    ) -> Vec<Command> {
-        let kill = vec![Command::Kill(id.clone())];
+    ) -> Vec<RunCommand> {
+        let kill = vec![RunCommand::Kill(id.clone())];
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -452,7 +244,7 @@ impl Attempts {
         id: &AttemptId,
         changed: bool,
         sit: &Situation<'_>,
-    ) -> Vec<Command> {
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -462,7 +254,7 @@ impl Attempts {
         };
         if changed {
             let is_ending = watch.is_some_and(ProcessWatch::is_ending);
-            return if is_ending { Vec::new() } else { vec![Command::KeepAwake(id.clone())] };
+            return if is_ending { Vec::new() } else { vec![RunCommand::KeepAwake(id.clone())] };
         }
         let Some(end) = attempt.end_process(Outcome::Idle { limit_seconds: limit.as_secs() }, sit)
         else {
@@ -481,7 +273,7 @@ impl Attempts {
     }
 
     /// Ends what is past a limit.
-    pub(super) fn enforce(&mut self, sit: &Situation<'_>) -> Vec<Command> {
+    pub(super) fn enforce(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();
         for attempt in &mut self.open {
             let id = attempt.id.clone();
@@ -490,10 +282,10 @@ impl Attempts {
                 continue;
             };
             match reached {
-                LimitReached::Grace => commands.push(Command::Kill(id)),
+                LimitReached::Grace => commands.push(RunCommand::Kill(id)),
                 LimitReached::End(_, why) => {
                     let event = Event::Terminating { attempt: id.attempt, why };
-                    commands.extend([Command::Terminate(id), attempt.emit(event)]);
+                    commands.extend([RunCommand::Terminate(id), attempt.emit(event)]);
                 }
                 LimitReached::Children => {
                     let left = attempt.process.as_ref().and_then(|it| it.left.clone());
@@ -502,8 +294,8 @@ impl Attempts {
                         left.map(|left| attempt.emit(Event::ChildrenOverdue { left, on_orphans })),
                     );
                     commands.push(match on_orphans {
-                        Orphans::Kill => Command::Kill(id),
-                        Orphans::Leave => Command::Spare(id),
+                        Orphans::Kill => RunCommand::Kill(id),
+                        Orphans::Leave => RunCommand::Spare(id),
                     });
                 }
             }
@@ -512,7 +304,7 @@ impl Attempts {
     }
 
     /// Asks every process to end: the run is stopped at once.
-    pub(super) fn cancel_all(&mut self, sit: &Situation<'_>) -> Vec<Command> {
+    pub(super) fn cancel_all(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let end = |open: &mut OpenAttempt| open.end_process(Outcome::Cancelled, sit);
         self.open.iter_mut().filter_map(end).collect()
     }
@@ -525,13 +317,13 @@ impl Attempts {
     }
 
     /// Kills every process: the run was asked to stop twice.
-    pub(super) fn kill_all(&mut self, sit: &Situation<'_>) -> Vec<Command> {
+    pub(super) fn kill_all(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();
         for open in &mut self.open {
             let id = open.id.clone();
             if let Some(watch) = open.process.as_mut().and_then(|it| it.watch.as_mut()) {
                 watch.killed(sit.now);
-                commands.push(Command::Kill(id));
+                commands.push(RunCommand::Kill(id));
             }
         }
         commands
@@ -553,7 +345,7 @@ impl Attempts {
         id: &AttemptId,
         mut end: PendingResult,
         sit: &Situation<'_>,
-    ) -> Vec<Command> {
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -596,7 +388,7 @@ impl Attempts {
         pinned: Option<String>,
         unpinned: Vec<String>,
         sit: &Situation<'_>,
-    ) -> Vec<Command> {
+    ) -> Vec<RunCommand> {
         let Some(at) = self.open.iter().position(|open| open.id == *id) else {
             return Vec::new();
         };
@@ -611,7 +403,7 @@ impl Attempts {
         let mut commands = Vec::new();
         if let Some((write, cause)) = status.and_then(|was| status_after(verdict, parks, was)) {
             let task_id = id.task_id.clone();
-            commands.push(Command::WriteStatus(task_id, attempt.iteration, write, cause));
+            commands.push(RunCommand::WriteStatus(task_id, attempt.iteration, write, cause));
         }
         let mut why = verdict.explain(&end.outcome, &end.evidence);
         if number.is_none() {
@@ -648,9 +440,9 @@ impl Attempts {
         if parks {
             commands.push(attempt.emit(Event::Parked { attempts: spent }));
         }
-        commands.push(Command::Release { id: id.clone(), verdict, believed });
-        commands.push(Command::SetHolder(None));
-        commands.push(Command::AfterAttempt(id.clone()));
+        commands.push(RunCommand::Release { id: id.clone(), verdict, believed });
+        commands.push(RunCommand::SetHolder(None));
+        commands.push(RunCommand::AfterAttempt(id.clone()));
         commands
     }
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     Situation,
-    command::{AttemptId, BuiltBatch, BuiltCommit, Command, LandOutcome},
+    command::{AttemptId, RunCommand},
+    input::{BuiltBatch, BuiltCommit, LandOutcome},
 };
 use crate::core::{
     event::{Batch, Event, Held},
@@ -38,7 +39,7 @@ struct QueueTrial {
 
 /// The merge queue of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Landing {
+pub struct LandingQueue {
     queue: MergeQueue<QueuedWork>,
     trial: Option<QueueTrial>,
     /// A batch that passed and could not land yet.
@@ -57,15 +58,15 @@ pub struct Landing {
 #[derive(Debug)]
 pub(super) enum LandingNext {
     /// These commands.
-    Commands(Vec<Command>),
+    Commands(Vec<RunCommand>),
     /// The trial passes by its verify commands, which its first member leads.
     Verify(AttemptId),
     /// These have ended, each with what became of its work and the failed command, if one did; the
     /// commands come first.
-    Ended(Vec<Command>, Vec<(AttemptId, Merge, Option<CheckResult>, Option<BuiltCommit>)>),
+    Ended(Vec<RunCommand>, Vec<(AttemptId, Merge, Option<CheckResult>, Option<BuiltCommit>)>),
 }
 
-impl Landing {
+impl LandingQueue {
     /// The attempts that are queued, in order.
     pub fn queued(&self) -> impl Iterator<Item = &AttemptId> {
         self.queue.waiting().iter().map(|work| &work.id)
@@ -141,14 +142,14 @@ impl Landing {
     }
 
     /// An event about the first of the queue as a command.
-    fn emit(&self, event: Event) -> Command {
+    fn emit(&self, event: Event) -> RunCommand {
         let first = self.queue.waiting().first();
         let about = first.map(|work| (work.id.task_id.clone(), work.iteration));
-        Command::Emit(about, Box::new(event))
+        RunCommand::Emit(about, Box::new(event))
     }
 
     /// Has the first few put together on top of the target branch.
-    fn build(&mut self, count: usize, tip: Option<&str>, sit: &Situation<'_>) -> Vec<Command> {
+    fn build(&mut self, count: usize, tip: Option<&str>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let waiting = self.queue.waiting();
         let Some(branch) = waiting.first().map(|work| work.target.clone()) else {
             return Vec::new();
@@ -162,7 +163,7 @@ impl Landing {
         let merging = self.emit(Event::Merging(self.batch(members.len(), &branch, &onto)));
         self.trial =
             Some(QueueTrial { branch: branch.clone(), onto: onto.clone(), commits: Vec::new() });
-        vec![merging, Command::Build { branch, onto, members }]
+        vec![merging, RunCommand::Build { branch, onto, members }]
     }
 
     /// Goes on with what was put together.
@@ -207,7 +208,7 @@ impl Landing {
     }
 
     /// Goes on after the verify commands of a trial; none were cut off, and the next run tries again.
-    pub(super) fn verified(&mut self, checks: Option<Vec<CheckResult>>) -> Vec<Command> {
+    pub(super) fn verified(&mut self, checks: Option<Vec<CheckResult>>) -> Vec<RunCommand> {
         let Some(checks) = checks else {
             self.trial = None;
             return Vec::new();
@@ -221,7 +222,7 @@ impl Landing {
         // The next trial that the same attempt leads writes its own.
         let from = check.log.clone();
         check.log = check.log.replace("/merge-", "/red-merge-");
-        let mut commands = vec![Command::KeepLog { from, to: check.log.clone() }];
+        let mut commands = vec![RunCommand::KeepLog { from, to: check.log.clone() }];
         let count = trial.commits.len();
         if count > 1 {
             let batch = self.batch(count, &trial.branch, &trial.onto);
@@ -233,7 +234,7 @@ impl Landing {
     }
 
     /// Moves the target branch. What is about to land is in the records before.
-    fn land(&mut self) -> Vec<Command> {
+    fn land(&mut self) -> Vec<RunCommand> {
         let Some(trial) = &self.trial else {
             return Vec::new();
         };
@@ -242,8 +243,8 @@ impl Landing {
         };
         let members = self.queue.waiting().iter().zip(&trial.commits);
         let record = members
-            .map(|(work, built)| Command::RecordLanding(work.id.clone(), built.commit.clone()));
-        let land = Command::Land {
+            .map(|(work, built)| RunCommand::RecordLanding(work.id.clone(), built.commit.clone()));
+        let land = RunCommand::Land {
             branch: trial.branch.clone(),
             onto: trial.onto.clone(),
             commit: last.commit.clone(),
@@ -302,18 +303,18 @@ impl Landing {
     }
 
     /// Leaves everything for a while, and says why, once.
-    fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<Command> {
+    fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.again = Some(sit.now + RETRY);
         if self.held.replace(held.clone()).as_ref() == Some(&held) {
             return Vec::new();
         }
-        vec![Command::Emit(None, Box::new(Event::MergeHeld(held)))]
+        vec![RunCommand::Emit(None, Box::new(Event::MergeHeld(held)))]
     }
 
     /// Takes out the first, whose work does not fit.
     fn send_back(
         &mut self,
-        commands: Vec<Command>,
+        commands: Vec<RunCommand>,
         merge: impl FnOnce(String) -> Merge,
         check: Option<CheckResult>,
     ) -> LandingNext {

@@ -5,6 +5,8 @@
 //! `RALPH_SIMULATIONS=1000000 cargo test --release --lib simulation` tries more schedules than the
 //! ordinary suite, `RALPH_SIMULATION_SEED=7` repeats one.
 
+#![cfg(test)]
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     env,
@@ -15,11 +17,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     OpenWork, Run, RunDecision, Situation,
-    attempts::OpenAttempt,
-    command::{
-        AttemptId, BuiltBatch, BuiltCommit, CheckPurpose, Command, FoundAttempt, Input,
-        LandOutcome, PendingResult, ProcessEnd, StatusWrite, WorktreeReason,
-    },
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
+    input::{BuiltBatch, BuiltCommit, FoundAttempt, Input, LandOutcome, WorktreeReason},
+    open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
 };
 use crate::core::{
@@ -40,9 +40,9 @@ const SCHEDULES: u64 = 10_000;
 const STEPS: usize = 20_000;
 
 /// A pseudo-random sequence (splitmix64).
-struct Dice(u64);
+struct ScheduleDice(u64);
 
-impl Dice {
+impl ScheduleDice {
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -87,7 +87,7 @@ struct SimProcess {
 /// The world around a run.
 #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 struct World {
-    dice: Dice,
+    dice: ScheduleDice,
     graph: TaskGraph,
     history: History,
     policy: Policy,
@@ -130,7 +130,7 @@ enum End {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut dice = Dice(seed);
+        let mut dice = ScheduleDice(seed);
         let count = 1 + dice.below(7);
         let isolated = dice.chance(70);
         let tasks = (0..count).map(|n| task(&format!("t{n}"))).collect();
@@ -270,7 +270,7 @@ impl World {
     }
 
     /// Carries out commands; what comes of each is dealt with before the next.
-    fn carry_out(&mut self, commands: Vec<Command>) -> Result<Vec<Input>, End> {
+    fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<Vec<Input>, End> {
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
             if self.rough && self.dice.roll().is_multiple_of(400) {
@@ -316,10 +316,10 @@ impl World {
         self.history.apply(&record);
     }
 
-    fn apply(&mut self, command: Command) -> Result<Option<Input>, End> {
+    fn apply(&mut self, command: RunCommand) -> Result<Option<Input>, End> {
         match command {
-            Command::Emit(about, event) => self.emit(about, *event),
-            Command::WriteStatus(id, _, write, cause) => {
+            RunCommand::Emit(about, event) => self.emit(about, *event),
+            RunCommand::WriteStatus(id, _, write, cause) => {
                 let new = match &write {
                     StatusWrite::Claim { .. } => Status::InProgress,
                     StatusWrite::Complete => Status::Complete,
@@ -332,41 +332,41 @@ impl World {
                     self.emit(Some((id, 0)), event);
                 }
             }
-            Command::Record(key) => return Ok(Some(self.record(key))),
-            Command::PrepareWorktree(id) | Command::ReassignWorktree(id) => {
+            RunCommand::Record(key) => return Ok(Some(self.record(key))),
+            RunCommand::PrepareWorktree(id) | RunCommand::ReassignWorktree(id) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
-            Command::StartAgent(id) => return Ok(Some(self.start(id, None, "agent"))),
-            Command::StartCheck(id, purpose, _, command) => {
+            RunCommand::StartAgent(id) => return Ok(Some(self.start(id, None, "agent"))),
+            RunCommand::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
-            Command::Terminate(id) | Command::Kill(id) => {
+            RunCommand::Terminate(id) | RunCommand::Kill(id) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.told = true;
                 }
             }
-            Command::Collect(id, end) => {
+            RunCommand::Collect(id, end) => {
                 let result = Box::new(self.collect(&id, &end));
                 return Ok(Some(Input::Collected(id, result)));
             }
-            Command::Judge(id, end) => return Ok(Some(Input::Judged(id, end))),
-            Command::Keep(id, ..) => {
+            RunCommand::Judge(id, end) => return Ok(Some(Input::Judged(id, end))),
+            RunCommand::Keep(id, ..) => {
                 return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
             }
-            Command::Release { id, .. } => {
+            RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
                 self.records.remove(&id);
             }
-            Command::Build { onto, members, .. } => {
+            RunCommand::Build { onto, members, .. } => {
                 assert!(self.building.is_none() && self.landing.is_none());
                 self.building = Some((onto, members));
             }
-            Command::RecordLanding(id, commit) => {
+            RunCommand::RecordLanding(id, commit) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.landing = Some(commit);
                 }
             }
-            Command::Land { onto, commit, .. } => {
+            RunCommand::Land { onto, commit, .. } => {
                 let works = self.commits[&commit].clone();
                 assert!(!self.verify || self.proven.contains(&commit), "{commit} was not verified");
                 assert!(!self.verify || self.is_green(&works), "{commit} is red");
@@ -376,14 +376,14 @@ impl World {
                 }
                 self.landing = Some((onto, commit));
             }
-            Command::Abandon(_) => return Err(End::Crashed),
-            Command::SetHolder(_)
-            | Command::KeepGraph
-            | Command::TakeAsGiven(_)
-            | Command::Spare(_)
-            | Command::KeepAwake(_)
-            | Command::AfterAttempt(_)
-            | Command::KeepLog { .. } => {}
+            RunCommand::Abandon(_) => return Err(End::Crashed),
+            RunCommand::SetHolder(_)
+            | RunCommand::KeepGraph
+            | RunCommand::TakeAsGiven(_)
+            | RunCommand::Spare(_)
+            | RunCommand::KeepAwake(_)
+            | RunCommand::AfterAttempt(_)
+            | RunCommand::KeepLog { .. } => {}
         }
         Ok(None)
     }
@@ -745,7 +745,7 @@ impl World {
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) => {
-                    self.carry_out(vec![Command::Record(key)])?;
+                    self.carry_out(vec![RunCommand::Record(key)])?;
                     let at_work = self
                         .processes
                         .iter()

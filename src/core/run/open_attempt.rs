@@ -1,0 +1,231 @@
+//! One open attempt: what its next step needs, and how that starts.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    Situation,
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
+    process_watch::ProcessWatch,
+};
+use crate::core::{
+    duration,
+    event::{ChildrenLeft, Event},
+    verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
+};
+
+/// An attempt that has not ended.
+///
+/// Where it stands is not held here: the history holds that. This is what the next step needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenAttempt {
+    /// Which attempt.
+    pub id: AttemptId,
+    /// Its number in the run.
+    pub iteration: u32,
+    /// When it started.
+    pub started_at: DateTime<Utc>,
+    /// The name under which its task is claimed.
+    pub claimant: String,
+    /// The branch that its work lands on, if it is isolated.
+    pub target: Option<String>,
+    /// The commit it started from.
+    pub base: Option<String>,
+    /// The name of its agent.
+    pub agent: Option<String>,
+    /// Its folder, relative to the repository.
+    pub log: String,
+    /// The commands that prepare its worktree.
+    pub setup: Vec<String>,
+    /// The verify commands to run before its agent starts.
+    pub baseline: Vec<String>,
+    /// The verify commands to run after its agent ended.
+    pub verify: Vec<String>,
+    /// What it must show to be complete.
+    pub rule: Rule,
+    /// Its process, while it has one.
+    pub process: Option<AttemptProcess>,
+    /// What is known of its end, once its agent is gone.
+    pub end: Option<PendingResult>,
+}
+
+/// The process of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptProcess {
+    /// What the command is for; none for the agent.
+    pub purpose: Option<CheckPurpose>,
+    /// The commands of this purpose.
+    pub(super) commands: Vec<String>,
+    /// The results of those that have run.
+    pub(super) done: Vec<CheckResult>,
+    /// Its limits, once it runs.
+    pub watch: Option<ProcessWatch>,
+    /// What its agent left behind and is waited for.
+    pub(super) left: Option<ChildrenLeft>,
+}
+
+/// What follows from the end of a process or from a judgement.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// These commands.
+    Commands(Vec<RunCommand>),
+    /// The work of the attempt is to land on this branch.
+    Queue(AttemptId, String),
+    /// The trial of the merge queue that this attempt leads has run; its results, none if it was
+    /// cut off.
+    Tried(Option<Vec<CheckResult>>),
+}
+
+impl From<Vec<RunCommand>> for Next {
+    fn from(commands: Vec<RunCommand>) -> Next {
+        Next::Commands(commands)
+    }
+}
+
+impl OpenAttempt {
+    /// An event about it as a command.
+    pub(super) fn emit(&self, event: Event) -> RunCommand {
+        let about = (self.id.task_id.clone(), self.iteration);
+        RunCommand::Emit(Some(about), Box::new(event))
+    }
+
+    pub(super) fn start_agent(&mut self) -> Vec<RunCommand> {
+        self.process = Some(AttemptProcess {
+            purpose: None,
+            commands: Vec::new(),
+            done: Vec::new(),
+            watch: None,
+            left: None,
+        });
+        vec![RunCommand::StartAgent(self.id.clone())]
+    }
+
+    /// Starts the first process that is not preparation.
+    pub(super) fn start_first(&mut self) -> Vec<RunCommand> {
+        if self.baseline.is_empty() {
+            return self.start_agent();
+        }
+        let commands = self.baseline.clone();
+        self.start_checks(CheckPurpose::Baseline, commands)
+    }
+
+    /// Starts the first of these commands.
+    pub(super) fn start_checks(
+        &mut self,
+        purpose: CheckPurpose,
+        commands: Vec<String>,
+    ) -> Vec<RunCommand> {
+        let purpose = Some(purpose);
+        self.process =
+            Some(AttemptProcess { purpose, commands, done: Vec::new(), watch: None, left: None });
+        self.start_check()
+    }
+
+    /// Starts the next of its commands.
+    fn start_check(&mut self) -> Vec<RunCommand> {
+        let Some(AttemptProcess { purpose: Some(purpose), commands, done, .. }) = &self.process
+        else {
+            return Vec::new();
+        };
+        let (purpose, number, attempt) = (*purpose, done.len() + 1, self.id.attempt);
+        let command = commands[done.len()].clone();
+        let log = format!("{}/{}-{number}.log", self.log, purpose.log_name());
+        let event = match purpose {
+            CheckPurpose::Setup => Event::SettingUp { attempt, command: command.clone(), log },
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                let baseline = purpose == CheckPurpose::Baseline;
+                Event::Verifying { attempt, command: command.clone(), baseline, log }
+            }
+        };
+        let start = RunCommand::StartCheck(self.id.clone(), purpose, number, command);
+        vec![self.emit(event), start]
+    }
+
+    /// Ends its process with this outcome, if it has one that is not being ended.
+    pub(super) fn end_process(
+        &mut self,
+        outcome: Outcome,
+        sit: &Situation<'_>,
+    ) -> Option<RunCommand> {
+        let watch = self.process.as_mut()?.watch.as_mut().filter(|watch| !watch.is_ending())?;
+        watch.end(outcome, sit.now + sit.graces.kill);
+        Some(RunCommand::Terminate(self.id.clone()))
+    }
+
+    /// Takes in the result of a command: the next one follows, or what they were for is done.
+    pub(super) fn check_ended(
+        &mut self,
+        mut process: AttemptProcess,
+        purpose: CheckPurpose,
+        outcome: Outcome,
+        end: ProcessEnd,
+    ) -> Next {
+        let took = end.took;
+        let check = CheckResult {
+            command: process.commands[process.done.len()].clone(),
+            outcome,
+            duration_seconds: duration::seconds(took),
+            last_line: end.last_line,
+            log: end.log,
+        };
+        let is_green = check.is_green();
+        process.done.push(check.clone());
+        let mut commands = match purpose {
+            CheckPurpose::Setup => Vec::new(),
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                let event =
+                    if is_green { Event::Verified(check) } else { Event::VerifyFailed(check) };
+                vec![self.emit(event)]
+            }
+        };
+        if let (CheckPurpose::Verify, Some(end)) = (purpose, &mut self.end) {
+            end.took += took;
+        }
+        if is_green && process.done.len() < process.commands.len() {
+            self.process = Some(process);
+            commands.extend(self.start_check());
+            return commands.into();
+        }
+        match purpose {
+            CheckPurpose::Trial => return Next::Tried(Some(process.done)),
+            CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
+                commands.push(RunCommand::TakeAsGiven(self.id.clone()));
+                commands.extend(match purpose {
+                    CheckPurpose::Setup => self.start_first(),
+                    CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                        self.start_agent()
+                    }
+                });
+            }
+            CheckPurpose::Setup => {
+                let setup = process.done.pop();
+                let evidence = Evidence { setup, ..Evidence::default() };
+                let end = PendingResult::not_started("setup failed".to_owned());
+                commands.extend(self.close(PendingResult { took, evidence, ..end }));
+            }
+            CheckPurpose::Baseline => {
+                let evidence = Evidence { verify: process.done, ..Evidence::default() };
+                let end = PendingResult::not_started("baseline broken".to_owned());
+                commands.extend(self.close(PendingResult { took, evidence, ..end }));
+            }
+            CheckPurpose::Verify => {
+                let mut end = self.end.take().unwrap_or_default();
+                end.evidence.verify = process.done;
+                commands.extend(self.close(end));
+            }
+        }
+        commands.into()
+    }
+
+    /// Has it judged.
+    pub(super) fn close(&mut self, end: PendingResult) -> Vec<RunCommand> {
+        vec![RunCommand::Judge(self.id.clone(), Box::new(end))]
+    }
+
+    /// Has kept what it left; its end is journalled after that.
+    pub(super) fn conclude(&mut self, end: PendingResult) -> Vec<RunCommand> {
+        let verdict = Verdict::of(&end.outcome, &end.evidence, self.rule);
+        let evidence = Box::new(end.evidence.clone());
+        self.end = Some(end);
+        vec![RunCommand::Keep(self.id.clone(), verdict, evidence)]
+    }
+}
