@@ -173,35 +173,10 @@ fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::core::graph::task::{CommitRule, DEFAULT_MINUTES, Priority};
 
     /// A pending task of middling priority.
     pub(crate) fn task(id: &str) -> Task {
-        Task {
-            id: TaskId::new(id).unwrap(),
-            title: id.to_owned(),
-            description: None,
-            priority: Priority::default(),
-            status: Status::Pending,
-            minutes: DEFAULT_MINUTES,
-            commit: CommitRule::Required,
-            story: None,
-            milestone: None,
-            tags: Vec::new(),
-            touches: Vec::new(),
-            prompt: None,
-            agents: Vec::new(),
-            max_cost: None,
-            idle: None,
-            verify: None,
-            verify_baseline: None,
-            timeout: None,
-            stale_after: None,
-            max_attempts: None,
-            claimed_at: None,
-            claimed_by: None,
-            extra: Map::new(),
-        }
+        Task::new(TaskId::new(id).unwrap())
     }
 
     /// Tasks `t0`…, with the given edges.

@@ -73,6 +73,22 @@ fn the_page_of_settings_is_what_they_are() {
 }
 
 #[test]
+fn the_table_of_task_fields_is_made_from_the_fields() {
+    const HEAD: &str = "| field | in `defaults` | meaning |\n|---|---|---|\n";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/task-graph.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(HEAD).expect("the table of fields");
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    let mut table = String::new();
+    for field in ralph::core::graph::load::fields::FIELDS {
+        let in_defaults = if field.has_default { "yes" } else { "" };
+        let _ = writeln!(table, "| `{}` | {in_defaults} | {} |", field.name, field.description);
+    }
+    table += "| any other field | yes | Kept, and available to templates. |\n";
+    is_page("docs/task-graph.md", &format!("{before}{HEAD}{table}\n{after}"));
+}
+
+#[test]
 fn a_shell_completes_commands_ids_and_settings() {
     let trial = Workspace::new().graph(DIAMOND);
     let script = "source <(\"$RALPH\" completions bash)\n\

@@ -6,6 +6,7 @@
 //! and not the end; then values become tasks, each fault with the place the tree knows.
 //! Reads no disk.
 
+pub mod fields;
 mod links;
 mod place;
 mod reader;
@@ -16,6 +17,7 @@ use std::{fmt, ops::Range};
 use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
+use self::fields::FIELDS;
 use crate::core::{
     diagnostic::{Diagnostic, Severity, nearest},
     graph::{
@@ -33,38 +35,6 @@ pub struct Loaded {
     /// Only warnings.
     pub warnings: Vec<Diagnostic>,
 }
-
-/// Fields that the file format knows, in the order in which the docs name them.
-pub const FIELDS: &[&str] = &[
-    "id",
-    "title",
-    "description",
-    "priority",
-    "depends_on",
-    "status",
-    "story",
-    "milestone",
-    "tags",
-    "touches",
-    "complexity",
-    "estimate",
-    "prompt",
-    "agent",
-    "verify",
-    "verify_baseline",
-    "output",
-    "commit",
-    "timeout",
-    "idle",
-    "stale_after",
-    "max_attempts",
-    "max_cost",
-    "path",
-    "notes",
-    "claimed_at",
-    "claimed_by",
-    "completed_at",
-];
 
 /// The most faults of one file that are reported; a generated file can have one per line.
 pub const MAX_FAULTS: usize = 100;
@@ -303,51 +273,39 @@ struct Edge {
     to: Value,
 }
 
-/// One task, every known field any value at all.
+/// One task, or `defaults`, with any value in any field.
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 struct TaskFields {
-    id: Value,
-    title: Value,
-    description: Value,
-    priority: Value,
-    depends_on: Value,
-    status: Value,
-    story: Value,
-    milestone: Value,
-    tags: Value,
-    prompt: Value,
-    commit: Value,
-    timeout: Value,
-    stale_after: Value,
-    max_attempts: Value,
-    claimed_at: Value,
-    claimed_by: Value,
-    /// `complexity`, `estimate`, `agent`, `verify`, `output`, `path`, … and unknown ones.
-    extra: Map<String, Value>,
+    /// The fields of the table that are set, by their places in it.
+    known: Vec<(usize, Value)>,
+    /// All others.
+    unknown: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Field {
-    Id,
-    Title,
-    Description,
-    Priority,
-    DependsOn,
-    Status,
-    Story,
-    Milestone,
-    Tags,
-    Prompt,
-    Commit,
-    Timeout,
-    StaleAfter,
-    MaxAttempts,
-    ClaimedAt,
-    ClaimedBy,
-    #[serde(untagged)]
-    Other(String),
+/// The name of a field, looked up in the table.
+enum FieldKey {
+    Known(usize),
+    Unknown(String),
+}
+
+impl<'de> Deserialize<'de> for FieldKey {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<FieldKey, D::Error> {
+        struct FieldKeyVisitor;
+        impl de::Visitor<'_> for FieldKeyVisitor {
+            type Value = FieldKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("field identifier")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<FieldKey, E> {
+                let known = fields::position(name).map(FieldKey::Known);
+                Ok(known.unwrap_or_else(|| FieldKey::Unknown(name.to_owned())))
+            }
+        }
+        deserializer.deserialize_identifier(FieldKeyVisitor)
+    }
 }
 
 impl<'de> Deserialize<'de> for TaskFields {
@@ -363,26 +321,13 @@ impl<'de> Deserialize<'de> for TaskFields {
             fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<TaskFields, M::Error> {
                 let mut fields = TaskFields::default();
                 while let Some(key) = map.next_key()? {
-                    let slot = match key {
-                        Field::Id => &mut fields.id,
-                        Field::Title => &mut fields.title,
-                        Field::Description => &mut fields.description,
-                        Field::Priority => &mut fields.priority,
-                        Field::DependsOn => &mut fields.depends_on,
-                        Field::Status => &mut fields.status,
-                        Field::Story => &mut fields.story,
-                        Field::Milestone => &mut fields.milestone,
-                        Field::Tags => &mut fields.tags,
-                        Field::Prompt => &mut fields.prompt,
-                        Field::Commit => &mut fields.commit,
-                        Field::Timeout => &mut fields.timeout,
-                        Field::StaleAfter => &mut fields.stale_after,
-                        Field::MaxAttempts => &mut fields.max_attempts,
-                        Field::ClaimedAt => &mut fields.claimed_at,
-                        Field::ClaimedBy => &mut fields.claimed_by,
-                        Field::Other(name) => fields.extra.entry(name).or_insert(Value::Null),
-                    };
-                    *slot = map.next_value()?;
+                    let value = map.next_value()?;
+                    match key {
+                        FieldKey::Known(field) => fields.set(field, value),
+                        FieldKey::Unknown(name) => {
+                            fields.unknown.insert(name, value);
+                        }
+                    }
                 }
                 Ok(fields)
             }
@@ -396,24 +341,50 @@ impl<'de> Deserialize<'de> for TaskFields {
 }
 
 impl TaskFields {
-    /// Takes from `defaults` what the task itself does not say.
+    /// The value of a field; null if it is not set.
+    fn get(&self, name: &str) -> &Value {
+        let found = self.known.iter().find(|(field, _)| FIELDS[*field].name == name);
+        found.map_or(&Value::Null, |(_, value)| value)
+    }
+
+    fn set(&mut self, field: usize, value: Value) {
+        match self.known.binary_search_by_key(&field, |(other, _)| *other) {
+            Ok(at) => self.known[at].1 = value,
+            Err(at) => self.known.insert(at, (field, value)),
+        }
+    }
+
+    /// Takes from `defaults` what the task itself does not set. A null in the task counts as set
+    /// only in a field that templates see as it is written.
     fn fill(&mut self, defaults: &TaskFields) {
-        for (own, default) in [
-            (&mut self.priority, &defaults.priority),
-            (&mut self.prompt, &defaults.prompt),
-            (&mut self.tags, &defaults.tags),
-            (&mut self.commit, &defaults.commit),
-            (&mut self.timeout, &defaults.timeout),
-            (&mut self.stale_after, &defaults.stale_after),
-            (&mut self.max_attempts, &defaults.max_attempts),
-        ] {
-            if own.is_null() && !default.is_null() {
-                own.clone_from(default);
+        for (field, default) in &defaults.known {
+            if !FIELDS[*field].has_default {
+                continue;
+            }
+            match self.known.binary_search_by_key(field, |(other, _)| *other) {
+                Err(at) => self.known.insert(at, (*field, default.clone())),
+                Ok(at) => {
+                    let own = &mut self.known[at].1;
+                    if own.is_null() && !FIELDS[*field].in_templates.is_written() {
+                        own.clone_from(default);
+                    }
+                }
             }
         }
-        for (name, value) in &defaults.extra {
-            self.extra.entry(name.clone()).or_insert_with(|| value.clone());
+        for (name, value) in &defaults.unknown {
+            self.unknown.entry(name.clone()).or_insert_with(|| value.clone());
         }
+    }
+
+    /// The fields that stay in [`Task::extra`](super::task::Task::extra).
+    fn into_extra(self) -> Map<String, Value> {
+        let mut extra = self.unknown;
+        for (field, value) in self.known {
+            if FIELDS[field].in_templates.is_written() {
+                extra.insert(FIELDS[field].name.to_owned(), value);
+            }
+        }
+        extra
     }
 }
 

@@ -307,6 +307,37 @@ pub struct Task {
     pub extra: Map<String, Value>,
 }
 
+impl Task {
+    /// A pending task for which the file sets nothing but the id.
+    pub fn new(id: TaskId) -> Task {
+        Task {
+            title: id.to_string(),
+            id,
+            description: None,
+            priority: Priority::default(),
+            status: Status::Pending,
+            minutes: DEFAULT_MINUTES,
+            commit: CommitRule::default(),
+            story: None,
+            milestone: None,
+            tags: Vec::new(),
+            touches: Vec::new(),
+            prompt: None,
+            agents: Vec::new(),
+            verify: None,
+            verify_baseline: None,
+            timeout: None,
+            idle: None,
+            stale_after: None,
+            max_attempts: None,
+            max_cost: None,
+            claimed_at: None,
+            claimed_by: None,
+            extra: Map::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

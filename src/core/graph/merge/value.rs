@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::core::graph::edit::is_plain;
+use crate::core::graph::load::fields;
 use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value. Two mappings are the same in whatever order they are written, two lists are not.
@@ -163,10 +164,11 @@ impl ValueShape {
             (ValueShape::File, "edges") => ValueShape::Edges,
             (ValueShape::File, _) => ValueShape::Other,
             (ValueShape::Tasks, _) => ValueShape::Task,
-            (
-                ValueShape::Task | ValueShape::Fields | ValueShape::Other,
-                "depends_on" | "tags" | "output" | "touches",
-            ) => ValueShape::Set,
+            (ValueShape::Task | ValueShape::Fields | ValueShape::Other, name)
+                if fields::is_set(name) =>
+            {
+                ValueShape::Set
+            }
             (ValueShape::Other, _) => ValueShape::Fields,
             _ => ValueShape::Whole,
         }
