@@ -1,6 +1,7 @@
 //! What `ralph` knows and decides: no disk, clock, process, git or printing.
 
 pub mod exit;
+pub mod variants;
 pub mod duration;
 pub mod diagnostic;
 pub mod time_zone;

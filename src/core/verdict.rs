@@ -363,20 +363,27 @@ impl Verdict {
         }
     }
 
-    /// Whether the attempt uses up one of the task's.
+    /// Whether the attempt counts towards `max_attempts` of its task.
     pub fn counts(self) -> bool {
-        matches!(
-            self,
+        match self {
             Verdict::Incomplete
-                | Verdict::Unverified
-                | Verdict::VerifyFailed
-                | Verdict::Uncommitted
-                | Verdict::OffBranch
-                | Verdict::Failed
-                | Verdict::TimedOut
-                | Verdict::SetupFailed
-                | Verdict::MergeFailed
-        )
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed => true,
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::Again => false,
+        }
     }
 
     /// The judgement in words, for people and for the next prompt.
@@ -450,25 +457,8 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Complete => "complete",
-            Verdict::Incomplete => "incomplete",
-            Verdict::Unverified => "unverified",
-            Verdict::VerifyFailed => "verify-failed",
-            Verdict::Uncommitted => "uncommitted",
-            Verdict::OffBranch => "off-branch",
-            Verdict::Failed => "failed",
-            Verdict::TimedOut => "timed-out",
-            Verdict::NeedsInput => "needs-input",
-            Verdict::Cancelled => "cancelled",
-            Verdict::Interrupted => "interrupted",
-            Verdict::RateLimited => "rate-limited",
-            Verdict::Denied => "denied",
-            Verdict::BaselineBroken => "baseline-broken",
-            Verdict::SetupFailed => "setup-failed",
-            Verdict::MergeFailed => "merge-failed",
-            Verdict::Again => "again",
-        })
+        // The same word as in JSON.
+        self.serialize(f)
     }
 }
 
