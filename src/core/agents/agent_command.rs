@@ -1,6 +1,6 @@
-//! How an agent is called: by the name of a preset, by a command line, or by settings of both.
+//! The command that starts an agent, from the name of a preset, a command line, or a mapping.
 //!
-//! The same words are read from the settings, from a task and from flags. Starts nothing.
+//! Settings, tasks and flags are read alike. Nothing is started here.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +16,32 @@ use crate::core::{
     redact::{Redactor, is_secret_name},
 };
 
-/// One agent, ready to be called.
+/// The command of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// What it is called in the journal; a limit of its provider is remembered by it.
+    /// Its name in the journal. Limits of its provider are recorded under this name.
     pub name: String,
-    /// The program and its arguments; the prompt comes on standard input.
+    /// The program and its arguments. It reads the prompt from standard input.
     pub argv: Vec<String>,
-    /// How its output is to be read.
+    /// The format of its output.
     #[serde(default)]
     pub output: Format,
-    /// Set in its environment.
+    /// Variables added to its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Prints its version and ends.
+    /// A command that prints its version and exits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version_check: Vec<String>,
 }
 
 impl AgentCommand {
-    /// The agent of that preset.
+    /// Returns the command of a preset.
     pub fn preset(name: &str) -> Option<AgentCommand> {
         agent_preset::find(name).map(|preset| AgentCommand::of(preset, words(preset.argv)))
     }
 
-    /// The agent that this command line calls. Of a known program it is known how it is to be read.
+    /// Makes an agent of a command line. A known program gets the environment and the output format
+    /// of its preset.
     pub fn command(argv: Vec<String>) -> AgentCommand {
         let program = argv.first().map_or("", String::as_str);
         let name = program.rsplit('/').next().unwrap_or_default();
@@ -66,11 +67,11 @@ impl AgentCommand {
         }
     }
 
-    /// Reads what stands behind `agent:`, the agents to be tried one after the other: the name of a
+    /// Reads the value of `agent:`, in the order in which the agents are tried: the name of a
     /// preset, a command line as a list of words, a mapping, or a list of names and mappings.
     ///
     /// # Errors
-    /// In words for a person.
+    /// A message for people.
     pub fn read(value: &Value) -> Result<Vec<AgentCommand>, String> {
         match value {
             Value::String(word) => Ok(vec![AgentCommand::word(word)?]),
@@ -97,7 +98,7 @@ impl AgentCommand {
         }
     }
 
-    /// Without the secrets in its words, and without the variables that hold one.
+    /// Returns the command without secrets in its words, and without the variables that hold one.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> AgentCommand {
         let clean = |text: String| secrets.clone().text(&text);
@@ -159,7 +160,7 @@ impl AgentCommand {
 const WANTED: &str = "`agent` must be a preset such as `claude`, a command as a list of words such \
                       as [claude, -p], a mapping with `command`, or a list of presets and mappings";
 
-/// Whether an item of a list is an agent of its own and not a word of a command line.
+/// Whether an item of a list is an agent rather than a word of a command line.
 fn is_agent(item: &Value) -> bool {
     item.is_object() || item.as_str().is_some_and(|word| agent_preset::find(word).is_some())
 }
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_agent_is_told() {
+    fn an_invalid_agent_is_reported() {
         for (value, part) in [
             (json!([]), "must be a preset"),
             (json!(""), "must be a preset"),
