@@ -89,8 +89,10 @@ pub fn context(
             Value::Object(fields)
         })
         .collect();
-    let dependents: Vec<Value> =
-        graph.dependents(number).map(|d| Value::Object(fields::in_templates(graph.task(d)))).collect();
+    let dependents: Vec<Value> = graph
+        .dependents(number)
+        .map(|d| Value::Object(fields::in_templates(graph.task(d))))
+        .collect();
     let last = past.last.as_ref().map(|last| {
         json!({
             "verdict": last.ended.verdict,

@@ -7,7 +7,12 @@ mod hooks;
 mod notify;
 mod schedule;
 
-use std::{collections::BTreeMap, num::NonZeroU32, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{LazyLock, OnceLock},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -22,7 +27,7 @@ use crate::{
         },
         duration,
         event::Orphans,
-        select,
+        select::{self, Policy},
         spend::Budget,
     },
 };
@@ -290,32 +295,29 @@ impl Config {
         serde_json::from_value(Value::Object(layer))
     }
 
-    /// What is wrong with a setting that is of the right kind.
+    /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
-        let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
-        let is_off = match key {
-            "jobs" => self.jobs == 0,
-            "max_attempts" => self.max_attempts == 0,
-            "max_iterations" => self.max_iterations == 0,
-            "max_tokens" => self.max_tokens == Some(0),
-            "max_cost" => is_missing(self.max_cost),
-            "max_cost_per_day" => is_missing(self.max_cost_per_day),
-            "commit_timeout" => self.commit_timeout.is_zero(),
-            "hook_timeout" => self.hook_timeout.is_zero(),
-            "notify_timeout" => self.notify_timeout.is_zero(),
-            "max_duration" => self.max_duration.is_some_and(|length| length.is_zero()),
-            "timeout" => self.timeout.is_zero(),
-            "setup_timeout" => self.setup_timeout.is_zero(),
-            "verify_timeout" => self.verify_timeout.is_zero(),
-            _ => false,
-        };
-        match key {
-            _ if !is_off => None,
-            "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
-                Some(format!("`{key}` must be at least 1"))
-            }
-            _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
+        /// Durations that `0s` would make useless. For the others it means never or at once.
+        const NEVER_ZERO: [&str; 7] = [
+            "commit_timeout",
+            "hook_timeout",
+            "max_duration",
+            "notify_timeout",
+            "setup_timeout",
+            "timeout",
+            "verify_timeout",
+        ];
+        static SCHEMA: LazyLock<Value> = LazyLock::new(Config::schema);
+        let property = &SCHEMA["properties"][key];
+        let value = self.to_layer().remove(key)?;
+        if property["minimum"].as_u64() == Some(1) && value.as_u64() == Some(0) {
+            return Some(format!("`{key}` must be at least 1"));
         }
+        let is_zero = match &property["exclusiveMinimum"] {
+            Value::Null => NEVER_ZERO.contains(&key) && value == duration::text(Duration::ZERO),
+            bound => value.as_f64().is_some_and(|sum| bound.as_f64().is_some_and(|b| sum <= b)),
+        };
+        is_zero.then(|| format!("`{key}` must be more than nothing; leave it out for the default"))
     }
 
     /// After how long without a sign of life an attempt is ended, if it ever is.
@@ -323,13 +325,25 @@ impl Config {
         (!self.idle.is_zero()).then_some(self.idle)
     }
 
-    /// What a run may use.
-    pub fn budget(&self) -> Budget {
-        Budget {
-            cost: self.max_cost,
-            tokens: self.max_tokens,
-            duration: self.max_duration,
-            cost_per_day: self.max_cost_per_day,
+    /// The settings that decide which task is next, and when a run stops.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            jobs: self.jobs,
+            limits: self.limits.0.clone(),
+            max_iterations: self.max_iterations,
+            max_attempts: self.max_attempts,
+            stale_after: self.stale_after,
+            agents: self.agent.calls.clone(),
+            budget: Budget {
+                cost: self.max_cost,
+                tokens: self.max_tokens,
+                duration: self.max_duration,
+                cost_per_day: self.max_cost_per_day,
+            },
+            max_wait: self.max_wait,
+            start_limit: self.start_limit,
+            inherit: self.select == Select::Inherit,
+            ..Policy::default()
         }
     }
 
@@ -548,6 +562,29 @@ mod tests {
             2,
             "all at once"
         );
+    }
+
+    #[test]
+    fn zero_is_refused_where_it_would_be_useless() {
+        let is_refused = |key: &String| {
+            let zero = match Config::default().to_layer()[key] {
+                Value::Bool(_) => return false,
+                Value::String(_) => json!("0s"),
+                _ if key == "max_duration" => json!("0s"),
+                _ => json!(0),
+            };
+            Config::fault(key, &zero).is_some_and(|fault| fault.contains("` must be "))
+        };
+        let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
+        let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
+        let lengths = ["commit_timeout", "hook_timeout", "max_duration", "notify_timeout"];
+        let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
+        for key in numbers.iter().chain(&lengths).chain(&others) {
+            assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");
+        }
+        for key in ["child_wait_timeout", "grace", "idle", "start_limit"] {
+            assert!(!refused.iter().any(|refused| *refused == key), "{key}");
+        }
     }
 
     #[test]

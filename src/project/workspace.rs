@@ -275,22 +275,9 @@ impl Workspace {
         self.state.holder()
     }
 
-    /// The rules that the settings make.
+    /// The policy that the settings make.
     pub fn policy(&self) -> Policy {
-        let config = &self.config;
-        Policy {
-            jobs: config.jobs,
-            limits: config.limits.0.clone(),
-            max_iterations: config.max_iterations,
-            max_attempts: config.max_attempts,
-            stale_after: config.stale_after,
-            agents: config.agent.calls.clone(),
-            budget: config.budget(),
-            max_wait: config.max_wait,
-            start_limit: config.start_limit,
-            inherit: config.select == Select::Inherit,
-            ..Policy::default()
-        }
+        self.config.policy()
     }
 
     /// Whether attempts at tasks have work trees to themselves, as the settings say.

@@ -356,7 +356,9 @@ impl FieldKind {
                 "type": ["string", "number"],
                 "pattern": format!("^[A-Za-z0-9][A-Za-z0-9._-]{{0,{}}}$", MAX_ID - 1),
             }),
-            FieldKind::Text(_) => json!({"type": ["string", "number", "null"]}),
+            FieldKind::Text(_) | FieldKind::Estimate(_) => {
+                json!({"type": ["string", "number", "null"]})
+            }
             FieldKind::Word(_) | FieldKind::Time => json!({"type": ["string", "null"]}),
             FieldKind::Dependencies | FieldKind::Texts(_) => json!({
                 "type": ["string", "number", "array", "null"],
@@ -384,7 +386,6 @@ impl FieldKind {
             FieldKind::Money(_) => json!({"type": ["number", "null"], "exclusiveMinimum": 0}),
             FieldKind::Flag(_) => json!({"type": ["boolean", "null"]}),
             FieldKind::Agents(_) => json!({"type": ["string", "array", "object", "null"]}),
-            FieldKind::Estimate(_) => json!({"type": ["string", "number", "null"]}),
             FieldKind::Size(_) => {
                 json!({"type": ["string", "null"], "examples": ["S", "M", "L", "XL"]})
             }
