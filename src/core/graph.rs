@@ -1,4 +1,4 @@
-//! The task graph, valid by construction: known ends, no cycle.
+//! The task graph, valid by construction: every dependency exists, and there is no cycle.
 //!
 //! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::core::graph::task::{Spelling, Status, Task, TaskId};
 
-/// Tasks and what depends on what. A task's number is its place in the file.
+/// The tasks and their dependencies. The number of a task is its position in the file.
 #[derive(Clone, Debug)]
 pub struct TaskGraph {
     tasks: Vec<Task>,
@@ -31,17 +31,17 @@ pub struct TaskGraph {
     /// An edge runs from a dependency to its dependent.
     dag: DiGraph<(), ()>,
     order: Vec<usize>,
-    /// How the file spells statuses.
+    /// The spelling of statuses in the file.
     pub spelling: Spelling,
-    /// What stands beside the tasks: `project`, `milestones`, `stories`, …, for templates.
+    /// The other top-level fields (`project`, `milestones`, `stories`, …), for templates.
     pub project: Map<String, Value>,
 }
 
 impl TaskGraph {
-    /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, repeats allowed.
+    /// Builds the graph. `edges` are pairs (dependency, dependent) of task numbers and may repeat.
     ///
     /// # Errors
-    /// Every cycle there is, one per knot, and the tasks back.
+    /// One cycle of each strongly connected component, and the tasks.
     pub fn new(tasks: Vec<Task>, mut edges: Vec<(usize, usize)>) -> Result<TaskGraph, Cyclic> {
         edges.sort_unstable();
         edges.dedup();
@@ -49,7 +49,7 @@ impl TaskGraph {
         for _ in &tasks {
             dag.add_node(());
         }
-        // petgraph lists the newest edge first; added backwards, neighbours come in file order.
+        // petgraph lists the newest edge first. Adding edges in reverse keeps the file order.
         for (from, to) in edges.into_iter().rev() {
             dag.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
         }
@@ -82,22 +82,22 @@ impl TaskGraph {
         self.numbers.get(id).copied()
     }
 
-    /// What a task depends on directly.
+    /// The direct dependencies of a task.
     pub fn dependencies(&self, number: usize) -> impl Iterator<Item = usize> {
         self.dag.neighbors_directed(NodeIndex::new(number), Incoming).map(NodeIndex::index)
     }
 
-    /// What depends directly on a task.
+    /// The direct dependents of a task.
     pub fn dependents(&self, number: usize) -> impl Iterator<Item = usize> {
         self.dag.neighbors_directed(NodeIndex::new(number), Outgoing).map(NodeIndex::index)
     }
 
-    /// Every task after all of its dependencies.
+    /// All tasks, each after its dependencies.
     pub fn topological(&self) -> &[usize] {
         &self.order
     }
 
-    /// How many dependencies there are, repeats counted once.
+    /// The number of dependencies, without repeats.
     pub fn edge_count(&self) -> usize {
         self.dag.edge_count()
     }
@@ -111,12 +111,12 @@ impl TaskGraph {
         depth.into_iter().max().unwrap_or(0)
     }
 
-    /// Follows an edit of the file; the shape of the graph does not depend on statuses.
+    /// Updates a status after an edit of the file. The graph does not depend on statuses.
     pub fn set_status(&mut self, number: usize, status: Status) {
         self.tasks[number].status = status;
     }
 
-    /// Follows an edit of the file.
+    /// Updates a claim after an edit of the file.
     pub fn set_claim(&mut self, number: usize, at: Option<String>, by: Option<String>) {
         self.tasks[number].claimed_at = at;
         self.tasks[number].claimed_by = by;
@@ -126,13 +126,13 @@ impl TaskGraph {
 /// Tasks that cannot be put in order.
 #[derive(Debug)]
 pub struct Cyclic {
-    /// Each cycle as task numbers, a dependency before its dependent, the last before the first.
+    /// Each cycle as task numbers: every task is a dependency of the next, the last of the first.
     pub cycles: Vec<Vec<usize>>,
     /// The tasks.
     pub tasks: Vec<Task>,
 }
 
-/// One cycle out of every strongly connected component.
+/// Returns one cycle of each strongly connected component.
 fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = kosaraju_scc(dag)
         .into_iter()
@@ -143,7 +143,7 @@ fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
     found
 }
 
-/// The shortest cycle through the knot's first task, by breadth-first search within the knot.
+/// Returns the shortest cycle through the first task of a component, by breadth-first search.
 fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
     let start = *knot.iter().min().expect("a component has a member");
     let members: std::collections::HashSet<_> = knot.iter().copied().collect();
@@ -174,7 +174,7 @@ fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A pending task of middling priority.
+    /// A pending task of medium priority.
     pub(crate) fn task(id: &str) -> Task {
         Task::new(TaskId::new(id).unwrap())
     }

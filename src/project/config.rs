@@ -1,7 +1,8 @@
-//! The settings: which there are, what they are where nobody says, and what is wrong with one.
+//! The settings: their types, descriptions, defaults and bounds.
 //!
-//! The doc comments are what `ralph schema` and the docs say. Where values come from is `layers`'
-//! affair.
+//! A new setting is a field of [`Config`] and its default. Its doc comment is its description in
+//! `ralph schema config` and in `docs/settings.md`, its name is the key in the files and, in
+//! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod hooks;
 mod notify;
@@ -36,15 +37,15 @@ pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 pub use hooks::Hooks;
 pub use notify::{Notifier, NotifierTarget};
 
-/// The agent, where nothing else is said.
+/// The default agent.
 const AGENT: &str = "claude";
-/// Where learnings are, where nothing else is said.
+/// The default path of the learnings file.
 const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
-/// Settings as they are written: what one layer says, or all of them together.
+/// Settings as they are written, of one layer or of all layers together.
 pub type ConfigLayer = Map<String, Value>;
 
-/// Every setting with its value.
+/// All settings with their values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "settings of ralph")]
@@ -253,13 +254,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings that a layer makes of the defaults.
+    /// Returns the settings of a layer, with defaults for the others.
     ///
     /// # Errors
-    /// What is wrong with each setting, in words for a person.
+    /// A message for each invalid setting.
     pub fn of(layer: &ConfigLayer) -> Result<Config, Vec<String>> {
         let Ok(config) = Config::read(layer.clone()) else {
-            // Which tells of one setting alone.
+            // The error is about only one setting.
             return Err(layer
                 .iter()
                 .filter_map(|(key, value)| Config::fault(key, value))
@@ -270,7 +271,7 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
-    /// What is wrong with a setting, if anything is.
+    /// Returns a message if the value is invalid for the setting.
     pub fn fault(key: &str, value: &Value) -> Option<String> {
         let one = ConfigLayer::from_iter([(key.to_owned(), value.clone())]);
         let error = match Config::read(one) {
@@ -320,7 +321,7 @@ impl Config {
         is_zero.then(|| format!("`{key}` must be more than nothing; leave it out for the default"))
     }
 
-    /// After how long without a sign of life an attempt is ended, if it ever is.
+    /// The longest time without a sign of life before an attempt is ended, if there is a limit.
     pub fn idle_limit(&self) -> Option<Duration> {
         (!self.idle.is_zero()).then_some(self.idle)
     }
@@ -347,7 +348,7 @@ impl Config {
         }
     }
 
-    /// What an agent's word that all is done looks like, and its worth.
+    /// How an agent promises that everything is done, and how far the promise is trusted.
     pub fn promise(&self) -> Promise {
         Promise {
             worth: self.promise,
@@ -356,7 +357,7 @@ impl Config {
         }
     }
 
-    /// As it would be written.
+    /// Returns the settings as they would be written.
     pub fn to_layer(&self) -> ConfigLayer {
         match serde_json::to_value(self) {
             Ok(Value::Object(layer)) => layer,
@@ -376,12 +377,12 @@ impl Config {
     }
 }
 
-/// Agents, to be tried one after the other; see [`AgentCommand::read`].
+/// Agents, in the order in which they are tried; see [`AgentCommand::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agents {
-    /// As it was written.
+    /// The value as it was written.
     given: Value,
-    /// What that means.
+    /// The commands that it stands for.
     pub calls: Vec<AgentCommand>,
 }
 
@@ -399,13 +400,13 @@ impl Serialize for Agents {
     }
 }
 
-/// Commands for a shell: a list, or a single one.
+/// Shell commands: one, or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrManyCommands")]
 pub struct Commands(pub Vec<String>);
 
 impl Commands {
-    /// Whether there are none.
+    /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -427,7 +428,7 @@ impl From<OneOrManyCommands> for Commands {
     }
 }
 
-/// How many attempts there may be at the same time with an agent, or at tasks with a tag.
+/// The most attempts that run at the same time with an agent, or at tasks with a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConcurrencyLimits(pub BTreeMap<String, NonZeroU32>);
 
@@ -455,7 +456,7 @@ pub enum Select {
     Inherit,
 }
 
-/// A length of time, as people write it.
+/// Reads and writes a duration as people write it.
 mod length {
     use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, duration};
 
@@ -472,7 +473,7 @@ mod length {
     }
 }
 
-/// A length of time, or null for none.
+/// Reads and writes a duration, or null for none.
 mod maybe_length {
     use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, length};
 

@@ -1,8 +1,8 @@
-//! One line of the journal: an event with its envelope, to and from JSON.
+//! A line of the journal: an event with its envelope, written and read as JSON.
 //!
-//! The line is flat, and is read without serde's `flatten`, whose buffering makes a long journal
-//! four times slower to fold: once the `action` is seen, the rest of the line goes straight into
-//! the event.
+//! The line is flat. It is read without serde's `flatten`, whose buffering would make a long journal
+//! four times slower to read: after the `action`, the rest of the line is read directly into the
+//! event.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ use serde::{
 
 use crate::core::{event::Event, graph::task::TaskId, redact::Redactor};
 
-/// One line of the journal.
+/// A line of the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// When, to the millisecond.
+    /// The time, to the millisecond.
     pub timestamp: DateTime<Utc>,
-    /// The invocation it belongs to.
+    /// The run that it belongs to.
     pub run_id: String,
-    /// Counts the lines of the journal, without gaps.
+    /// The number of the line in the journal, without gaps.
     pub seq: u64,
-    /// The attempt's number in its run.
+    /// The number of the attempt in its run.
     pub iteration: Option<u32>,
-    /// The task it is about.
+    /// The task that it is about.
     pub task_id: Option<TaskId>,
     /// What happened.
     pub event: Event,
 }
 
-/// The fields every line has, in the order in which they are written.
+/// The fields of every line, in the order in which they are written.
 #[derive(Serialize)]
 struct Envelope<'a> {
     timestamp: String,
@@ -42,7 +42,8 @@ struct Envelope<'a> {
 }
 
 impl Record {
-    /// One line of JSON with its newline; `action` and the event's fields follow the envelope.
+    /// Returns one line of JSON with its newline. `action` and the fields of the event follow the
+    /// envelope.
     pub fn to_line(&self) -> String {
         let envelope = Envelope {
             timestamp: self.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -63,8 +64,8 @@ impl Record {
         format!("{},\"action\":{action}{comma}{}\n", &head[..head.len() - 1], &fields[1..])
     }
 
-    /// Without the secrets in what happened. When, to what and in which run is no agent's word and
-    /// stays.
+    /// Returns the record without secrets in its event. The envelope cannot contain text of an
+    /// agent and stays.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> Record {
         let event = serde_json::to_string(&self.event)
@@ -73,7 +74,7 @@ impl Record {
         if clean == event {
             return self;
         }
-        // A value that is a word of the journal's own is in every line of it.
+        // A secret that equals a word of the journal format would make the event unreadable.
         let event = serde_json::from_str(&clean).unwrap_or(self.event);
         Record { event, ..self }
     }
@@ -95,9 +96,9 @@ impl Record {
 /// Why a line was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// Not a record: torn, or written by somebody else.
+    /// Not a record: truncated, or written by another program.
     Damaged,
-    /// An action that this version does not know.
+    /// An action unknown to this version.
     Unknown,
 }
 
@@ -160,7 +161,7 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
     }
 }
 
-/// Presents `action` and the rest of the line as the externally tagged enum that serde derives.
+/// Presents `action` and the rest of the line as an externally tagged enum, which serde derives.
 struct Tagged<'a, M> {
     action: &'a str,
     fields: M,
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_reads_back_as_it_was() {
+    fn every_event_survives_writing_and_reading() {
         for (event, action) in every_event().into_iter().zip(Event::actions()) {
             let record = record(event);
             let line = record.to_line();
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_says_why() {
+    fn an_unreadable_line_says_why() {
         let line = record(Event::Reset {}).to_line();
         let newer = line.replace("reset", "teleported");
         assert_eq!(Record::from_line(newer.as_bytes()), Err(Unread::Unknown));

@@ -1,10 +1,10 @@
-//! `task-graph.yaml` as text -> a valid graph, or everything that is wrong with it at once.
+//! Reads the text of `task-graph.yaml` into a valid graph, or reports all its errors at once.
 //!
-//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). Three steps: the span
-//! tree, which has refused hostile input already, is checked for shape; the typed reader gives the
-//! values, every known field as any value at all, so that a wrong type is one fault among others
-//! and not the end; then values become tasks, each fault with the place the tree knows.
-//! Reads no disk.
+//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). There are three steps. The
+//! span tree, which has already refused hostile input, is checked for its shape. The typed reader
+//! reads the values; a field may have any value, so that a wrong type is one error among others.
+//! Then the values become tasks, and each error gets its location from the span tree. Nothing here
+//! reads the disk.
 
 pub mod fields;
 mod links;
@@ -27,22 +27,23 @@ use crate::core::{
     },
 };
 
-/// A graph that can be worked on, and what is odd about its file.
+/// A valid graph and the warnings about its file.
 #[derive(Debug)]
 pub struct Loaded {
     /// The graph.
     pub graph: TaskGraph,
-    /// Only warnings.
+    /// The warnings.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// The most faults of one file that are reported; a generated file can have one per line.
+/// After this many errors and warnings, warnings are dropped; a generated file can have one per
+/// line.
 pub const MAX_FAULTS: usize = 100;
 
 /// Reads a graph.
 ///
 /// # Errors
-/// Every fault, in the order of the file, warnings among them.
+/// All errors and warnings, in the order of the file.
 pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     let shape = GraphShape::check(document)?;
     let file = match runs::read(document, &shape) {
@@ -59,7 +60,7 @@ pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     }
 }
 
-/// The mapping node of task `number` in the document as it is now: edits renumber nodes.
+/// Returns the node of task `number` in the current document, since edits renumber the nodes.
 pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
     let tree = document.tree();
     let (_, list) = task_list(document)?;
@@ -69,12 +70,12 @@ pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
 /// Reads any other small YAML file into a type.
 ///
 /// # Errors
-/// The first fault.
+/// The first error.
 pub fn settings<T: de::DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
     typed(document.text())
 }
 
-/// A fault of the span tree, in the common form.
+/// Converts an error of the span tree to a diagnostic.
 pub fn diagnostic(fault: Fault) -> Diagnostic {
     let found = Diagnostic::error(fault.message, fault.at);
     match fault.help {
@@ -84,14 +85,14 @@ pub fn diagnostic(fault: Fault) -> Diagnostic {
 }
 
 fn typed<T: de::DeserializeOwned>(text: &str) -> Result<T, Vec<Diagnostic>> {
-    // libyaml takes a byte order mark before a mapping for a document of its own.
+    // libyaml takes a byte order mark before a mapping for a separate document.
     let bare = text.trim_start_matches('\u{feff}');
     serde_yaml::from_str(bare).map_err(|error| {
         let skipped = text.len() - bare.len();
         let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let message = error.to_string();
-        // The place is drawn; said in words it would stand there twice.
+        // The diagnostic shows the location, so the message must not repeat it.
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         vec![Diagnostic::error(message, at..at)]
     })
@@ -103,7 +104,7 @@ fn task_list(document: &Document) -> Option<(NodeId, NodeId)> {
     tree.entry(text, root, "tasks").or_else(|| tree.entry(text, root, "nodes"))
 }
 
-/// Where things are, once the nesting is known to be right.
+/// The nodes of tasks and edges, after their nesting was checked.
 struct GraphShape {
     tasks: Vec<NodeId>,
     edges: Vec<NodeId>,
@@ -156,7 +157,7 @@ impl GraphShape {
     }
 }
 
-/// The items of a list that must all be mappings.
+/// Returns the items of a list that must all be mappings.
 fn mappings(
     document: &Document,
     list: NodeId,
@@ -207,14 +208,14 @@ fn what(document: &Document, node: NodeId) -> &'static str {
     }
 }
 
-/// The first line of a node, so that a fault of a long list is not drawn over all of it.
+/// Returns the first line of a node, so that an error in a long list does not underline all of it.
 fn first_line(document: &Document, node: NodeId) -> Range<usize> {
     let at = document.tree().range(node);
     let line = document.text()[at.clone()].lines().next().map_or(0, str::len);
     at.start..at.start + line
 }
 
-/// The file as the typed reader gives it.
+/// The file as the typed reader reads it.
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 struct GraphText {
@@ -418,13 +419,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_cut_at_any_byte_is_refused_or_is_the_first_tasks() {
+    fn a_truncated_text_is_refused_or_has_the_first_tasks() {
         for whole in WHOLE {
             assert_eq!(read(whole).unwrap(), ["a1", "b1", "c1"]);
             for cut in 0..whole.len() {
                 let Some(ids) = read(&whole[..cut]) else { continue };
                 assert!(!ids.is_empty(), "empty at {cut} of {whole:?}");
-                // The last one may have lost the end of its name.
+                // The last id may be truncated.
                 let names = ids.iter().zip(["a1", "b1", "c1"]);
                 let (last, before) = (ids.len() - 1, names.clone().take(ids.len() - 1));
                 assert!(before.clone().all(|(id, name)| id == name), "{ids:?} at {cut}");

@@ -1,4 +1,4 @@
-//! Values -> tasks: what each field means, and every fault with its place.
+//! Turns values into tasks, and finds the errors in them with their locations.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,7 +25,7 @@ use crate::core::{
     },
 };
 
-/// The graph, if it can be built, and all faults and warnings.
+/// Returns the graph, if it can be built, and all errors and warnings.
 pub(super) fn read(
     document: &Document,
     shape: &GraphShape,
@@ -44,12 +44,12 @@ pub(super) fn read(
     (graph, reader.faults)
 }
 
-/// Turns values into tasks and collects what is wrong.
+/// Turns values into tasks and collects errors and warnings.
 pub(super) struct TaskReader<'a> {
     pub(super) places: Places<'a>,
     pub(super) faults: Vec<Diagnostic>,
     spelling: Spelling,
-    /// Unknown fields seen, each reported once.
+    /// The unknown fields seen so far. Each is reported once.
     unknown: HashSet<String>,
 }
 
@@ -70,7 +70,7 @@ impl TaskReader<'_> {
             }
         }
         let links = self.links(&numbers, &depends_on, &file.edges);
-        // A graph is attempted even after other faults: a cycle is one of its own.
+        // The graph is built even after errors, to report cycles too.
         match TaskGraph::new(tasks, links.iter().map(|link| link.edge).collect()) {
             Ok(mut graph) => {
                 graph.project = file.rest;
@@ -107,7 +107,7 @@ impl TaskReader<'_> {
         Some((tasks, depends_on))
     }
 
-    /// Both readers must see the same id: a splice made for one task must not land in another.
+    /// Checks that both readers see the same id: an edit of one task must not change another.
     fn agree(&mut self, number: usize, fields: &TaskFields) {
         let (tree, text) = (self.places.document.tree(), self.places.document.text());
         let seen =
@@ -124,7 +124,7 @@ impl TaskReader<'_> {
 
     /// Reads the fields of one task, or of `defaults`, and the ids of its dependencies.
     fn task(&mut self, number: Option<usize>, fields: &TaskFields) -> (Task, Vec<String>) {
-        // A task without a usable id stays in its place, so that the faults of all are found.
+        // A task with an invalid id gets a substitute, so that its other errors are found too.
         let id = number.and_then(|number| self.id(fields.get("id"), number)).unwrap_or_else(|| {
             let stand_in = format!("0.unnamed.{}", number.unwrap_or_default());
             TaskId::new(&stand_in).expect("follows the rule")
@@ -276,7 +276,7 @@ impl TaskReader<'_> {
         }
     }
 
-    /// A length of time in minutes; a bare number means hours. A wrong value only makes the order
+    /// Reads a duration in minutes; a bare number means hours. A wrong value only makes the order
     /// of tasks less precise, so it is a warning.
     fn estimate(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
         let minutes = match value {
@@ -338,7 +338,7 @@ impl TaskReader<'_> {
         count
     }
 
-    /// A text; numbers and booleans as they are written.
+    /// Reads a text. A number or a boolean is taken as it is written.
     pub(super) fn text(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<String> {
         match value {
             Value::Null => None,
@@ -354,7 +354,7 @@ impl TaskReader<'_> {
         }
     }
 
-    /// A list of path patterns.
+    /// Reads a list of path patterns.
     fn globs(&mut self, value: &Value, number: Option<usize>, name: &'static str) -> Vec<Glob> {
         let texts = self.items(value, number, name);
         let mut globs = Vec::new();
@@ -370,12 +370,12 @@ impl TaskReader<'_> {
         globs
     }
 
-    /// A list of texts; a single text is a list of one.
+    /// Reads a list of texts. A single text is a list of one.
     fn list(&mut self, value: &Value, number: Option<usize>, name: &'static str) -> Vec<String> {
         self.items(value, number, name).into_iter().map(|(text, _)| text).collect()
     }
 
-    /// The same, and where each is.
+    /// Reads a list of texts with their locations.
     fn items(
         &mut self,
         value: &Value,
@@ -459,12 +459,12 @@ fn field_place(number: Option<usize>, field: &TaskField) -> FaultPlace {
     number.map_or(FaultPlace::Default(field.name), |number| FaultPlace::Field(number, field.name))
 }
 
-/// YAML 1.1's booleans, which this reader takes as text and others do not.
+/// Whether this is a boolean in YAML 1.1. Other readers take it as one, this reader as text.
 fn is_a_boolean_to_some(text: &str) -> bool {
     ["y", "n", "yes", "no", "on", "off"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-/// Text of a stranger's, safe and short enough for a message.
+/// Escapes and shortens text of the file for a message.
 fn clipped(text: &str) -> String {
     let mut shown: String = text.chars().take(70).flat_map(char::escape_debug).collect();
     if text.chars().nth(70).is_some() {
