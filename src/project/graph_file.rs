@@ -260,7 +260,7 @@ impl GraphFile {
                 return Ok(foreign);
             };
             if graph_of(text.as_bytes()).is_none() {
-                bail!("`{}` would be no good graph with it", self.name);
+                bail!("`{}` would not be a valid graph after this change", self.name);
             }
             if state::stamp(&self.path).ok() != self.stamp {
                 self.stamp = None;

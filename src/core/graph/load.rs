@@ -192,7 +192,7 @@ fn mappings(
 fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
     if let Some((key, _)) = document.tree().entry(document.text(), task, "<<") {
         faults.push(
-            Diagnostic::error("merge keys (`<<`) are not read", document.tree().range(key))
+            Diagnostic::error("merge keys (`<<`) are not supported", document.tree().range(key))
                 .help("write the fields out, or put what all tasks share under `defaults`"),
         );
     }
