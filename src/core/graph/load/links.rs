@@ -72,7 +72,12 @@ impl TaskReader<'_> {
             return Some(*number);
         }
         let near = (self.faults.len() < SUGGESTIONS)
-            .then(|| nearest(name, numbers.keys().map(TaskId::as_str)))
+            .then(|| {
+                // In the order of the file, so that the same file always gets the same suggestion.
+                let mut ids: Vec<(&TaskId, &usize)> = numbers.iter().collect();
+                ids.sort_unstable_by_key(|(_, number)| **number);
+                nearest(name, ids.into_iter().map(|(id, _)| id.as_str()))
+            })
             .flatten();
         let mut fault = Diagnostic::error(
             format!("unknown dependency `{}`", name.escape_debug()),
