@@ -4,6 +4,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod exit;
+pub mod variants;
 pub mod duration;
 pub mod diagnostic;
 pub mod time_zone;

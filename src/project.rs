@@ -1,4 +1,4 @@
-//! One repository as `ralph` works in it: its settings, its graph file, its journal and its attempts.
+//! A repository that `ralph` works in: its settings, graph file, journal and attempts.
 
 pub mod fatal;
 pub mod config;

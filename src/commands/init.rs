@@ -254,7 +254,7 @@ fn steps(
         whole(config_layers::PATH, settings, force || options.reset)?.keeping(),
         whole(".ralph/.gitignore", template::IGNORE.to_owned(), force)?,
         whole(schema::CONFIG_PATH, schema::config(), force)?.made(),
-        whole(schema::GRAPH_PATH, schema::graph().to_owned(), force)?.made(),
+        whole(schema::GRAPH_PATH, schema::graph(), force)?.made(),
         whole(GRAPH, setup::graph(found), force)?.keeping(),
         whole(TASK, Template::Task.text(), force)?.keeping().made(),
     ];

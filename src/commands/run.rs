@@ -86,17 +86,27 @@ pub(super) fn limits(
     idle: Option<Duration>,
     more: &LimitArgs,
 ) -> ConfigLayer {
+    // Without `..`, so that a new flag cannot be left out below.
+    let LimitArgs {
+        timeout,
+        exit_grace,
+        max_cost,
+        max_tokens,
+        max_duration,
+        done_pattern,
+        max_wait,
+    } = more;
     let length = |length: Option<Duration>| length.map(|length| json!(duration::text(length)));
     let named = [
         ("max_iterations", iterations.map(|count| json!(count))),
-        ("timeout", length(more.timeout)),
+        ("timeout", length(*timeout)),
         ("idle", length(idle)),
-        ("exit_grace", length(more.exit_grace)),
-        ("max_cost", more.max_cost.map(|sum| json!(sum))),
-        ("max_tokens", more.max_tokens.map(|count| json!(count))),
-        ("max_duration", length(more.max_duration)),
-        ("max_wait", length(more.max_wait)),
-        ("done_pattern", more.done_pattern.as_ref().map(|pattern| json!(pattern))),
+        ("exit_grace", length(*exit_grace)),
+        ("max_cost", max_cost.map(|sum| json!(sum))),
+        ("max_tokens", max_tokens.map(|count| json!(count))),
+        ("max_duration", length(*max_duration)),
+        ("max_wait", length(*max_wait)),
+        ("done_pattern", done_pattern.as_ref().map(|pattern| json!(pattern))),
     ];
     let given = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     given.collect()

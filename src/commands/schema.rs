@@ -10,7 +10,7 @@ use crate::{adapters::terminal, cli::Schemas, core::exit::Exit, project::schema}
 /// Errors of standard output.
 pub fn run(of: Schemas) -> Result<Exit> {
     terminal::print(&match of {
-        Schemas::Graph => schema::graph().to_owned(),
+        Schemas::Graph => schema::graph(),
         Schemas::Config => schema::config(),
     })?;
     Ok(Exit::Success)

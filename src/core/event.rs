@@ -14,12 +14,15 @@ mod stop;
 mod told;
 mod wake;
 
+use std::sync::LazyLock;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
     agents::transcript::Format,
     graph::task::{Status, TaskId},
+    variants,
     verdict::CheckResult,
 };
 pub use begun::Begun;
@@ -330,65 +333,11 @@ pub enum Event {
 }
 
 impl Event {
-    /// Every `action`, in the order of the variants. Tests hold it against the enum and the docs.
-    pub const ACTIONS: &[&str] = &[
-        "loop_started",
-        "graph_loaded",
-        "graph_rejected",
-        "settings_loaded",
-        "settings_rejected",
-        "record_damaged",
-        "graph_guarded",
-        "started",
-        "worktree_kept",
-        "setting_up",
-        "agent_started",
-        "queued",
-        "merging",
-        "split",
-        "merge_held",
-        "reported",
-        "asked",
-        "answered",
-        "noted",
-        "verifying",
-        "verified",
-        "verify_failed",
-        "verify_postponed",
-        "child_started",
-        "child_ended",
-        "waiting_for_children",
-        "children_ended",
-        "children_overdue",
-        "terminating",
-        "completed",
-        "failed",
-        "interrupted",
-        "needs_input",
-        "rate_limited",
-        "denied",
-        "iterated",
-        "promised",
-        "parked",
-        "recovered",
-        "status_changed",
-        "reset",
-        "waiting",
-        "blocked",
-        "pause_requested",
-        "resume_requested",
-        "stop_requested",
-        "suspended",
-        "continued",
-        "clock_set",
-        "hook_failed",
-        "notify_failed",
-        "slept",
-        "woken",
-        "wake_skipped",
-        "schedule_ended",
-        "finished",
-    ];
+    /// The names of all actions, in the order of the variants.
+    pub fn actions() -> &'static [&'static str] {
+        static ACTIONS: LazyLock<&[&str]> = LazyLock::new(variants::names::<Event>);
+        *ACTIONS
+    }
 }
 
 /// A question and a person's answer to it.

@@ -1,4 +1,4 @@
-//! The task graph, valid by construction: all dependencies exist, and there is no cycle.
+//! The task graph, valid by construction: every dependency exists, and there is no cycle.
 //!
 //! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
@@ -31,18 +31,17 @@ pub struct TaskGraph {
     /// An edge runs from a dependency to its dependent.
     dag: DiGraph<(), ()>,
     order: Vec<usize>,
-    /// How the file spells statuses.
+    /// The spelling of statuses in the file.
     pub spelling: Spelling,
-    /// The other top-level values: `project`, `milestones`, `stories`, …, for templates.
+    /// The other top-level fields (`project`, `milestones`, `stories`, …), for templates.
     pub project: Map<String, Value>,
 }
 
 impl TaskGraph {
-    /// Builds the graph; `edges` are pairs (dependency, dependent) of task numbers, possibly
-    /// repeated.
+    /// Builds the graph. `edges` are pairs (dependency, dependent) of task numbers and may repeat.
     ///
     /// # Errors
-    /// One cycle per strongly connected component, and the tasks.
+    /// One cycle of each strongly connected component, and the tasks.
     pub fn new(tasks: Vec<Task>, mut edges: Vec<(usize, usize)>) -> Result<TaskGraph, Cyclic> {
         edges.sort_unstable();
         edges.dedup();
@@ -50,8 +49,7 @@ impl TaskGraph {
         for _ in &tasks {
             dag.add_node(());
         }
-        // petgraph lists the newest edge first; adding them in reverse keeps neighbors in file
-        // order.
+        // petgraph lists the newest edge first. Adding edges in reverse keeps the file order.
         for (from, to) in edges.into_iter().rev() {
             dag.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
         }
@@ -94,7 +92,7 @@ impl TaskGraph {
         self.dag.neighbors_directed(NodeIndex::new(number), Outgoing).map(NodeIndex::index)
     }
 
-    /// All tasks, each after all of its dependencies.
+    /// All tasks, each after its dependencies.
     pub fn topological(&self) -> &[usize] {
         &self.order
     }
@@ -113,12 +111,12 @@ impl TaskGraph {
         depth.into_iter().max().unwrap_or(0)
     }
 
-    /// Sets the status of a task, after the file was edited. Statuses do not affect the structure.
+    /// Updates a status after an edit of the file. The graph does not depend on statuses.
     pub fn set_status(&mut self, number: usize, status: Status) {
         self.tasks[number].status = status;
     }
 
-    /// Sets the claim of a task, after the file was edited.
+    /// Updates a claim after an edit of the file.
     pub fn set_claim(&mut self, number: usize, at: Option<String>, by: Option<String>) {
         self.tasks[number].claimed_at = at;
         self.tasks[number].claimed_by = by;
@@ -128,13 +126,13 @@ impl TaskGraph {
 /// The error for tasks whose dependencies have cycles.
 #[derive(Debug)]
 pub struct Cyclic {
-    /// Each cycle as task numbers, each a dependency of the next, and the last of the first.
+    /// Each cycle as task numbers: every task is a dependency of the next, the last of the first.
     pub cycles: Vec<Vec<usize>>,
     /// The tasks.
     pub tasks: Vec<Task>,
 }
 
-/// Finds one cycle in each strongly connected component.
+/// Returns one cycle of each strongly connected component.
 fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = kosaraju_scc(dag)
         .into_iter()
@@ -147,10 +145,10 @@ fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
     found
 }
 
-/// The shortest cycle through the first task of a component, by breadth-first search within it.
-fn cycle_in(dag: &DiGraph<(), ()>, component: &[NodeIndex]) -> Vec<usize> {
-    let start = *component.iter().min().expect("a component has a member");
-    let members: std::collections::HashSet<_> = component.iter().copied().collect();
+/// Returns the shortest cycle through the first task of a component, by breadth-first search.
+fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
+    let start = *knot.iter().min().expect("a component has a member");
+    let members: std::collections::HashSet<_> = knot.iter().copied().collect();
     let mut reached_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
     let mut queue = std::collections::VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
@@ -177,35 +175,10 @@ fn cycle_in(dag: &DiGraph<(), ()>, component: &[NodeIndex]) -> Vec<usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::core::graph::task::{CommitRule, DEFAULT_MINUTES, Priority};
 
-    /// A pending task with default priority.
+    /// A pending task of medium priority.
     pub(crate) fn task(id: &str) -> Task {
-        Task {
-            id: TaskId::new(id).unwrap(),
-            title: id.to_owned(),
-            description: None,
-            priority: Priority::default(),
-            status: Status::Pending,
-            minutes: DEFAULT_MINUTES,
-            commit: CommitRule::Required,
-            story: None,
-            milestone: None,
-            tags: Vec::new(),
-            touches: Vec::new(),
-            prompt: None,
-            agents: Vec::new(),
-            max_cost: None,
-            idle: None,
-            verify: None,
-            verify_baseline: None,
-            timeout: None,
-            stale_after: None,
-            max_attempts: None,
-            claimed_at: None,
-            claimed_by: None,
-            extra: Map::new(),
-        }
+        Task::new(TaskId::new(id).unwrap())
     }
 
     /// Tasks `t0`…, with the given edges.

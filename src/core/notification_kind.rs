@@ -100,6 +100,7 @@ pub fn moment_of(record: &Record) -> Option<NotificationKind> {
         | Event::Started { .. }
         | Event::WorktreeKept { .. }
         | Event::SettingUp { .. }
+        | Event::AgentStarted { .. }
         | Event::Queued { .. }
         | Event::Merging(_)
         | Event::Split(_)

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::core::{
     diagnostic::{Diagnostic, nearest},
     event::Answer,
-    graph::{TaskGraph, task::Task},
+    graph::{TaskGraph, load::fields, task::Task},
     history::History,
     verdict::{CheckResult, Commit},
 };
@@ -81,15 +81,17 @@ pub fn context(
     let dependencies: Vec<Value> = graph
         .dependencies(number)
         .map(|d| {
-            let mut fields = fields_of(graph.task(d));
+            let mut fields = fields::in_templates(graph.task(d));
             let id = &graph.task(d).id;
             fields.insert("commits".to_owned(), json!(history.of(id).commits));
             fields.insert("notes".to_owned(), json!(facts.notes.get(id.as_str())));
             Value::Object(fields)
         })
         .collect();
-    let dependents: Vec<Value> =
-        graph.dependents(number).map(|d| Value::Object(fields_of(graph.task(d)))).collect();
+    let dependents: Vec<Value> = graph
+        .dependents(number)
+        .map(|d| Value::Object(fields::in_templates(graph.task(d))))
+        .collect();
     let last = past.last.as_ref().map(|last| {
         json!({
             "verdict": last.ended.verdict,
@@ -112,7 +114,7 @@ pub fn context(
         })
     });
     json!({
-        "task": fields_of(task),
+        "task": fields::in_templates(task),
         "summary": summary(task),
         "story": entry(&graph.project, "stories", task.story.as_deref()),
         "milestone": entry(&graph.project, "milestones", task.milestone.as_deref()),
@@ -137,29 +139,6 @@ pub fn context(
         },
         "paths": { "graph": facts.graph_path, "learnings": facts.learnings_path },
     })
-}
-
-/// The fields of a task by their names in the file, including unknown ones; absent known fields are
-/// null.
-fn fields_of(task: &Task) -> Map<String, Value> {
-    let mut fields = task.extra.clone();
-    for absent in ["path", "output", "verify"] {
-        fields.entry(absent).or_insert(Value::Null);
-    }
-    let known = json!({
-        "id": task.id,
-        "title": task.title,
-        "description": task.description,
-        "priority": task.priority,
-        "status": task.status,
-        "story": task.story,
-        "milestone": task.milestone,
-        "tags": task.tags,
-    });
-    if let Value::Object(known) = known {
-        fields.extend(known);
-    }
-    fields
 }
 
 /// The entry of a top-level list (`stories`, `milestones`) with this id.

@@ -363,7 +363,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the attempt counts towards the limit of the task.
+    /// Whether the attempt counts towards `max_attempts` of its task.
     pub fn counts(self) -> bool {
         match self {
             Verdict::Incomplete
@@ -457,25 +457,8 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Complete => "complete",
-            Verdict::Incomplete => "incomplete",
-            Verdict::Unverified => "unverified",
-            Verdict::VerifyFailed => "verify-failed",
-            Verdict::Uncommitted => "uncommitted",
-            Verdict::OffBranch => "off-branch",
-            Verdict::Failed => "failed",
-            Verdict::TimedOut => "timed-out",
-            Verdict::NeedsInput => "needs-input",
-            Verdict::Cancelled => "cancelled",
-            Verdict::Interrupted => "interrupted",
-            Verdict::RateLimited => "rate-limited",
-            Verdict::Denied => "denied",
-            Verdict::BaselineBroken => "baseline-broken",
-            Verdict::SetupFailed => "setup-failed",
-            Verdict::MergeFailed => "merge-failed",
-            Verdict::Again => "again",
-        })
+        // The same word as in JSON.
+        self.serialize(f)
     }
 }
 

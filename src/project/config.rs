@@ -1,13 +1,19 @@
-//! The settings: which there are, what they are where nobody says, and what is wrong with one.
+//! The settings: their types, descriptions, defaults and bounds.
 //!
-//! The doc comments are what `ralph schema` and the docs say. Where values come from is `layers`'
-//! affair.
+//! A new setting is a field of [`Config`] and its default. Its doc comment is its description in
+//! `ralph schema config` and in `docs/settings.md`, its name is the key in the files and, in
+//! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod hooks;
 mod notify;
 mod schedule;
 
-use std::{collections::BTreeMap, num::NonZeroU32, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{LazyLock, OnceLock},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -22,7 +28,7 @@ use crate::{
         },
         duration,
         event::Orphans,
-        select,
+        select::{self, Policy},
         spend::Budget,
     },
 };
@@ -31,15 +37,15 @@ pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 pub use hooks::Hooks;
 pub use notify::{Notifier, NotifierTarget};
 
-/// The agent, where nothing else is said.
+/// The default agent.
 const AGENT: &str = "claude";
-/// Where learnings are, where nothing else is said.
+/// The default path of the learnings file.
 const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
-/// Settings as they are written: what one layer says, or all of them together.
+/// Settings as they are written, of one layer or of all layers together.
 pub type ConfigLayer = Map<String, Value>;
 
-/// Every setting with its value.
+/// All settings with their values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "settings of ralph")]
@@ -251,13 +257,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings that a layer makes of the defaults.
+    /// Returns the settings of a layer, with defaults for the others.
     ///
     /// # Errors
-    /// What is wrong with each setting, in words for a person.
+    /// A message for each invalid setting.
     pub fn of(layer: &ConfigLayer) -> Result<Config, Vec<String>> {
         let Ok(config) = Config::read(layer.clone()) else {
-            // Which tells of one setting alone.
+            // The error is about only one setting.
             return Err(layer
                 .iter()
                 .filter_map(|(key, value)| Config::fault(key, value))
@@ -268,7 +274,7 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
-    /// What is wrong with a setting, if anything is.
+    /// Returns a message if the value is invalid for the setting.
     pub fn fault(key: &str, value: &Value) -> Option<String> {
         let one = ConfigLayer::from_iter([(key.to_owned(), value.clone())]);
         let error = match Config::read(one) {
@@ -293,50 +299,59 @@ impl Config {
         serde_json::from_value(Value::Object(layer))
     }
 
-    /// What is wrong with a setting that is of the right kind.
+    /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
-        let is_missing = |sum: Option<f64>| sum.is_some_and(|sum| sum <= 0.0 || !sum.is_finite());
-        let is_off = match key {
-            "jobs" => self.jobs == 0,
-            "max_attempts" => self.max_attempts == 0,
-            "max_iterations" => self.max_iterations == 0,
-            "max_tokens" => self.max_tokens == Some(0),
-            "max_cost" => is_missing(self.max_cost),
-            "max_cost_per_day" => is_missing(self.max_cost_per_day),
-            "commit_timeout" => self.commit_timeout.is_zero(),
-            "hook_timeout" => self.hook_timeout.is_zero(),
-            "notify_timeout" => self.notify_timeout.is_zero(),
-            "max_duration" => self.max_duration.is_some_and(|length| length.is_zero()),
-            "timeout" => self.timeout.is_zero(),
-            "setup_timeout" => self.setup_timeout.is_zero(),
-            "verify_timeout" => self.verify_timeout.is_zero(),
-            _ => false,
-        };
-        match key {
-            _ if !is_off => None,
-            "jobs" | "max_attempts" | "max_iterations" | "max_tokens" => {
-                Some(format!("`{key}` must be at least 1"))
-            }
-            _ => Some(format!("`{key}` must be more than nothing; leave it out for the default")),
+        /// Durations that `0s` would make useless. For the others it means never or at once.
+        const NEVER_ZERO: [&str; 7] = [
+            "commit_timeout",
+            "hook_timeout",
+            "max_duration",
+            "notify_timeout",
+            "setup_timeout",
+            "timeout",
+            "verify_timeout",
+        ];
+        static SCHEMA: LazyLock<Value> = LazyLock::new(Config::schema);
+        let property = &SCHEMA["properties"][key];
+        let value = self.to_layer().remove(key)?;
+        if property["minimum"].as_u64() == Some(1) && value.as_u64() == Some(0) {
+            return Some(format!("`{key}` must be at least 1"));
         }
+        let is_zero = match &property["exclusiveMinimum"] {
+            Value::Null => NEVER_ZERO.contains(&key) && value == duration::text(Duration::ZERO),
+            bound => value.as_f64().is_some_and(|sum| bound.as_f64().is_some_and(|b| sum <= b)),
+        };
+        is_zero.then(|| format!("`{key}` must be more than nothing; leave it out for the default"))
     }
 
-    /// After how long without a sign of life an attempt is ended, if it ever is.
+    /// The longest time without a sign of life before an attempt is ended, if there is a limit.
     pub fn idle_limit(&self) -> Option<Duration> {
         (!self.idle.is_zero()).then_some(self.idle)
     }
 
-    /// What a run may use.
-    pub fn budget(&self) -> Budget {
-        Budget {
-            cost: self.max_cost,
-            tokens: self.max_tokens,
-            duration: self.max_duration,
-            cost_per_day: self.max_cost_per_day,
+    /// The settings that decide which task is next, and when a run stops.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            jobs: self.jobs,
+            limits: self.limits.0.clone(),
+            max_iterations: self.max_iterations,
+            max_attempts: self.max_attempts,
+            stale_after: self.stale_after,
+            agents: self.agent.calls.clone(),
+            budget: Budget {
+                cost: self.max_cost,
+                tokens: self.max_tokens,
+                duration: self.max_duration,
+                cost_per_day: self.max_cost_per_day,
+            },
+            max_wait: self.max_wait,
+            start_limit: self.start_limit,
+            inherit: self.select == Select::Inherit,
+            ..Policy::default()
         }
     }
 
-    /// What an agent's word that all is done looks like, and its worth.
+    /// How an agent promises that everything is done, and how far the promise is trusted.
     pub fn promise(&self) -> Promise {
         Promise {
             worth: self.promise,
@@ -345,7 +360,7 @@ impl Config {
         }
     }
 
-    /// As it would be written.
+    /// Returns the settings as they would be written.
     pub fn to_layer(&self) -> ConfigLayer {
         match serde_json::to_value(self) {
             Ok(Value::Object(layer)) => layer,
@@ -365,12 +380,12 @@ impl Config {
     }
 }
 
-/// Agents, to be tried one after the other; see [`AgentCommand::read`].
+/// Agents, in the order in which they are tried; see [`AgentCommand::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agents {
-    /// As it was written.
+    /// The value as it was written.
     given: Value,
-    /// What that means.
+    /// The commands that it stands for.
     pub calls: Vec<AgentCommand>,
 }
 
@@ -388,13 +403,13 @@ impl Serialize for Agents {
     }
 }
 
-/// Commands for a shell: a list, or a single one.
+/// Shell commands: one, or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrManyCommands")]
 pub struct Commands(pub Vec<String>);
 
 impl Commands {
-    /// Whether there are none.
+    /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -416,7 +431,7 @@ impl From<OneOrManyCommands> for Commands {
     }
 }
 
-/// How many attempts there may be at the same time with an agent, or at tasks with a tag.
+/// The most attempts that run at the same time with an agent, or at tasks with a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConcurrencyLimits(pub BTreeMap<String, NonZeroU32>);
 
@@ -444,7 +459,7 @@ pub enum Select {
     Inherit,
 }
 
-/// A length of time, as people write it.
+/// Reads and writes a duration as people write it.
 mod length {
     use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, duration};
 
@@ -461,7 +476,7 @@ mod length {
     }
 }
 
-/// A length of time, or null for none.
+/// Reads and writes a duration, or null for none.
 mod maybe_length {
     use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, length};
 
@@ -551,6 +566,29 @@ mod tests {
             2,
             "all at once"
         );
+    }
+
+    #[test]
+    fn zero_is_refused_where_it_would_be_useless() {
+        let is_refused = |key: &String| {
+            let zero = match Config::default().to_layer()[key] {
+                Value::Bool(_) => return false,
+                Value::String(_) => json!("0s"),
+                _ if key == "max_duration" => json!("0s"),
+                _ => json!(0),
+            };
+            Config::fault(key, &zero).is_some_and(|fault| fault.contains("` must be "))
+        };
+        let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
+        let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
+        let lengths = ["commit_timeout", "hook_timeout", "max_duration", "notify_timeout"];
+        let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
+        for key in numbers.iter().chain(&lengths).chain(&others) {
+            assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");
+        }
+        for key in ["child_wait_timeout", "grace", "idle", "start_limit"] {
+            assert!(!refused.iter().any(|refused| *refused == key), "{key}");
+        }
     }
 
     #[test]

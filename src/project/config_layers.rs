@@ -1,7 +1,7 @@
-//! Where settings come from: defaults, two files, variables and flags, the later above the earlier.
+//! The sources of settings, with increasing precedence: defaults, two files, variables, flags.
 //!
-//! A whole setting comes from one place; lists and mappings of two places are never mixed. An
-//! unknown key is an error: a misspelt limit must not be no limit.
+//! A setting comes from one source as a whole; lists and mappings of two sources are never merged.
+//! An unknown key is an error: a misspelled limit must not go unnoticed.
 
 use std::{
     collections::BTreeMap,
@@ -26,17 +26,17 @@ use crate::{
     },
 };
 
-/// The project's settings, relative to the repository.
+/// The settings file of a project, relative to the repository.
 pub const PATH: &str = ".ralph/config.yaml";
-/// The global ones, as they are shown.
+/// The settings file of the user, as it is shown.
 pub const GLOBAL: &str = "~/.ralph/config.yaml";
-/// What a variable's name begins with.
+/// The prefix of the variables.
 const PREFIX: &str = "RALPH_";
 
-/// Where the value of a setting comes from.
+/// The source of the value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody says anything.
+    /// The default.
     Default,
     /// This line of this file.
     File(String, usize),
@@ -57,40 +57,40 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A file of settings.
+/// A settings file.
 #[derive(Clone, Debug)]
 struct LayerSource {
     path: PathBuf,
     name: String,
-    /// Whether it has to be there.
+    /// Whether it must exist, because the user named it.
     named: bool,
-    /// What it was when it was last read.
+    /// Its stamp when it was last read.
     stamp: Option<Stamp>,
 }
 
-/// All the places, and what they said when they were last read.
+/// All sources, and their settings when they were last read.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigLayers {
     files: Vec<LayerSource>,
     variables: ConfigLayer,
     flags: ConfigLayer,
-    /// What is set anywhere, and where.
+    /// The settings that any source sets, with the source.
     set: BTreeMap<String, (Value, Origin)>,
 }
 
-/// The file of the settings that hold for all projects of this user.
+/// Returns the settings file for all projects of this user.
 pub fn global_path() -> Option<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(PATH))
 }
 
 impl ConfigLayers {
-    /// The places of a project at `root`; `named` stands in for its own file.
+    /// Returns the sources for a project at `root`. `named` replaces its own file.
     ///
     /// # Errors
-    /// A variable that is no value for its setting.
+    /// An invalid value in a variable.
     pub fn of(root: &Path, named: Option<&Path>) -> Result<ConfigLayers> {
         let own = root.join(PATH);
-        // In a home folder that is a repository the two are one.
+        // If the home folder is the repository, both are the same file.
         let global = global_path().filter(|path| *path != own);
         let source =
             |path: PathBuf, name: String, named| LayerSource { path, name, named, stamp: None };
@@ -106,7 +106,7 @@ impl ConfigLayers {
         Ok(ConfigLayers { files, variables: variables()?, ..ConfigLayers::default() })
     }
 
-    /// The file that was named in place of the project's own.
+    /// The file that replaces the settings file of the project.
     pub fn named(&self) -> Option<&Path> {
         self.files.iter().find(|file| file.named).map(|file| file.path.as_path())
     }
@@ -116,7 +116,7 @@ impl ConfigLayers {
         &self.flags
     }
 
-    /// Puts flags above everything.
+    /// Sets the flags, which override all other sources.
     ///
     /// # Errors
     /// As [`ConfigLayers::read`].
@@ -125,10 +125,10 @@ impl ConfigLayers {
         self.read()
     }
 
-    /// Reads the files and puts everything together. After an error, what is set is as before.
+    /// Reads the files and combines all sources. After an error, the settings are as before.
     ///
     /// # Errors
-    /// What is wrong with a file, drawn.
+    /// The errors in a file, as a drawn diagnostic.
     pub fn read(&mut self) -> Result<Config> {
         let mut set = BTreeMap::new();
         for file in &mut self.files {
@@ -162,8 +162,8 @@ impl ConfigLayers {
         Ok(config)
     }
 
-    /// Reads the files again if one of them has changed, and names the settings that have. None if
-    /// nothing has; after an error, not again before the next change.
+    /// Reads the files again if one of them has changed, and returns the names of the changed
+    /// settings. Returns none if no file has changed. After an error, the next change is awaited.
     ///
     /// # Errors
     /// As [`ConfigLayers::read`].
@@ -184,7 +184,7 @@ impl ConfigLayers {
         Ok(Some((config, changed)))
     }
 
-    /// Every setting with its value and where that comes from, by name.
+    /// Returns all settings by name, with their values and sources.
     pub fn all(&self) -> Vec<(String, Value, Origin)> {
         let defaults = Config::default().to_layer();
         let of = |(key, value)| match self.set.get(&key) {
@@ -195,7 +195,7 @@ impl ConfigLayers {
     }
 }
 
-/// Names of variables that look like a misspelt setting, each with what may be meant.
+/// Returns the variables that look like a misspelled setting, each with the probable name.
 pub fn misspelt() -> Vec<(String, String)> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let near = |name: String| {
@@ -213,7 +213,7 @@ fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase())
 }
 
-/// What the variables of this process set. An empty one sets nothing.
+/// Returns the settings in the variables of this process. An empty variable sets nothing.
 fn variables() -> Result<ConfigLayer> {
     let mut layer = ConfigLayer::new();
     for key in Config::keys() {
@@ -228,7 +228,7 @@ fn variables() -> Result<ConfigLayer> {
     Ok(layer)
 }
 
-/// A value as it would stand in a file, or else the bare text: a pattern need not be quoted.
+/// Reads a value as in a file. If that fails, takes the text itself: a pattern needs no quotes.
 fn read_variable(key: &str, text: &str) -> Result<Value, String> {
     let document = Document::parse(text).ok();
     let written = document.and_then(|document| load::settings::<Value>(&document).ok());
@@ -243,7 +243,7 @@ fn refused(whose: &str, what: &str) -> anyhow::Error {
     Failure::new(Exit::Usage, format!("{whose}: {what}")).into()
 }
 
-/// What a file sets, each with its line.
+/// Returns the settings in a file, each with its line.
 fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>> {
     let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
     let tree = document.tree();
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_it_sets_and_on_which_line() {
+    fn a_file_is_read_with_the_line_of_each_setting() {
         let set = parse("# mine\ntimeout: 15m\n\nagent: [sh, -c, cat]\n").unwrap();
         assert_eq!(set["timeout"], (json!("15m"), 2));
         assert_eq!(set["agent"], (json!(["sh", "-c", "cat"]), 4));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_a_file_has_its_place() {
+    fn every_error_in_a_file_has_its_location() {
         let text = "max_iteration: 3\ntimeout: 90\nfsync:\n  - x\n";
         let faults = parse(text).unwrap_err();
         let told: Vec<(&str, &str)> =
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_written_like_a_value_of_the_file_or_bare() {
+    fn a_variable_is_read_like_a_value_in_a_file_or_as_text() {
         for (key, text, value) in [
             ("timeout", "90s", json!("90s")),
             ("max_iterations", "5", json!(5)),

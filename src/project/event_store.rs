@@ -1,8 +1,8 @@
-//! The journal and the past made of it, kept in step: the one way in which a fact enters the world.
+//! The journal and the history derived from it. All events are recorded here.
 //!
-//! A fact is written first and taken in afterwards, by reading it back together with whatever
-//! other processes wrote: an agent's `ralph task-complete` and the runner's own lines arrive in
-//! the one order that the journal has.
+//! An event is written first. The history is updated by reading it back, together with the lines of
+//! other processes, so that the runner and an agent's `ralph task-complete` see all events in the
+//! order of the journal.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -28,24 +28,24 @@ use crate::{
     },
 };
 
-/// After so many bytes of journal a new snapshot is worth its write.
+/// A new snapshot is written after this many bytes of journal.
 const SNAPSHOT_AFTER: u64 = 512 * 1024;
 
-/// The past of one repository, and the means to add to it.
+/// The history of one repository, to read and to add to.
 #[derive(Debug)]
 pub struct EventStore {
     journal: Journal,
     state: StateFolder,
     past: Snapshot,
-    /// Where the snapshot on disk ends.
+    /// The position in the journal at which the snapshot on disk ends.
     saved: u64,
     run_id: String,
     skipped: SkippedLines,
-    /// What must not get into the journal.
+    /// The secrets, which must not get into the journal.
     secrets: Option<Redactor>,
 }
 
-/// The past up to a place in the journal.
+/// The history up to a position in the journal.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Snapshot {
     mark: JournalPosition,
@@ -54,10 +54,11 @@ struct Snapshot {
 }
 
 impl EventStore {
-    /// Reads the past. Facts that this process adds carry `run_id` and have none of the `secrets`.
+    /// Reads the history. Events that this process adds carry `run_id` and contain none of the
+    /// `secrets`.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn open(
         journal: Journal,
         state: StateFolder,
@@ -75,30 +76,31 @@ impl EventStore {
             skipped: SkippedLines::default(),
             secrets,
         };
-        // A cold start reads all there is, and shows it to nobody.
+        // A cold start reads everything, and returns none of it.
         chronicle.take_in(drop)?;
         Ok(chronicle)
     }
 
-    /// What has happened.
+    /// The history.
     pub fn history(&self) -> &History {
         &self.past.history
     }
 
-    /// The run that facts of this process belong to.
+    /// The run that the events of this process belong to.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// Lines that could not be used.
+    /// The number of unreadable lines.
     pub fn skipped(&self) -> SkippedLines {
         self.skipped
     }
 
-    /// Writes a fact and takes it in. Returns it, after whatever others wrote before it.
+    /// Writes an event and adds it to the history. Returns it, after the lines that other processes
+    /// wrote before it.
     ///
     /// # Errors
-    /// As the disk gives them; what is not on disk has not happened.
+    /// Errors of the disk. The event is then not part of the history.
     pub fn emit(
         &mut self,
         iteration: Option<u32>,
@@ -125,22 +127,22 @@ impl EventStore {
             .map_err(|error| unusable("write", self.journal.path(), error))?;
         let mut records = self.catch_up()?;
         if !records.contains(&record) {
-            // Somebody removed the journal between the two; the fact stands all the same.
+            // The journal was removed after the write; the event is still part of the history.
             self.past.history.apply(&record);
             records.push(record);
         }
         Ok(records)
     }
 
-    /// Whether anything was written since; one look at the file's length.
+    /// Whether the journal has new lines, judged by its length.
     pub fn has_news(&self) -> bool {
         self.journal.has_more(&self.past.mark)
     }
 
-    /// Takes in what was written since, by whomever.
+    /// Adds new lines of all processes to the history.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn catch_up(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         self.take_in(|record| records.push(record))?;
@@ -149,7 +151,7 @@ impl EventStore {
 
     fn take_in(&mut self, mut told: impl FnMut(Record)) -> Result<()> {
         let past = &mut self.past;
-        // In a journal that starts anew, what is older than the past is in it already.
+        // After a rotation of the journal, older lines are already part of the history.
         let mut known_until = None;
         let skipped = self
             .journal
@@ -174,7 +176,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Keeps a snapshot. A failure costs time at the next start and nothing else.
+    /// Saves a snapshot. A failure only makes the next start slower.
     pub fn save(&mut self) {
         if self.state.write_snapshot(&self.past).is_ok() {
             self.saved = self.past.mark.offset();
@@ -182,7 +184,7 @@ impl EventStore {
     }
 }
 
-/// A journal that cannot be used is a fault of the disk, whatever the system calls it.
+/// Reports an unusable journal as an error of the disk, whatever its cause.
 fn unusable(step: &str, path: &Path, error: io::Error) -> anyhow::Error {
     let step = format!("{step} `{}`", path.display());
     match error.kind() {
@@ -197,7 +199,7 @@ fn unusable(step: &str, path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Whether a power cut must not take the line: the ends, from which everything else follows.
+/// Whether the line must survive a power cut. That holds for ends, from which the rest follows.
 fn is_an_end(event: &Event) -> bool {
     let other = matches!(
         event,
@@ -211,7 +213,7 @@ fn is_an_end(event: &Event) -> bool {
     other || event.ended().is_some()
 }
 
-/// A name for a run: sortable by time, and unlike any other of the same second.
+/// Returns a new run id. Ids sort by time and differ within one second.
 pub fn new_run_id(now: DateTime<Utc>) -> String {
     let random = RandomState::new().hash_one(std::process::id());
     format!("{}-{:04x}", now.format("%Y%m%dT%H%M%SZ"), random & 0xffff)
@@ -259,8 +261,8 @@ mod tests {
         writer.emit(None, Some(&id), Event::Reset {}).unwrap();
         assert_eq!(open(dir.path(), "r").history(), writer.history());
 
-        // Rotated: the past stays, the new file is read from its start. Lines of the very
-        // millisecond up to which the past is known would be taken for known ones.
+        // After a rotation the history stays, and the new file is read from its start. Lines of the
+        // last known millisecond would be taken for known ones.
         std::thread::sleep(std::time::Duration::from_millis(2));
         fs::rename(dir.path().join("ralph.jsonl"), dir.path().join("old")).unwrap();
         assert!(open(dir.path(), "r").history().of(&id).answers.len() == 1);

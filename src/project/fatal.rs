@@ -1,4 +1,4 @@
-//! Diagnostics as the error that ends the program.
+//! Turns diagnostics into the error that ends the program.
 
 use crate::{
     adapters::{
@@ -12,19 +12,20 @@ use crate::{
     },
 };
 
-/// An invalid file, drawn, with the exit code for it.
+/// Returns the error for an invalid file, with drawn diagnostics and its exit code.
 pub fn invalid(path: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
     let color = Paint::for_stream(&std::io::stderr()).is_on();
     Failure::drawn(Exit::Invalid, excerpt::render(path, text, faults, color)).into()
 }
 
-/// A template that cannot be rendered, drawn.
+/// Returns the error for a template that cannot be rendered, with a drawn diagnostic.
 pub fn unrenderable(fault: &Unrenderable) -> anyhow::Error {
     let path = format!("prompts/{}", fault.name);
     invalid(&path, &fault.source, std::slice::from_ref(&fault.diagnostic))
 }
 
-/// An error in one line and without colour; of a drawn one the first fault, behind its place.
+/// Returns an error as one line without color. A drawn diagnostic is shortened to its first error,
+/// after its location.
 pub fn summary(error: &anyhow::Error) -> String {
     let words = exit::words(error);
     let text = terminal::plain(&words);

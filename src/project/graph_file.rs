@@ -1,8 +1,8 @@
-//! `task-graph.yaml` on disk: read when it has changed, edited in place, never overwritten blindly.
+//! `task-graph.yaml` on disk: read after each change, edited in place, never overwritten blindly.
 //!
-//! People, agents and other `ralph` processes write this file too. Ours take turns by a lock;
-//! against the others every edit is made on the text that is there now, and looked at once more
-//! right before it is put in place.
+//! People, agents and other `ralph` processes write this file too. `ralph` processes take a lock.
+//! Because the others do not, every edit is made on the current text, which is compared with the
+//! file again immediately before it is replaced.
 
 use std::{
     fs, io,
@@ -28,14 +28,14 @@ use crate::{
     crash,
 };
 
-/// The file, as it was when it was last read or written.
+/// The file as it was last read or written.
 #[derive(Debug)]
 pub struct GraphFile {
     path: PathBuf,
     name: String,
     durable: bool,
     inherit: bool,
-    /// None while what is in memory may not be what is on the disk.
+    /// None if the text in memory may differ from the file.
     stamp: Option<Stamp>,
     document: Document,
     graph: TaskGraph,
@@ -43,30 +43,30 @@ pub struct GraphFile {
     warnings: Vec<Diagnostic>,
 }
 
-/// A status that somebody else changed.
+/// A change of a status by a person, an agent or another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// The task.
     pub task_id: TaskId,
-    /// Before; none for a new task.
+    /// The status before; none for a new task.
     pub old: Option<Status>,
-    /// After; none for a task that is gone.
+    /// The status after; none for a removed task.
     pub new: Option<Status>,
 }
 
-/// Why a file is no graph.
+/// The reason why a file is not a valid graph.
 #[derive(Debug)]
 pub struct Rejected {
-    /// The file, as it is shown.
+    /// The name of the file, as it is shown.
     pub name: String,
-    /// Its text, as far as it could be read.
+    /// Its text, as far as it was read.
     pub text: String,
-    /// The faults.
+    /// The errors and warnings.
     pub faults: Vec<Diagnostic>,
 }
 
 impl Rejected {
-    /// The first error in one line, with its place.
+    /// Returns the first error as one line, with its location.
     pub fn summary(&self) -> String {
         let worst = self.faults.iter().find(|fault| fault.severity == Severity::Error);
         let Some(fault) = worst.or(self.faults.first()) else {
@@ -77,27 +77,27 @@ impl Rejected {
     }
 }
 
-/// A status to write, with what goes with it.
+/// A status to write, with the fields that belong to it.
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
-    /// Claimed at a time by somebody.
+    /// Claimed.
     Claim {
-        /// RFC 3339.
+        /// When (RFC 3339).
         at: &'a str,
-        /// Who.
+        /// Who claims it.
         by: &'a str,
     },
-    /// Done at a time.
+    /// Complete.
     Complete {
-        /// RFC 3339.
+        /// When (RFC 3339).
         at: &'a str,
     },
-    /// Any other; a claim or a completion ends with it.
+    /// Any other status. It ends a claim or a completion.
     Plain(Status),
 }
 
 impl Write<'_> {
-    /// The status that is written.
+    /// Returns the status to write.
     pub fn status(self) -> Status {
         match self {
             Write::Claim { .. } => Status::InProgress,
@@ -108,7 +108,7 @@ impl Write<'_> {
 }
 
 impl GraphFile {
-    /// Makes keys so from now on.
+    /// Changes how keys are made from now on.
     pub fn inherit(&mut self, inherit: bool) {
         if self.inherit != inherit {
             self.inherit = inherit;
@@ -116,10 +116,10 @@ impl GraphFile {
         }
     }
 
-    /// Reads the file. `name` is how it is shown; `inherit` how keys are made.
+    /// Reads the file. `name` is its name in messages; `inherit` says how keys are made.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors in the file.
     pub fn read(
         path: &Path,
         name: &str,
@@ -131,10 +131,10 @@ impl GraphFile {
         Ok(GraphFile { stamp: Some(stamp), ..file })
     }
 
-    /// The file as if it had this text; the first look at it finds out what it really has.
+    /// Makes the file from this text. The next refresh reads the real one.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The errors in the text.
     pub fn assume(
         path: &Path,
         name: &str,
@@ -166,30 +166,31 @@ impl GraphFile {
         &self.graph
     }
 
-    /// The key of every task.
+    /// The keys of all tasks.
     pub fn keys(&self) -> &[SelectionKey] {
         &self.keys
     }
 
-    /// What is odd about the file.
+    /// The warnings about the file.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// The text as it was last seen.
+    /// The text as it was last read or written.
     pub fn text(&self) -> &str {
         self.document.text()
     }
 
-    /// How the file is shown.
+    /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads the file again if it has changed. Returns what others changed; none if nothing did.
+    /// Reads the file again if it has changed. Returns the changed statuses; none if the file is
+    /// unchanged.
     ///
     /// # Errors
-    /// What is wrong with it; the last good graph is kept.
+    /// The errors in the file. The last valid graph is kept.
     pub fn refresh(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
         if self.stamp.is_some() && state::stamp(&self.path).ok() == self.stamp {
             return Ok(None);
@@ -200,11 +201,11 @@ impl GraphFile {
         Ok(Some(changes))
     }
 
-    /// Writes a task's status in place. Returns what others had changed in the file meanwhile.
+    /// Writes the status of a task in place. Returns the statuses that others have changed since.
     ///
     /// # Errors
-    /// [`Rejected`] as the cause where the file has become invalid; otherwise why the edit or the
-    /// disk refused.
+    /// [`Rejected`] as the cause if the file has become invalid; otherwise the error of the edit or
+    /// of the disk.
     pub fn write(
         &mut self,
         state: &StateFolder,
@@ -223,7 +224,7 @@ impl GraphFile {
                 .ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
             self.splice(number, write)
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
-            // Whatever keeps the edit from the disk makes the file be read again.
+            // If the edit does not reach the disk, the file must be read again.
             let seen = self.stamp.take();
             if state::stamp(&self.path).ok() != seen {
                 continue;
@@ -239,12 +240,12 @@ impl GraphFile {
         }
     }
 
-    /// Puts in what `edit` makes of the text that is there now. Returns what that changed, and what
-    /// others had changed before; none where there is nothing to put in.
+    /// Replaces the current text by the result of `edit`. Returns the statuses changed by the edit
+    /// and those that others have changed before; none if the edit changes nothing.
     ///
     /// # Errors
-    /// Why the edit is none, or makes no good graph: the file is then as it was. As the disk gives
-    /// them.
+    /// The error of the edit, or an edit that makes the graph invalid; the file is then unchanged.
+    /// Errors of the disk.
     pub fn put_in(
         &mut self,
         state: &StateFolder,
@@ -259,7 +260,7 @@ impl GraphFile {
                 return Ok(foreign);
             };
             if graph_of(text.as_bytes()).is_none() {
-                bail!("`{}` would be no good graph with it", self.name);
+                bail!("`{}` would not be a valid graph after this change", self.name);
             }
             if state::stamp(&self.path).ok() != self.stamp {
                 self.stamp = None;
@@ -273,11 +274,11 @@ impl GraphFile {
         }
     }
 
-    /// Puts a good text in place of whatever is there now, which is kept as the file `aside`.
-    /// Returns whether there was anything to keep.
+    /// Replaces the file by a valid text, and saves its current text as the file `aside`. Returns
+    /// whether there was a text to save.
     ///
     /// # Errors
-    /// As the disk gives them; a text that is no graph.
+    /// Errors of the disk; a text that is not a valid graph.
     pub fn put_back(&mut self, state: &StateFolder, text: &str, aside: &Path) -> Result<bool> {
         let _turn = state.lock_graph().context("lock the graph file")?;
         let kept = match fs::copy(&self.path, aside) {
@@ -296,8 +297,8 @@ impl GraphFile {
         Ok(kept)
     }
 
-    /// Status, claim and completion time in one go. What goes with the status is dropped where
-    /// the layout of the task does not allow it; the status itself never is.
+    /// Writes status, claim and completion time together. If the layout of the task does not allow
+    /// the other fields, writes only the status.
     fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
         let node = load::node_of(&self.document, number).expect("the number is of this document");
         let word = self.graph.spelling.write(write.status());
@@ -343,7 +344,7 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// A time as it is written into the file: RFC 3339, to the second.
+/// Returns a time as it is written to the file: RFC 3339, to the second.
 pub fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
@@ -368,7 +369,7 @@ fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> 
             "a graph of 100,000 tasks is about 13 MiB: is this the right file?",
         ));
     }
-    // The stamp is taken first: a change in between is then seen as one, not missed.
+    // The stamp is taken first, so that a change during the read is noticed later.
     let stamp = state::stamp(path).map_err(unreadable)?;
     let bytes = fs::read(path).map_err(unreadable)?;
     match String::from_utf8(bytes) {
@@ -399,7 +400,7 @@ fn differences(old: &TaskGraph, new: &TaskGraph) -> Vec<Foreign> {
     changes
 }
 
-/// The graph that a text is; none where it is no good one.
+/// Reads a graph from a text; none if the text is not a valid graph.
 pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
     let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
     Some(load::load(&document).ok()?.graph)

@@ -1,41 +1,80 @@
 //! The JSON Schemas of the files that people write, for their editors.
 //!
-//! That of the settings is made from the settings. That of the graph is written by hand: the reader
-//! of the graph takes more spellings than a type could say. A test holds it against the reader.
+//! The schema of the settings is derived from `Config`, that of the graph from the table of fields.
 
-use crate::{adapters::terminal, project::config::Config};
+use serde_json::{Map, Value, json};
 
-/// Where that of the graph is put for editors, relative to the repository.
+use crate::{
+    adapters::terminal,
+    core::graph::load::fields::{FIELDS, FieldKind},
+    project::config::Config,
+};
+
+/// Where the schema of the graph is installed, relative to the repository.
 pub const GRAPH_PATH: &str = ".ralph/schemas/task-graph.json";
-/// Where that of the settings is.
+/// Where the schema of the settings is installed, relative to the repository.
 pub const CONFIG_PATH: &str = ".ralph/schemas/config.json";
 
-/// Of `task-graph.yaml`.
-pub fn graph() -> &'static str {
-    include_str!("schema/task-graph.json")
+/// The schema of `task-graph.yaml`.
+pub fn graph() -> String {
+    terminal::json(&graph_schema())
 }
 
-/// Of `.ralph/config.yaml`.
+/// The schema of `.ralph/config.yaml`.
 pub fn config() -> String {
     terminal::json(&Config::schema())
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-    use crate::core::graph::load;
-
-    #[test]
-    fn the_schema_of_the_graph_knows_the_fields_that_the_reader_knows() {
-        let schema: Value = serde_json::from_str(graph()).unwrap();
-        let fields = schema["$defs"]["fields"]["properties"].as_object().unwrap();
-        let mut described: Vec<&str> = fields.keys().map(String::as_str).collect();
-        described.push("id");
-        described.sort_unstable();
-        let mut known = load::FIELDS.to_vec();
-        known.sort_unstable();
-        assert_eq!(described, known);
-    }
+fn graph_schema() -> Value {
+    let end = |description| json!({"type": ["string", "number"], "description": description});
+    // A task needs its id; `defaults` has none.
+    let (id, fields): (Vec<_>, Vec<_>) =
+        FIELDS.iter().partition(|field| matches!(field.kind, FieldKind::Id));
+    let [id, fields] = [id, fields].map(|fields| {
+        let schemas = fields.into_iter().map(|field| (field.name.to_owned(), field.schema()));
+        Value::Object(schemas.collect::<Map<_, _>>())
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "task graph of ralph",
+        "type": "object",
+        "anyOf": [{"required": ["tasks"]}, {"required": ["nodes"]}],
+        "properties": {
+            "version": {"description": "The version of the file format."},
+            "project": {"description": "The name of the project."},
+            "tasks": {"description": "The tasks.", "$ref": "#/$defs/tasks"},
+            "nodes": {"description": "The same as `tasks`.", "$ref": "#/$defs/tasks"},
+            "edges": {
+                "description": "Dependencies in addition to those in the tasks: `to` depends on `from`.",
+                "type": ["array", "null"],
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "from": end("The id of the task that must be complete first."),
+                        "to": end("The id of the task that depends on it."),
+                    },
+                    "required": ["from", "to"],
+                },
+            },
+            "defaults": {
+                "description": "Fields for all tasks that do not set them.",
+                "$ref": "#/$defs/fields",
+            },
+            "milestones": {"description": "Descriptions of milestones, for templates."},
+            "stories": {"description": "Descriptions of stories, for templates."},
+            "meta": {"description": "Anything else, for templates."},
+        },
+        "$defs": {
+            "tasks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id"],
+                    "$ref": "#/$defs/fields",
+                    "properties": id,
+                },
+            },
+            "fields": {"type": ["object", "null"], "properties": fields},
+        },
+    })
 }

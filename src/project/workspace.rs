@@ -1,4 +1,4 @@
-//! One repository as `ralph` works in it: where things lie, and how they are opened.
+//! A repository that `ralph` works in: its paths, and how its files are opened.
 
 use std::{
     env,
@@ -41,45 +41,45 @@ use crate::{
 
 pub use crate::core::loop_paths::GRAPH;
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// The runner.
+    /// The process of the runner.
     pub process: Identity,
-    /// Its run.
+    /// The id of its run.
     pub run_id: String,
-    /// Since when (RFC 3339).
+    /// When it took the lock (RFC 3339).
     pub since: String,
-    /// What it works on.
+    /// The task that it works on.
     pub task_id: Option<String>,
 }
 
-/// How long a guardian may take to clean up behind a dead runner.
+/// How long a guardian may take to clean up after a dead runner.
 const CLEANING: Duration = Duration::from_secs(30);
 
 /// A repository with its settings.
 pub struct Workspace {
-    /// Git, in the checkout that people work in.
+    /// The git repository, in the main checkout.
     pub repo: Rc<Repo>,
-    /// The folder out of reach.
+    /// The state folder, in the git directory.
     pub state: StateFolder,
     /// The settings.
     pub config: Config,
-    /// Where they come from.
+    /// The sources of the settings.
     pub layers: ConfigLayers,
-    /// Where the things of the loop lie that is meant.
+    /// The paths of the selected loop.
     pub place: LoopPaths,
     graph: PathBuf,
-    /// The top of the work tree that it was opened from.
+    /// The top of the worktree that it was opened from.
     standpoint: PathBuf,
 }
 
 impl Workspace {
-    /// Opens the repository around `dir` for the loop at `place`; `graph` and `config` stand in for
-    /// the graph file and for the project's settings.
+    /// Opens the repository around `dir` for the loop at `place`. `graph` and `config` replace the
+    /// graph file and the settings file of the project.
     ///
     /// # Errors
-    /// No repository, or settings that cannot be read.
+    /// No repository, or invalid settings.
     pub fn open(
         dir: &Path,
         place: LoopPaths,
@@ -91,7 +91,7 @@ impl Workspace {
         Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))
     }
 
-    /// Opens it for what an agent says: that must not be lost because the settings are invalid.
+    /// Opens it for a report of an agent, which must not be lost because the settings are invalid.
     ///
     /// # Errors
     /// No repository.
@@ -99,7 +99,7 @@ impl Workspace {
         Workspace::open(dir, place.clone(), None, None).or_else(|_| Workspace::unset(dir, place))
     }
 
-    /// Opens it with nobody's settings.
+    /// Opens it with default settings.
     ///
     /// # Errors
     /// No repository.
@@ -120,7 +120,7 @@ impl Workspace {
         Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph, standpoint })
     }
 
-    /// Puts flags above the settings.
+    /// Overrides settings by flags.
     ///
     /// # Errors
     /// As [`ConfigLayers::set_flags`].
@@ -129,12 +129,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// The top of the work tree.
+    /// The top of the worktree.
     pub fn root(&self) -> &Path {
         self.repo.root()
     }
 
-    /// The top of the work tree that it was opened from: that of an attempt, or the same as
+    /// The top of the worktree that it was opened from: that of an attempt, or
     /// [`Workspace::root`].
     pub fn standpoint(&self) -> &Path {
         &self.standpoint
@@ -145,18 +145,18 @@ impl Workspace {
         self.config.fsync
     }
 
-    /// Whether secrets are kept out of what is written.
+    /// Whether secrets are removed from everything that is written.
     pub fn redacts(&self) -> bool {
         self.config.redact
     }
 
-    /// Finds the secrets of this process's environment and of those that the settings give to
-    /// agents; none where they are not looked for.
+    /// Finds the secrets in the environment of this process and in the variables that the settings
+    /// give to agents. Empty if redaction is off.
     pub fn secrets(&self) -> Option<Redactor> {
         self.redacts().then(|| self.all_secrets())
     }
 
-    /// Finds them in what leaves the machine, also where they are not kept out of what is written.
+    /// Finds the same secrets for data that leaves the machine, even if redaction is off.
     pub fn all_secrets(&self) -> Redactor {
         let agents = self.config.agent.calls.iter();
         let given =
@@ -169,13 +169,13 @@ impl Workspace {
         &self.graph
     }
 
-    /// The graph file, where it is not the one that lies at this place.
+    /// The graph file, if it is not the usual one of this loop.
     pub fn other_graph(&self) -> Option<&Path> {
         let own = self.place.graph(self.root(), self.repo.common_dir());
         (self.graph != own).then_some(self.graph.as_path())
     }
 
-    /// The graph file as it is shown: relative to the repository where it lies in it.
+    /// The name of the graph file in messages: relative to the repository if it is inside.
     pub fn graph_name(&self) -> String {
         self.graph.strip_prefix(self.root()).unwrap_or(&self.graph).display().to_string()
     }
@@ -183,14 +183,15 @@ impl Workspace {
     /// Reads the graph.
     ///
     /// # Errors
-    /// What is wrong with it, drawn, with its exit code.
+    /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
         GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit)
             .map_err(|rejected| refused(&rejected))
     }
 
-    /// The graph that an attempt began with, as if the file still had it. None without such a copy.
+    /// The graph at the start of an attempt, as if the file still had that text. None if there is
+    /// no copy of it.
     pub fn kept_graph(&self) -> Option<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
         let text = fs::read_to_string(self.state.graph()).ok()?;
@@ -202,18 +203,18 @@ impl Workspace {
         Journal::new(self.root().join(self.place.journal()), self.durable())
     }
 
-    /// Reads the past; facts added to it belong to a new run.
+    /// Reads the history. Events added to it belong to a new run.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn chronicle(&self) -> Result<EventStore> {
         EventStore::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
-    /// Reads every attempt there was, as far back as the journal goes.
+    /// Reads all attempts in the journal.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn attempt_log(&self) -> Result<AttemptLog> {
         let name = self.place.journal();
         let mut history = History::with_log();
@@ -227,11 +228,11 @@ impl Workspace {
         Ok(history.log.unwrap_or_default())
     }
 
-    /// Takes the lock; none if another run has it. A guardian that still cleans up behind a dead
-    /// runner has it too, for some milliseconds: that is waited for.
+    /// Takes the lock; none if another run has it. Waits a few milliseconds for a guardian that
+    /// still holds it to clean up after a dead runner.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn lock(&self) -> Result<Option<Lock>> {
         let began = Instant::now();
         loop {
@@ -239,7 +240,7 @@ impl Workspace {
                 return Ok(Some(lock));
             }
             let lives = self.holder().is_none_or(|holder| process::is_alive(&holder.process));
-            // A lock without a living runner is let go of soon; so is one that a command looks at.
+            // A lock without a living runner, or one that a command tests, is released soon.
             let patience = if lives { Duration::from_millis(100) } else { CLEANING };
             if began.elapsed() > patience {
                 return Ok(None);
@@ -248,52 +249,39 @@ impl Workspace {
         }
     }
 
-    /// Whether the newest run of this past goes on.
+    /// Whether the newest run of this history is still running.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn is_live(&self, history: &History) -> Result<bool> {
-        // The lock is shared by all worktrees, the journal is not; and a guardian that cleans up
-        // behind a dead runner has the lock too.
+        // All worktrees share the lock but not the journal, and a guardian that cleans up after a
+        // dead runner holds the lock too.
         let ours = |holder: LockHolder| {
             holder.run_id == history.run.id && process::is_alive(&holder.process)
         };
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
 
-    /// Whether any run goes on in this repository, in whichever of its worktrees.
+    /// Whether a run is active in any worktree of this repository.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn is_busy(&self) -> Result<bool> {
         let lives = |holder: LockHolder| process::is_alive(&holder.process);
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(lives))
     }
 
-    /// Who holds the lock, or held it last.
+    /// The holder of the lock, or its last holder.
     pub fn holder(&self) -> Option<LockHolder> {
         self.state.holder()
     }
 
-    /// The rules that the settings make.
+    /// The policy that the settings make.
     pub fn policy(&self) -> Policy {
-        let config = &self.config;
-        Policy {
-            jobs: config.jobs,
-            limits: config.limits.0.clone(),
-            max_iterations: config.max_iterations,
-            max_attempts: config.max_attempts,
-            stale_after: config.stale_after,
-            agents: config.agent.calls.clone(),
-            budget: config.budget(),
-            max_wait: config.max_wait,
-            start_limit: config.start_limit,
-            inherit: config.select == Select::Inherit,
-            ..Policy::default()
-        }
+        self.config.policy()
     }
 
-    /// Whether attempts at tasks have work trees to themselves, as the settings say.
+    /// Whether attempts are isolated in their own worktrees, according to the settings.
     pub fn is_apart(&self) -> bool {
         self.place.name().is_none() && self.policy().is_apart(self.config.worktree)
     }
@@ -303,15 +291,15 @@ impl Workspace {
         task.verify.clone().unwrap_or_else(|| self.config.verify.0.clone())
     }
 
-    /// Whether they are tried before an attempt at it too.
+    /// Whether these commands also run before an attempt at the task.
     pub fn verifies_baseline(&self, task: &Task) -> bool {
         task.verify_baseline.unwrap_or(self.config.verify_baseline)
     }
 
-    /// The names of the plain loops that there were, sorted.
+    /// The names of all plain loops so far, sorted.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn loops(&self) -> io::Result<Vec<TaskId>> {
         let entries = match fs::read_dir(loop_paths::loops(self.repo.common_dir())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -329,16 +317,16 @@ impl Workspace {
         self.place.folder(id)
     }
 
-    /// Waits for the right to change files of notes, which all loops share.
+    /// Waits for the lock of the notes, which all loops share.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn lock_notes(&self) -> io::Result<File> {
         let shared = LoopPaths::default().state(self.repo.common_dir());
         StateFolder::open(shared, self.durable()).lock_notes()
     }
 
-    /// Whether `ralph` writes this file of the repository itself, for whichever loop.
+    /// Whether `ralph` itself writes this file of the repository, for any loop.
     pub fn is_own(&self, path: &str) -> bool {
         path == self.graph_name() || loop_paths::is_own(path)
     }
@@ -348,11 +336,11 @@ impl Workspace {
         &self.config.learnings
     }
 
-    /// Keeps `ralph`'s own files out of `git status`, where the project does not do so itself. The
-    /// lines go into the clone's own exclude file, so that no tracked file changes.
+    /// Hides the files of `ralph` from `git status`, unless the project already ignores them. The
+    /// rules go to the exclude file of the clone, so that no tracked file changes.
     ///
     /// # Errors
-    /// As git or the disk gives them.
+    /// Errors of git or of the disk.
     pub fn ignore_own_files(&self) -> Result<()> {
         let lines: Vec<String> =
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
@@ -360,10 +348,10 @@ impl Workspace {
         if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
     }
 
-    /// Those of `ralph`'s own files and folders that no rule ignores.
+    /// Returns the files and folders of `ralph` that no rule ignores.
     ///
     /// # Errors
-    /// As git gives them.
+    /// Errors of git.
     pub fn unignored(&self) -> Result<Vec<&'static str>> {
         let mut found = Vec::new();
         for path in loop_paths::OWN {
@@ -375,7 +363,7 @@ impl Workspace {
         Ok(found)
     }
 
-    /// Refuses logs that would be written elsewhere: a link may have come with the repository.
+    /// Refuses to write logs outside of the repository: `logs` may be a symbolic link in it.
     ///
     /// # Errors
     /// `logs` as a link that leaves the repository.
@@ -403,7 +391,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// The template `name` of this project, or the built-in one.
+    /// Returns the template `name` of this project, or the built-in one.
     pub fn template(root: &Path, name: &str) -> Option<String> {
         let inside = !name.contains("..") && !name.starts_with('/');
         let own =
@@ -413,7 +401,7 @@ impl Workspace {
         })
     }
 
-    /// The command by which a shell here runs this very program.
+    /// Returns the shell command that runs this program.
     pub fn own_command() -> String {
         let Ok(exe) = process::own_file() else {
             return "ralph".to_owned();
@@ -430,8 +418,8 @@ impl Workspace {
     }
 }
 
-/// The repository around `dir`; whoever stands in a work tree of an attempt means the checkout that
-/// people work in, where graph and journal are. And where they stand.
+/// Opens the repository around `dir`, and returns it with the top of the current worktree. In the
+/// worktree of an attempt, the repository is the main checkout, which has the graph and the journal.
 fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
     let repo = Repo::discover(dir)?;
     let standpoint = repo.root().to_owned();
@@ -440,17 +428,17 @@ fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
     Ok((repo, standpoint))
 }
 
-/// The view of a graph and its past outside of a run.
+/// Returns the view of a graph and its history outside of a run.
 pub fn view<'a>(file: &'a GraphFile, history: &'a History, policy: &'a Policy) -> View<'a> {
     View { graph: file.graph(), keys: file.keys(), history, policy, active: &[] }
 }
 
-/// An invalid graph as the error that ends the program.
+/// Turns an invalid graph into the error that ends the program.
 pub fn refused(rejected: &Rejected) -> anyhow::Error {
     fatal::invalid(&rejected.name, &rejected.text, &rejected.faults)
 }
 
-/// Finds a task by what was typed.
+/// Finds a task by an id that was typed.
 ///
 /// # Errors
 /// An unknown id, with the nearest one.

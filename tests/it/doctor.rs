@@ -217,7 +217,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     warns(&trial, "version", "`claude --version` failed: exited with code 3");
     let trial = trial.env("PATH", "/usr/bin:/bin");
     fs::remove_file(bin.join("claude")).unwrap();
-    faults(&trial, 69, "agent", "`claude` is not on PATH; name another");
+    faults(&trial, 69, "agent", "`claude` is not on PATH; install it with `npm");
     let other = trial.run(["doctor", "--json", "--", "sh", "-c", "cat"]).json();
     assert_eq!(other["findings"][2]["found"], "sh -c cat");
     assert_eq!(other["findings"][4]["found"], "unknown for this agent");

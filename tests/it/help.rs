@@ -78,6 +78,43 @@ fn the_page_of_settings_is_current() {
     is_page("docs/settings.md", &page);
 }
 
+/// Holds the table below this header in a page against these rows.
+#[track_caller]
+fn is_table(path: &str, header: &str, rows: impl IntoIterator<Item = String>) {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let page = std::fs::read_to_string(page).unwrap();
+    let header = format!("{header}\n");
+    let (before, rest) = page.split_once(&header).expect("the header of the table");
+    let (ruler, mut after) = rest.split_once('\n').unwrap();
+    while after.starts_with('|') {
+        after = after.split_once('\n').map_or("", |(_, after)| after);
+    }
+    let rows: String = rows.into_iter().map(|row| row + "\n").collect();
+    is_page(path, &format!("{before}{header}{ruler}\n{rows}{after}"));
+}
+
+#[test]
+fn the_table_of_task_fields_is_made_from_the_fields() {
+    let row = |field: &ralph::core::graph::load::fields::TaskField| {
+        let in_defaults = if field.has_default { "yes" } else { "" };
+        format!("| `{}` | {in_defaults} | {} |", field.name, field.description)
+    };
+    let rows = ralph::core::graph::load::fields::FIELDS.iter().map(row);
+    let other = "| any other field | yes | Kept, and available to templates. |".to_owned();
+    is_table("docs/task-graph.md", "| field | in `defaults` | meaning |", rows.chain([other]));
+}
+
+#[test]
+fn the_table_of_agents_is_made_from_the_presets() {
+    let row = |preset: &ralph::core::agents::agent_preset::AgentPreset| {
+        let login = preset.login.map_or("not checked", |login| login.how);
+        let (name, command, install) = (preset.name, preset.argv.join(" "), preset.install);
+        format!("| `{name}` | `{command}` | `{install}` | {login} |")
+    };
+    let rows = ralph::core::agents::agent_preset::ALL.iter().map(row);
+    is_table("docs/agents.md", "| agent | command | installation | login |", rows);
+}
+
 #[test]
 fn a_shell_completes_commands_ids_and_settings() {
     let trial = Workspace::new().graph(DIAMOND);

@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use ralph::core::verdict::Verdict;
+
 use crate::support::RALPH;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -451,12 +453,55 @@ fn every_action_has_its_heading_in_the_docs() {
         .lines()
         .filter_map(|line| line.strip_prefix("## `").and_then(|rest| rest.strip_suffix('`')))
         .collect();
-    for action in ralph::core::event::Event::ACTIONS {
+    let actions = ralph::core::event::Event::actions();
+    for action in actions {
         assert!(headings.contains(action), "docs/journal.md has no heading for `{action}`");
     }
     for heading in headings {
-        let known = ralph::core::event::Event::ACTIONS.contains(&heading);
-        assert!(known, "docs/journal.md has a heading for `{heading}`, which is no action");
+        assert!(
+            actions.contains(&heading),
+            "docs/journal.md has a heading for `{heading}`, which is no action"
+        );
+    }
+}
+
+#[test]
+fn every_verdict_is_in_the_docs_and_so_is_whether_it_counts() {
+    let (journal, done) = (document("docs/journal.md"), document("docs/done.md"));
+    let values = journal.lines().find(|line| line.starts_with("| `verdict` |")).unwrap();
+    let rows: Vec<Vec<&str>> = done
+        .lines()
+        .skip_while(|line| !line.starts_with("| verdict |"))
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split(" | ").collect())
+        .collect();
+    for word in ralph::core::variants::names::<Verdict>() {
+        let verdict: Verdict = serde_json::from_value((*word).into()).unwrap();
+        let named = format!("`{word}`");
+        assert_eq!(verdict.to_string(), *word);
+        assert!(values.contains(&named), "docs/journal.md does not name the verdict `{word}`");
+        let row = rows.iter().find(|row| row[0].contains(&named));
+        let row = row.unwrap_or_else(|| panic!("docs/done.md has no row for the verdict `{word}`"));
+        let is_counted = !row[2].contains("not counted") && verdict != Verdict::Complete;
+        assert_eq!(is_counted, verdict.counts(), "docs/done.md on whether `{word}` counts");
+    }
+}
+
+#[test]
+fn every_list_of_agents_names_all_presets() {
+    let names: Vec<&str> =
+        ralph::core::agents::agent_preset::ALL.iter().map(|preset| preset.name).collect();
+    let list = names.join(", ");
+    for name in [
+        "src/project/config.rs",
+        "src/cli/run.rs",
+        "src/cli/plain_loop.rs",
+        "src/core/prompt/template/config.yaml",
+        "src/core/prompt/template/global.yaml",
+    ] {
+        let text = document(name).replace("///", "").replace('#', "");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&list), "{name} does not list the agents {list}");
     }
 }
 

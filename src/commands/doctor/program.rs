@@ -31,7 +31,10 @@ pub(super) fn all(
     call: &AgentCommand,
     hint: &str,
 ) -> Vec<Finding> {
-    let mut found = vec![found(workspace, call, hint)];
+    let program = call.argv.first().map_or("", |program| base(program));
+    let install = agent_preset::find(program)
+        .map(|preset| format!("install it with `{}`, {hint}", preset.install));
+    let mut found = vec![found(workspace, call, install.as_deref().unwrap_or(hint))];
     if found[0].mark == FindingLevel::Ok {
         found.extend([version(workspace, bench, call), login(call)]);
     }

@@ -1,6 +1,6 @@
-//! Agent commands: given by the name of a preset, a command line, or a mapping of both.
+//! The command that starts an agent, from the name of a preset, a command line, or a mapping.
 //!
-//! Settings, tasks and flags share this syntax. Nothing is started here.
+//! Settings, tasks and flags are read alike. Nothing is started here.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ use crate::core::{
 /// The command of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// The name in the journal, which also identifies its cooldown.
+    /// Its name in the journal. Limits of its provider are recorded under this name.
     pub name: String,
-    /// The program and its arguments; the prompt comes on standard input.
+    /// The program and its arguments. It reads the prompt from standard input.
     pub argv: Vec<String>,
     /// The format of its output.
     #[serde(default)]
     pub output: Format,
-    /// Variables to set in its environment.
+    /// Variables added to its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The command that prints its version.
+    /// A command that prints its version and exits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version_check: Vec<String>,
 }
@@ -40,8 +40,8 @@ impl AgentCommand {
         agent_preset::find(name).map(|preset| AgentCommand::of(preset, words(preset.argv)))
     }
 
-    /// Returns the agent for a command line. For a known program, the output format follows from
-    /// its arguments.
+    /// Makes an agent of a command line. A known program gets the environment and the output format
+    /// of its preset.
     pub fn command(argv: Vec<String>) -> AgentCommand {
         let program = argv.first().map_or("", String::as_str);
         let name = program.rsplit('/').next().unwrap_or_default();
@@ -67,8 +67,8 @@ impl AgentCommand {
         }
     }
 
-    /// Parses the value of `agent:` as a list of agents to try in turn: the name of a preset, a
-    /// command line as a list of words, a mapping, or a list of names and mappings.
+    /// Reads the value of `agent:`, in the order in which the agents are tried: the name of a
+    /// preset, a command line as a list of words, a mapping, or a list of names and mappings.
     ///
     /// # Errors
     /// A message for people.
@@ -98,7 +98,7 @@ impl AgentCommand {
         }
     }
 
-    /// Removes secrets from the words, and variables that hold one.
+    /// Returns the command without secrets in its words, and without the variables that hold one.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> AgentCommand {
         let clean = |text: String| secrets.clone().text(&text);
@@ -160,7 +160,7 @@ impl AgentCommand {
 const WANTED: &str = "`agent` must be a preset such as `claude`, a command as a list of words such \
                       as [claude, -p], a mapping with `command`, or a list of presets and mappings";
 
-/// Whether an item of a list is an agent, not a word of a command line.
+/// Whether an item of a list is an agent rather than a word of a command line.
 fn is_agent(item: &Value) -> bool {
     item.is_object() || item.as_str().is_some_and(|word| agent_preset::find(word).is_some())
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_agents_are_rejected() {
+    fn an_invalid_agent_is_reported() {
         for (value, part) in [
             (json!([]), "must be a preset"),
             (json!(""), "must be a preset"),

@@ -1,54 +1,60 @@
-//! Presets: the command lines of known agents. Each line was tried with the real program unless
-//! noted.
+//! The table of the agents that `ralph` knows by name.
 //!
-//! All of them read the prompt from standard input, which ends, and none opens a terminal interface
-//! unless standard output is a terminal.
+//! A new agent is one constant here and its place in [`ALL`]: command line, output format,
+//! environment, installation, version check and login. The settings, `ralph init`, `ralph doctor`
+//! and the table in `docs/agents.md` read it from here. Every value was tried with the real program,
+//! except where a comment says otherwise.
+//!
+//! All agents read the prompt from standard input, a file that ends, and none of them opens a
+//! full-screen interface while standard output is not a terminal.
 
 use crate::core::agents::transcript::Format;
 
-/// The preset of one agent.
+/// An agent known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentPreset {
-    /// The name in the settings.
+    /// Its name in the settings.
     pub name: &'static str,
-    /// The command line; the prompt comes on standard input.
+    /// Its command line. It reads the prompt from standard input.
     pub argv: &'static [&'static str],
     /// The format of its output.
     pub format: Format,
-    /// Variables to set in its environment.
+    /// Variables added to its environment.
     pub env: &'static [(&'static str, &'static str)],
-    /// Variables to remove: traces of an agent that runs `ralph`.
+    /// Variables removed from its environment: those of an agent that runs `ralph`.
     pub env_remove: &'static [&'static str],
-    /// Variables to set when it runs as root, and only at the user's choice: they declare that the
-    /// machine is a sandbox.
+    /// Variables that it needs when it runs as root. `ralph` never sets them: they declare that the
+    /// machine is a sandbox, which only a person can know.
     pub as_root: &'static [(&'static str, &'static str)],
-    /// The command that prints its version, without a key and without the network.
+    /// Prints its version and exits, without a key and without the network.
     pub version: &'static [&'static str],
-    /// Signs of a login; none if they are unknown.
+    /// A command that installs it.
+    pub install: &'static str,
+    /// How to see whether it is logged in; none if that cannot be seen.
     pub login: Option<Login>,
 }
 
-/// Signs of a login that need no request. They come from the documentation of the agents and are
-/// incomplete: a keychain or a helper program may hold the login instead.
+/// The signs of a login. They come from the documentation of the agents and are not complete: a
+/// keychain or a helper program may hold a login too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Variables of which one is set. Their values are not read.
+    /// Variables, any of which may be set. Their values are never read.
     pub variables: &'static [&'static str],
-    /// Files of which one exists. `~` is the home folder, `$NAME` the value of a variable.
+    /// Files, any of which may exist. `~` is the home folder, `$NAME` the value of a variable.
     pub files: &'static [&'static str],
-    /// Instructions to log in for unattended work.
+    /// How to log in for unattended work.
     pub how: &'static str,
 }
 
-/// All presets.
+/// All presets, the default first.
 pub const ALL: &[AgentPreset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, AIDER];
 
-/// Returns the preset with this name.
+/// Returns the preset of that name.
 pub fn find(name: &str) -> Option<&'static AgentPreset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
-/// The defaults of a preset.
+/// The values that a preset has unless it sets them.
 const PLAIN: AgentPreset = AgentPreset {
     name: "",
     argv: &[],
@@ -57,12 +63,13 @@ const PLAIN: AgentPreset = AgentPreset {
     env_remove: &[],
     as_root: &[],
     version: &[],
+    install: "",
     login: None,
 };
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
-/// permissions (code 1, no standard output) unless `IS_SANDBOX=1`. It runs within another Claude
-/// Code, but with fewer side effects without the variables of that one.
+/// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs
+/// inside another one, but more cleanly without the variables of that one.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
@@ -77,6 +84,7 @@ const CLAUDE: AgentPreset = AgentPreset {
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
     version: &["claude", "--version"],
+    install: "npm install -g @anthropic-ai/claude-code",
     login: Some(Login {
         variables: &[
             "ANTHROPIC_API_KEY",
@@ -92,8 +100,8 @@ const CLAUDE: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// codex 0.169.0. `-` is standard input. Without `--skip-git-repo-check` it refuses untrusted
-/// folders.
+/// codex 0.169.0. `-` is standard input. Without `--skip-git-repo-check` it refuses folders that it
+/// does not trust.
 const CODEX: AgentPreset = AgentPreset {
     name: "codex",
     argv: &[
@@ -106,6 +114,7 @@ const CODEX: AgentPreset = AgentPreset {
     ],
     format: Format::CodexJson,
     version: &["codex", "--version"],
+    install: "npm install -g @openai/codex",
     login: Some(Login {
         variables: &["CODEX_API_KEY"],
         files: &["$CODEX_HOME/auth.json", "~/.codex/auth.json"],
@@ -114,13 +123,14 @@ const CODEX: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// gemini-cli 0.61.0. Without a terminal on standard input it runs unattended. The kind of login
-/// must be in its own settings, otherwise it exits with code 41.
+/// gemini-cli 0.61.0. It runs unattended if standard input is not a terminal. Its own settings must
+/// name the kind of login, or it exits with code 41.
 const GEMINI: AgentPreset = AgentPreset {
     name: "gemini",
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
     format: Format::GeminiJson,
     version: &["gemini", "--version"],
+    install: "npm install -g @google/gemini-cli",
     login: Some(Login {
         variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
         files: &["~/.gemini/oauth_creds.json"],
@@ -135,16 +145,18 @@ const OPENCODE: AgentPreset = AgentPreset {
     argv: &["opencode", "run", "--format", "json", "--auto"],
     format: Format::OpencodeJson,
     version: &["opencode", "--version"],
+    install: "npm install -g opencode-ai",
     ..PLAIN
 };
 
-/// amp 0.0.1790142911. Its own settings hold its permissions. Only its start was tried, because it
-/// works with its own server only.
+/// amp 0.0.1790142911. Its own settings say what it may do without asking. Only its start was tried:
+/// it works only with its own server.
 const AMP: AgentPreset = AgentPreset {
     name: "amp",
     argv: &["amp", "-x", "--stream-json"],
     format: Format::ClaudeJson,
     version: &["amp", "--version"],
+    install: "npm install -g @sourcegraph/amp",
     login: Some(Login {
         variables: &["AMP_API_KEY"],
         files: &["~/.local/share/amp/secrets.json"],
@@ -159,6 +171,7 @@ const COPILOT: AgentPreset = AgentPreset {
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
     format: Format::CopilotJson,
     version: &["copilot", "--version"],
+    install: "npm install -g @github/copilot",
     login: Some(Login {
         variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         files: &["~/.config/gh/hosts.yml"],
@@ -167,12 +180,13 @@ const COPILOT: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// aider 0.86.2. It commits by itself, and would edit `.gitignore`.
+/// aider 0.86.2. It makes its own commits, and would write to `.gitignore`.
 const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
     format: Format::Aider,
     version: &["aider", "--version"],
+    install: "pipx install aider-chat",
     ..PLAIN
 };
 
@@ -181,11 +195,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_preset_is_named_after_its_program() {
+    fn each_preset_is_found_by_its_name_and_runs_its_program() {
         for preset in ALL {
             assert_eq!(find(preset.name), Some(preset));
             assert_eq!([preset.argv[0], preset.version[0]], [preset.name; 2]);
-            // The settings take both, so a preset name must not be a format name.
+            assert!(!preset.install.is_empty(), "{}", preset.name);
+            // The names of presets and of formats must stay distinguishable.
             let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
             assert_eq!(is_format, preset.name == "aider");
         }

@@ -252,6 +252,7 @@ impl Event {
             | Event::Started { .. }
             | Event::WorktreeKept { .. }
             | Event::SettingUp { .. }
+            | Event::AgentStarted { .. }
             | Event::Queued { .. }
             | Event::Merging(_)
             | Event::Split(_)

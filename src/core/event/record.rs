@@ -1,8 +1,8 @@
-//! One line of the journal: an event with its envelope, read from and written as JSON.
+//! A line of the journal: an event with its envelope, written and read as JSON.
 //!
-//! The line is flat, and is read without serde's `flatten`, whose buffering makes folding a long
-//! journal four times slower. Once the `action` is known, the rest of the line is read directly as
-//! the event.
+//! The line is flat. It is read without serde's `flatten`, whose buffering would make a long journal
+//! four times slower to read: after the `action`, the rest of the line is read directly into the
+//! event.
 
 use std::fmt;
 
@@ -14,18 +14,18 @@ use serde::{
 
 use crate::core::{event::Event, graph::task::TaskId, redact::Redactor};
 
-/// One line of the journal.
+/// A line of the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The time, in milliseconds.
+    /// The time, to the millisecond.
     pub timestamp: DateTime<Utc>,
-    /// The run that wrote the line.
+    /// The run that it belongs to.
     pub run_id: String,
     /// The number of the line in the journal, without gaps.
     pub seq: u64,
     /// The number of the attempt in its run.
     pub iteration: Option<u32>,
-    /// The task it is about.
+    /// The task that it is about.
     pub task_id: Option<TaskId>,
     /// What happened.
     pub event: Event,
@@ -42,7 +42,8 @@ struct Envelope<'a> {
 }
 
 impl Record {
-    /// One line of JSON with its newline; `action` and the event's fields follow the envelope.
+    /// Returns one line of JSON with its newline. `action` and the fields of the event follow the
+    /// envelope.
     pub fn to_line(&self) -> String {
         let envelope = Envelope {
             timestamp: self.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -63,7 +64,8 @@ impl Record {
         format!("{},\"action\":{action}{comma}{}\n", &head[..head.len() - 1], &fields[1..])
     }
 
-    /// Removes secrets from the event. The envelope stays: no agent writes any part of it.
+    /// Returns the record without secrets in its event. The envelope cannot contain text of an
+    /// agent and stays.
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> Record {
         let event = serde_json::to_string(&self.event)
@@ -72,8 +74,7 @@ impl Record {
         if clean == event {
             return self;
         }
-        // A secret that equals a word of the journal format would make the line unreadable; it is
-        // in every line anyway.
+        // A secret that equals a word of the journal format would make the event unreadable.
         let event = serde_json::from_str(&clean).unwrap_or(self.event);
         Record { event, ..self }
     }
@@ -95,7 +96,7 @@ impl Record {
 /// The reason why a line was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// Not a record: torn, or not written by `ralph`.
+    /// Not a record: truncated, or written by another program.
     Damaged,
     /// An action unknown to this version.
     Unknown,
@@ -140,7 +141,7 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
                 }
                 RecordKey::Action => {
                     let action: std::borrow::Cow<'de, str> = map.next_value()?;
-                    if !Event::ACTIONS.contains(&&*action) {
+                    if !Event::actions().contains(&&*action) {
                         *self.unknown = true;
                         return Err(de::Error::custom("unknown action"));
                     }
@@ -160,7 +161,7 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
     }
 }
 
-/// Presents `action` and the rest of the line as the externally tagged enum that serde derives.
+/// Presents `action` and the rest of the line as an externally tagged enum, which serde derives.
 struct Tagged<'a, M> {
     action: &'a str,
     fields: M,
@@ -325,8 +326,8 @@ mod tests {
         }
     }
 
-    /// One event of each variant. A new variant fails the length check until it is added here.
-    #[expect(clippy::too_many_lines, reason = "one or more lines for each variant")]
+    /// One event of each variant, in the order of the enum.
+    #[expect(clippy::too_many_lines, reason = "one line or more for each")]
     fn every_event() -> Vec<Event> {
         let id = TaskId::new("a").unwrap();
         let all = vec![
@@ -461,13 +462,13 @@ mod tests {
                 duration_seconds: 0.5,
             },
         ];
-        assert_eq!(all.len(), Event::ACTIONS.len());
+        assert_eq!(all.len(), Event::actions().len());
         all
     }
 
     #[test]
-    fn every_line_reads_back_as_it_was() {
-        for (event, action) in every_event().into_iter().zip(Event::ACTIONS) {
+    fn every_event_survives_writing_and_reading() {
+        for (event, action) in every_event().into_iter().zip(Event::actions()) {
             let record = record(event);
             let line = record.to_line();
             assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
@@ -479,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_lines_report_damaged_or_unknown() {
+    fn an_unreadable_line_says_why() {
         let line = record(Event::Reset {}).to_line();
         let newer = line.replace("reset", "teleported");
         assert_eq!(Record::from_line(newer.as_bytes()), Err(Unread::Unknown));

@@ -1,11 +1,12 @@
-//! `task-graph.yaml` as text -> a valid graph, or everything that is wrong with it at once.
+//! Reads the text of `task-graph.yaml` into a valid graph, or reports all its errors at once.
 //!
-//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). Three steps: the span
-//! tree, which has refused hostile input already, is checked for shape; the typed reader gives the
-//! values, every known field as any value at all, so that a wrong type is one fault among others
-//! and not the end; then values become tasks, each fault with the place the tree knows.
-//! Reads no disk.
+//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). There are three steps. The
+//! span tree, which has already refused hostile input, is checked for its shape. The typed reader
+//! reads the values; a field may have any value, so that a wrong type is one error among others.
+//! Then the values become tasks, and each error gets its location from the span tree. Nothing here
+//! reads the disk.
 
+pub mod fields;
 mod links;
 mod place;
 #[expect(clippy::wildcard_enum_match_arm, reason = "it matches on JSON values only")]
@@ -17,6 +18,7 @@ use std::{fmt, ops::Range};
 use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
+use self::fields::FIELDS;
 use crate::core::{
     diagnostic::{Diagnostic, Severity, nearest},
     graph::{
@@ -26,54 +28,23 @@ use crate::core::{
     },
 };
 
-/// A graph that can be worked on, and what is odd about its file.
+/// A valid graph and the warnings about its file.
 #[derive(Debug)]
 pub struct Loaded {
     /// The graph.
     pub graph: TaskGraph,
-    /// Only warnings.
+    /// The warnings.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Fields that the file format knows, in the order in which the docs name them.
-pub const FIELDS: &[&str] = &[
-    "id",
-    "title",
-    "description",
-    "priority",
-    "depends_on",
-    "status",
-    "story",
-    "milestone",
-    "tags",
-    "touches",
-    "complexity",
-    "estimate",
-    "prompt",
-    "agent",
-    "verify",
-    "verify_baseline",
-    "output",
-    "commit",
-    "timeout",
-    "idle",
-    "stale_after",
-    "max_attempts",
-    "max_cost",
-    "path",
-    "notes",
-    "claimed_at",
-    "claimed_by",
-    "completed_at",
-];
-
-/// The most faults of one file that are reported; a generated file can have one per line.
+/// After this many errors and warnings, warnings are dropped; a generated file can have one per
+/// line.
 pub const MAX_FAULTS: usize = 100;
 
 /// Reads a graph.
 ///
 /// # Errors
-/// Every fault, in the order of the file, warnings among them.
+/// All errors and warnings, in the order of the file.
 pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     let shape = GraphShape::check(document)?;
     let file = match runs::read(document, &shape) {
@@ -90,7 +61,7 @@ pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     }
 }
 
-/// The mapping node of task `number` in the document as it is now: edits renumber nodes.
+/// Returns the node of task `number` in the current document, since edits renumber the nodes.
 pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
     let tree = document.tree();
     let (_, list) = task_list(document)?;
@@ -100,12 +71,12 @@ pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
 /// Reads any other small YAML file into a type.
 ///
 /// # Errors
-/// The first fault.
+/// The first error.
 pub fn settings<T: de::DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
     typed(document.text())
 }
 
-/// A fault of the span tree, in the common form.
+/// Converts an error of the span tree to a diagnostic.
 pub fn diagnostic(fault: Fault) -> Diagnostic {
     let found = Diagnostic::error(fault.message, fault.at);
     match fault.help {
@@ -115,14 +86,14 @@ pub fn diagnostic(fault: Fault) -> Diagnostic {
 }
 
 fn typed<T: de::DeserializeOwned>(text: &str) -> Result<T, Vec<Diagnostic>> {
-    // libyaml takes a byte order mark before a mapping for a document of its own.
+    // libyaml takes a byte order mark before a mapping for a separate document.
     let bare = text.trim_start_matches('\u{feff}');
     serde_yaml::from_str(bare).map_err(|error| {
         let skipped = text.len() - bare.len();
         let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let message = error.to_string();
-        // The place is drawn; said in words it would stand there twice.
+        // The diagnostic shows the location, so the message must not repeat it.
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         vec![Diagnostic::error(message, at..at)]
     })
@@ -134,7 +105,7 @@ fn task_list(document: &Document) -> Option<(NodeId, NodeId)> {
     tree.entry(text, root, "tasks").or_else(|| tree.entry(text, root, "nodes"))
 }
 
-/// Where things are, once the nesting is known to be right.
+/// The nodes of tasks and edges, after their nesting was checked.
 struct GraphShape {
     tasks: Vec<NodeId>,
     edges: Vec<NodeId>,
@@ -187,7 +158,7 @@ impl GraphShape {
     }
 }
 
-/// The items of a list that must all be mappings.
+/// Returns the items of a list that must all be mappings.
 fn mappings(
     document: &Document,
     list: NodeId,
@@ -222,7 +193,7 @@ fn mappings(
 fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
     if let Some((key, _)) = document.tree().entry(document.text(), task, "<<") {
         faults.push(
-            Diagnostic::error("merge keys (`<<`) are not read", document.tree().range(key))
+            Diagnostic::error("merge keys (`<<`) are not supported", document.tree().range(key))
                 .help("write the fields out, or put what all tasks share under `defaults`"),
         );
     }
@@ -242,14 +213,14 @@ fn what(document: &Document, node: NodeId) -> &'static str {
     }
 }
 
-/// The first line of a node, so that a fault of a long list is not drawn over all of it.
+/// Returns the first line of a node, so that an error in a long list does not underline all of it.
 fn first_line(document: &Document, node: NodeId) -> Range<usize> {
     let at = document.tree().range(node);
     let line = document.text()[at.clone()].lines().next().map_or(0, str::len);
     at.start..at.start + line
 }
 
-/// The file as the typed reader gives it.
+/// The file as the typed reader reads it.
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 struct GraphText {
@@ -308,51 +279,39 @@ struct Edge {
     to: Value,
 }
 
-/// One task, every known field any value at all.
+/// One task, or `defaults`, with any value in any field.
 #[derive(Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 struct TaskFields {
-    id: Value,
-    title: Value,
-    description: Value,
-    priority: Value,
-    depends_on: Value,
-    status: Value,
-    story: Value,
-    milestone: Value,
-    tags: Value,
-    prompt: Value,
-    commit: Value,
-    timeout: Value,
-    stale_after: Value,
-    max_attempts: Value,
-    claimed_at: Value,
-    claimed_by: Value,
-    /// `complexity`, `estimate`, `agent`, `verify`, `output`, `path`, … and unknown ones.
-    extra: Map<String, Value>,
+    /// The fields of the table that are set, by their places in it.
+    known: Vec<(usize, Value)>,
+    /// All others.
+    unknown: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Field {
-    Id,
-    Title,
-    Description,
-    Priority,
-    DependsOn,
-    Status,
-    Story,
-    Milestone,
-    Tags,
-    Prompt,
-    Commit,
-    Timeout,
-    StaleAfter,
-    MaxAttempts,
-    ClaimedAt,
-    ClaimedBy,
-    #[serde(untagged)]
-    Other(String),
+/// The name of a field, looked up in the table.
+enum FieldKey {
+    Known(usize),
+    Unknown(String),
+}
+
+impl<'de> Deserialize<'de> for FieldKey {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<FieldKey, D::Error> {
+        struct FieldKeyVisitor;
+        impl de::Visitor<'_> for FieldKeyVisitor {
+            type Value = FieldKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("field identifier")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<FieldKey, E> {
+                let known = fields::position(name).map(FieldKey::Known);
+                Ok(known.unwrap_or_else(|| FieldKey::Unknown(name.to_owned())))
+            }
+        }
+        deserializer.deserialize_identifier(FieldKeyVisitor)
+    }
 }
 
 impl<'de> Deserialize<'de> for TaskFields {
@@ -368,26 +327,13 @@ impl<'de> Deserialize<'de> for TaskFields {
             fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<TaskFields, M::Error> {
                 let mut fields = TaskFields::default();
                 while let Some(key) = map.next_key()? {
-                    let slot = match key {
-                        Field::Id => &mut fields.id,
-                        Field::Title => &mut fields.title,
-                        Field::Description => &mut fields.description,
-                        Field::Priority => &mut fields.priority,
-                        Field::DependsOn => &mut fields.depends_on,
-                        Field::Status => &mut fields.status,
-                        Field::Story => &mut fields.story,
-                        Field::Milestone => &mut fields.milestone,
-                        Field::Tags => &mut fields.tags,
-                        Field::Prompt => &mut fields.prompt,
-                        Field::Commit => &mut fields.commit,
-                        Field::Timeout => &mut fields.timeout,
-                        Field::StaleAfter => &mut fields.stale_after,
-                        Field::MaxAttempts => &mut fields.max_attempts,
-                        Field::ClaimedAt => &mut fields.claimed_at,
-                        Field::ClaimedBy => &mut fields.claimed_by,
-                        Field::Other(name) => fields.extra.entry(name).or_insert(Value::Null),
-                    };
-                    *slot = map.next_value()?;
+                    let value = map.next_value()?;
+                    match key {
+                        FieldKey::Known(field) => fields.set(field, value),
+                        FieldKey::Unknown(name) => {
+                            fields.unknown.insert(name, value);
+                        }
+                    }
                 }
                 Ok(fields)
             }
@@ -401,24 +347,50 @@ impl<'de> Deserialize<'de> for TaskFields {
 }
 
 impl TaskFields {
-    /// Takes from `defaults` what the task itself does not say.
+    /// The value of a field; null if it is not set.
+    fn get(&self, name: &str) -> &Value {
+        let found = self.known.iter().find(|(field, _)| FIELDS[*field].name == name);
+        found.map_or(&Value::Null, |(_, value)| value)
+    }
+
+    fn set(&mut self, field: usize, value: Value) {
+        match self.known.binary_search_by_key(&field, |(other, _)| *other) {
+            Ok(at) => self.known[at].1 = value,
+            Err(at) => self.known.insert(at, (field, value)),
+        }
+    }
+
+    /// Takes from `defaults` what the task itself does not set. A null in the task counts as set
+    /// only in a field that templates see as it is written.
     fn fill(&mut self, defaults: &TaskFields) {
-        for (own, default) in [
-            (&mut self.priority, &defaults.priority),
-            (&mut self.prompt, &defaults.prompt),
-            (&mut self.tags, &defaults.tags),
-            (&mut self.commit, &defaults.commit),
-            (&mut self.timeout, &defaults.timeout),
-            (&mut self.stale_after, &defaults.stale_after),
-            (&mut self.max_attempts, &defaults.max_attempts),
-        ] {
-            if own.is_null() && !default.is_null() {
-                own.clone_from(default);
+        for (field, default) in &defaults.known {
+            if !FIELDS[*field].has_default {
+                continue;
+            }
+            match self.known.binary_search_by_key(field, |(other, _)| *other) {
+                Err(at) => self.known.insert(at, (*field, default.clone())),
+                Ok(at) => {
+                    let own = &mut self.known[at].1;
+                    if own.is_null() && !FIELDS[*field].in_templates.is_written() {
+                        own.clone_from(default);
+                    }
+                }
             }
         }
-        for (name, value) in &defaults.extra {
-            self.extra.entry(name.clone()).or_insert_with(|| value.clone());
+        for (name, value) in &defaults.unknown {
+            self.unknown.entry(name.clone()).or_insert_with(|| value.clone());
         }
+    }
+
+    /// The fields that stay in [`Task::extra`](super::task::Task::extra).
+    fn into_extra(self) -> Map<String, Value> {
+        let mut extra = self.unknown;
+        for (field, value) in self.known {
+            if FIELDS[field].in_templates.is_written() {
+                extra.insert(FIELDS[field].name.to_owned(), value);
+            }
+        }
+        extra
     }
 }
 
@@ -452,13 +424,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_cut_at_any_byte_is_refused_or_is_the_first_tasks() {
+    fn a_truncated_text_is_refused_or_has_the_first_tasks() {
         for whole in WHOLE {
             assert_eq!(read(whole).unwrap(), ["a1", "b1", "c1"]);
             for cut in 0..whole.len() {
                 let Some(ids) = read(&whole[..cut]) else { continue };
                 assert!(!ids.is_empty(), "empty at {cut} of {whole:?}");
-                // The last one may have lost the end of its name.
+                // The last id may be truncated.
                 let names = ids.iter().zip(["a1", "b1", "c1"]);
                 let (last, before) = (ids.len() - 1, names.clone().take(ids.len() - 1));
                 assert!(before.clone().all(|(id, name)| id == name), "{ids:?} at {cut}");

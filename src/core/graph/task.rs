@@ -1,6 +1,6 @@
-//! A task and the words for it: id, status, priority, weight.
+//! A task and its parts: id, status, priority, weight.
 //!
-//! Knows nothing of files: how these are written in `task-graph.yaml` is `load`'s affair.
+//! Nothing here reads files; `load` reads `task-graph.yaml`.
 
 use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::core::{agents::agent_command::AgentCommand, graph::glob::Glob};
 
-/// The name of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, never with `..`.
+/// The id of a task: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, without `..`.
 ///
 /// The rule makes an id safe as a file name, a branch name and a word on a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -20,10 +20,10 @@ pub struct TaskId(Arc<str>);
 pub const MAX_ID: usize = 64;
 
 impl TaskId {
-    /// Checks the rule.
+    /// Checks that the text is an id.
     ///
     /// # Errors
-    /// A fragment that fits behind "the id `…`".
+    /// The broken rule, as a phrase to follow "the id `…`".
     pub fn new(text: &str) -> Result<TaskId, &'static str> {
         let mut bytes = text.bytes();
         let Some(first) = bytes.next() else {
@@ -56,7 +56,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Maps by id are asked for plain text; what is no id is in none of them.
+/// Lets maps by id be searched with any text.
 impl Borrow<str> for TaskId {
     fn borrow(&self) -> &str {
         &self.0
@@ -70,25 +70,26 @@ impl<'de> Deserialize<'de> for TaskId {
     }
 }
 
-/// What the graph file says of a task. Whether a pending task is *ready* is derived, never stored.
+/// The status of a task in the graph file. Whether a pending task is *ready* is derived, never
+/// stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Not begun, or given back.
+    /// Not started, or released.
     Pending,
-    /// Claimed. Whether something really runs is known from the lock and the attempt records.
+    /// Claimed. Only the lock and the attempt records show whether an attempt is running.
     InProgress,
-    /// Done and proven.
+    /// Done, with evidence.
     Complete,
-    /// Held back by a person.
+    /// Blocked by a person.
     Blocked,
-    /// Waits for an answer.
+    /// Waiting for an answer from a person.
     NeedsInput,
-    /// Will not be done; does not satisfy its dependents.
+    /// Will not be done. It does not satisfy its dependents.
     Cancelled,
 }
 
-/// Every spelling that is read, the canonical one first; `_`, `-`, blanks and case do not matter.
+/// All accepted spellings, the canonical one first. `_`, `-`, blanks and case do not matter.
 const SPELLINGS: [(Status, &[&str]); 6] = [
     (Status::Pending, &["pending", "ready", "todo", "open", "backlog", "not-started"]),
     (Status::InProgress, &["in-progress", "doing", "started", "wip"]),
@@ -102,7 +103,7 @@ const SPELLINGS: [(Status, &[&str]); 6] = [
 ];
 
 impl Status {
-    /// Reads any known spelling.
+    /// Reads any accepted spelling.
     pub fn parse(text: &str) -> Option<Status> {
         let exact = SPELLINGS.iter().find(|(_, words)| words.contains(&text));
         if let Some((status, _)) = exact {
@@ -122,7 +123,7 @@ impl Status {
             .map(|(status, _)| *status)
     }
 
-    /// Whether nothing is left to do: complete or cancelled.
+    /// Whether there is nothing left to do: complete or cancelled.
     pub fn is_over(self) -> bool {
         matches!(self, Status::Complete | Status::Cancelled)
     }
@@ -139,7 +140,7 @@ impl Status {
         }
     }
 
-    /// Every spelling that is read, for suggestions.
+    /// All accepted spellings.
     pub fn words() -> impl Iterator<Item = &'static str> {
         SPELLINGS.iter().flat_map(|(_, words)| words.iter().copied())
     }
@@ -151,14 +152,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// How one graph file spells its statuses, so that what `ralph` writes looks like the rest of it.
+/// The spelling of statuses in one graph file, which `ralph` keeps when it writes.
 #[derive(Clone, Debug, Default)]
 pub struct Spelling {
     seen: Vec<(Status, String, usize)>,
 }
 
 impl Spelling {
-    /// Notes one spelling found in the file.
+    /// Counts a spelling found in the file.
     pub fn note(&mut self, status: Status, text: &str) {
         match self.seen.iter_mut().find(|(_, word, _)| word == text) {
             Some((_, _, count)) => *count += 1,
@@ -166,14 +167,14 @@ impl Spelling {
         }
     }
 
-    /// The file's commonest spelling of `status`; where it has none, the canonical word with the
-    /// separator and case of its other words.
+    /// Returns the most frequent spelling of `status` in the file. If there is none, returns the
+    /// canonical word with the separator and the case of the other statuses.
     pub fn write(&self, status: Status) -> String {
         let commonest = self
             .seen
             .iter()
             .filter(|(seen, _, _)| *seen == status)
-            // `ready` beside `pending` is a note to people; a task given back is just pending.
+            // If the file has both `ready` and `pending`, a released task is only pending.
             .max_by_key(|(_, word, count)| {
                 (status == Status::Pending && word == "pending", *count)
             });
@@ -195,7 +196,8 @@ impl Spelling {
     }
 }
 
-/// How urgent: smaller is more urgent. `P0`–`P4` are 0–4, critical/high/medium/low are 0/1/2/3.
+/// The urgency of a task: smaller is more urgent. `P0`–`P4` are 0–4; critical, high, medium and
+/// low are 0, 1, 2 and 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Priority(pub i64);
@@ -228,9 +230,9 @@ impl fmt::Display for Priority {
     }
 }
 
-/// The expected length of a task, in minutes: what the longest remaining chain is summed from.
+/// Returns the expected minutes of a size, the weight of a task in the longest remaining chain.
 ///
-/// The sizes double from half an hour. Only their proportion matters to the choice.
+/// Each size is twice the one before it. Only the proportions affect the order of tasks.
 pub fn minutes_of_size(size: &str) -> Option<u32> {
     match size.to_ascii_uppercase().as_str() {
         "XS" => Some(15),
@@ -242,69 +244,100 @@ pub fn minutes_of_size(size: &str) -> Option<u32> {
     }
 }
 
-/// The weight of a task that names neither `estimate` nor `complexity`: that of size M.
+/// The weight of a task with neither `estimate` nor `complexity`, which is that of size M.
 pub const DEFAULT_MINUTES: u32 = 60;
 
-/// Whether a completed task must have left a commit.
+/// Whether a task needs a commit to be complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitRule {
-    /// Nothing changed in git means nothing proven.
+    /// A commit is needed.
     #[default]
     Required,
-    /// Research and the like: a report is enough.
+    /// A report is enough, as for research.
     Optional,
 }
 
-/// One task as declared. What it depends on is the graph's.
+/// A task as the file declares it. Its dependencies are in the graph.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its name.
+    /// The id.
     pub id: TaskId,
-    /// One line; the id where the file gives none.
+    /// One line. Default: the id.
     pub title: String,
     /// The text for the agent.
     pub description: Option<String>,
-    /// How urgent.
+    /// The urgency.
     pub priority: Priority,
-    /// As the file has it.
+    /// The status in the file.
     pub status: Status,
-    /// Expected length in minutes, from `estimate` or `complexity`.
+    /// Expected duration in minutes, from `estimate` or `complexity`.
     pub minutes: u32,
     /// Whether a commit is required.
     pub commit: CommitRule,
-    /// The story it belongs to.
+    /// The story that it belongs to.
     pub story: Option<String>,
-    /// The milestone it belongs to.
+    /// The milestone that it belongs to.
     pub milestone: Option<String>,
-    /// Free labels.
+    /// Labels.
     pub tags: Vec<String>,
-    /// What files it will change. None where it does not say.
+    /// The files that it will change. Empty if it declares none.
     pub touches: Vec<Glob>,
     /// The template under `prompts/` that replaces `task.md`.
     pub prompt: Option<String>,
-    /// The agents to be tried one after the other; none for those of the project.
+    /// The agents, in the order in which they are tried. Empty for those of the settings.
     pub agents: Vec<AgentCommand>,
-    /// What must succeed before it is complete, each for a shell; none where the task says nothing.
+    /// Shell commands that must succeed before it is complete. None for those of the settings.
     pub verify: Option<Vec<String>>,
-    /// Whether that is tried before the attempt too.
+    /// Whether they also run before an attempt.
     pub verify_baseline: Option<bool>,
-    /// Wall-clock limit of one attempt.
+    /// The wall-clock limit of one attempt.
     pub timeout: Option<Duration>,
-    /// After how long without a sign of life an attempt is ended; zero for never.
+    /// The longest time without a sign of life before an attempt is ended; zero for no limit.
     pub idle: Option<Duration>,
-    /// After how long `in-progress` counts as stale.
+    /// The time in progress after which it counts as stale.
     pub stale_after: Option<Duration>,
-    /// Attempts before it is parked.
+    /// The number of attempts before it is parked.
     pub max_attempts: Option<u32>,
-    /// What all its attempts together may cost, in US dollars.
+    /// The most that all its attempts together may cost, in US dollars.
     pub max_cost: Option<f64>,
-    /// When it was claimed (RFC 3339), as the file has it.
+    /// When it was claimed (RFC 3339), as the file says.
     pub claimed_at: Option<String>,
-    /// By whom it was claimed.
+    /// Who claimed it.
     pub claimed_by: Option<String>,
-    /// Every other field of the file, for templates: `path`, `output`, `verify` as it is written, unknown ones.
+    /// The fields that templates see as they are written: `path`, `output`, `verify`, unknown ones.
     pub extra: Map<String, Value>,
+}
+
+impl Task {
+    /// A pending task for which the file sets nothing but the id.
+    pub fn new(id: TaskId) -> Task {
+        Task {
+            title: id.to_string(),
+            id,
+            description: None,
+            priority: Priority::default(),
+            status: Status::Pending,
+            minutes: DEFAULT_MINUTES,
+            commit: CommitRule::default(),
+            story: None,
+            milestone: None,
+            tags: Vec::new(),
+            touches: Vec::new(),
+            prompt: None,
+            agents: Vec::new(),
+            verify: None,
+            verify_baseline: None,
+            timeout: None,
+            idle: None,
+            stale_after: None,
+            max_attempts: None,
+            max_cost: None,
+            claimed_at: None,
+            claimed_by: None,
+            extra: Map::new(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -323,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_read_in_any_family() {
+    fn statuses_are_read_in_any_spelling() {
         for (text, want) in [
             ("IN_PROGRESS", Status::InProgress),
             ("In Progress", Status::InProgress),
@@ -339,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_keeps_the_files_family() {
+    fn writing_keeps_the_spelling_of_the_file() {
         let of = |words: &[&str]| {
             let mut spelling = Spelling::default();
             for word in words {
@@ -357,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_read_as_numbers_and_words() {
+    fn priorities_are_numbers_or_words() {
         assert_eq!(Priority::parse("P0"), Some(Priority(0)));
         assert_eq!(Priority::parse("High"), Some(Priority(1)));
         assert_eq!(Priority::parse("7"), Some(Priority(7)));

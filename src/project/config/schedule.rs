@@ -148,7 +148,7 @@ fn word(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
-        other => Err(format!("`run` is a list of words, and `{other}` is none")),
+        other => Err(format!("`run` must be a list of words; `{other}` is not a word")),
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
             (json!("0 25 * * *"), "is not a cron expression"),
             (json!({"crn": "@daily"}), "unknown field `crn`, expected one of `cron`"),
             (json!({"cron": "@daily", "time_zone": "Berlin"}), "unknown time zone `Berlin`"),
-            (json!({"cron": "@daily", "run": ["-q", true]}), "and `true` is none"),
+            (json!({"cron": "@daily", "run": ["-q", true]}), "`true` is not a word"),
             (json!({"trigger": {}}), "needs `secret_env`"),
             (json!({"trigger": {"secret": "x"}}), "unknown field `secret`, expected one of"),
             (json!({"trigger": {"listen": "8377", "secret_env": "X"}}), "invalid socket address"),

@@ -1,4 +1,4 @@
-//! Dependencies: both ways of writing them, names to tasks, and the cycles they form.
+//! Reads dependencies in both notations, resolves their ids and reports cycles.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::core::{
     graph::task::{Task, TaskId},
 };
 
-/// A dependency and where it is written.
+/// A dependency and its location.
 pub(super) struct DependencyLink {
     pub(super) edge: (usize, usize),
     pub(super) place: FaultPlace,
 }
 
 impl TaskReader<'_> {
-    /// Every dependency of both shapes, with its place.
+    /// Returns the dependencies in both notations, with their locations.
     pub(super) fn links(
         &mut self,
         numbers: &HashMap<TaskId, usize>,
@@ -59,20 +59,25 @@ impl TaskReader<'_> {
         links
     }
 
-    /// The task a dependency names.
+    /// Returns the number of the task that a dependency names.
     fn known(
         &mut self,
         numbers: &HashMap<TaskId, usize>,
         name: &str,
         place: FaultPlace,
     ) -> Option<usize> {
-        // A suggestion compares with every id; past this many faults nobody reads on.
+        // A suggestion compares all ids, so only the first errors get one.
         const SUGGESTIONS: usize = 20;
         if let Some(number) = numbers.get(name) {
             return Some(*number);
         }
         let near = (self.faults.len() < SUGGESTIONS)
-            .then(|| nearest(name, numbers.keys().map(TaskId::as_str)))
+            .then(|| {
+                // In the order of the file, so that the same file always gets the same suggestion.
+                let mut ids: Vec<(&TaskId, &usize)> = numbers.iter().collect();
+                ids.sort_unstable_by_key(|(_, number)| **number);
+                nearest(name, ids.into_iter().map(|(id, _)| id.as_str()))
+            })
             .flatten();
         let mut fault = Diagnostic::error(
             format!("unknown dependency `{}`", name.escape_debug()),
@@ -93,7 +98,7 @@ impl TaskReader<'_> {
         cycles: &[Vec<usize>],
         links: &[DependencyLink],
     ) {
-        /// A longer cycle is shown by its ends.
+        /// The most tasks of a cycle that are shown.
         const SHOWN: usize = 8;
         for cycle in cycles {
             let (first, last) = (cycle[0], cycle[cycle.len() - 1]);

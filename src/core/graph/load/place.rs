@@ -1,16 +1,16 @@
-//! Where in the file a fault is: fields, items and edges to byte ranges.
+//! Finds the byte ranges of fields, items and edges, for diagnostics.
 
 use std::ops::Range;
 
 use super::{GraphShape, first_line};
 use crate::core::graph::{edit::Document, yaml::NodeId};
 
-/// A place in the file that a fault can be about.
+/// A location in the file that an error can point to.
 #[derive(Clone, Copy)]
 pub(super) enum FaultPlace {
-    /// A field of a task; the task's `id`, or the task, where it has no such field.
+    /// A field of a task. If the task lacks the field: its `id`, or the task.
     Field(usize, &'static str),
-    /// One item of a task's list.
+    /// One item of a list in a task.
     Item(usize, &'static str, usize),
     /// One end of an edge.
     Edge(usize, &'static str),
@@ -18,9 +18,9 @@ pub(super) enum FaultPlace {
     Default(&'static str),
 }
 
-/// Finds places in one document.
+/// Finds locations in one document.
 pub(super) struct Places<'a> {
-    /// The text and its tree.
+    /// The text and its span tree.
     pub(super) document: &'a Document,
     /// Its tasks and edges.
     pub(super) shape: &'a GraphShape,
@@ -41,7 +41,7 @@ impl Places<'_> {
         }
     }
 
-    /// The bytes a fault is about.
+    /// Returns the byte range of a location.
     pub(super) fn range(&self, place: FaultPlace) -> Range<usize> {
         if let Some(node) = self.node(place) {
             return self.document.tree().range(node);

@@ -1,4 +1,4 @@
-//! Values -> tasks: what each field means, and every fault with its place.
+//! Turns values into tasks, and finds the errors in them with their locations.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,7 +8,8 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    FIELDS, GraphShape, GraphText, MAX_FAULTS, TaskFields,
+    GraphShape, GraphText, MAX_FAULTS, TaskFields,
+    fields::{FIELDS, FieldKind, TaskField},
     place::{FaultPlace, Places},
 };
 use crate::core::{
@@ -24,7 +25,7 @@ use crate::core::{
     },
 };
 
-/// The graph, if it can be built, and all faults and warnings.
+/// Returns the graph, if it can be built, and all errors and warnings.
 pub(super) fn read(
     document: &Document,
     shape: &GraphShape,
@@ -43,12 +44,12 @@ pub(super) fn read(
     (graph, reader.faults)
 }
 
-/// Turns values into tasks and collects what is wrong.
+/// Turns values into tasks and collects errors and warnings.
 pub(super) struct TaskReader<'a> {
     pub(super) places: Places<'a>,
     pub(super) faults: Vec<Diagnostic>,
     spelling: Spelling,
-    /// Unknown fields seen, each reported once.
+    /// The unknown fields seen so far. Each is reported once.
     unknown: HashSet<String>,
 }
 
@@ -69,7 +70,7 @@ impl TaskReader<'_> {
             }
         }
         let links = self.links(&numbers, &depends_on, &file.edges);
-        // A graph is attempted even after other faults: a cycle is one of its own.
+        // The graph is built even after errors, to report cycles too.
         match TaskGraph::new(tasks, links.iter().map(|link| link.edge).collect()) {
             Ok(mut graph) => {
                 graph.project = file.rest;
@@ -99,22 +100,21 @@ impl TaskReader<'_> {
         for (number, mut fields) in raw.into_iter().enumerate() {
             self.agree(number, &fields);
             fields.fill(defaults);
-            let names = self.list(&fields.depends_on, Some(number), "depends_on");
-            let task = self.task(Some(number), &fields);
-            tasks.push(Task { extra: fields.extra, ..task });
+            let (task, names) = self.task(Some(number), &fields);
+            tasks.push(Task { extra: fields.into_extra(), ..task });
             depends_on.push(names);
         }
         Some((tasks, depends_on))
     }
 
-    /// Both readers must see the same id: a splice made for one task must not land in another.
+    /// Checks that both readers see the same id: an edit of one task must not change another.
     fn agree(&mut self, number: usize, fields: &TaskFields) {
         let (tree, text) = (self.places.document.tree(), self.places.document.text());
         let seen =
             tree.entry(text, self.places.shape.tasks[number], "id").and_then(|(_, value)| {
                 if tree.kind(value) == NodeKind::Alias { None } else { tree.scalar(text, value) }
             });
-        if let (Some(seen), Value::String(id)) = (seen, &fields.id)
+        if let (Some(seen), Value::String(id)) = (seen, fields.get("id"))
             && seen != *id
         {
             let place = FaultPlace::Field(number, "id");
@@ -122,55 +122,74 @@ impl TaskReader<'_> {
         }
     }
 
-    /// The fields of one task, or of `defaults`, as what they mean.
-    fn task(&mut self, number: Option<usize>, fields: &TaskFields) -> Task {
-        let place = |name: &'static str| {
-            number.map_or(FaultPlace::Default(name), |n| FaultPlace::Field(n, name))
-        };
-        // A task without a usable id stays in its place, so that the faults of all are found.
-        let id = number.and_then(|number| self.id(&fields.id, number)).unwrap_or_else(|| {
+    /// Reads the fields of one task, or of `defaults`, and the ids of its dependencies.
+    fn task(&mut self, number: Option<usize>, fields: &TaskFields) -> (Task, Vec<String>) {
+        // A task with an invalid id gets a substitute, so that its other errors are found too.
+        let id = number.and_then(|number| self.id(fields.get("id"), number)).unwrap_or_else(|| {
             let stand_in = format!("0.unnamed.{}", number.unwrap_or_default());
             TaskId::new(&stand_in).expect("follows the rule")
         });
-        self.unknown_fields(number, &fields.extra);
-        let optional =
-            |reader: &mut Self, value: &Value, name| reader.text(value, place(name), name);
-        Task {
-            title: optional(self, &fields.title, "title").unwrap_or_else(|| id.to_string()),
-            description: optional(self, &fields.description, "description"),
-            story: optional(self, &fields.story, "story"),
-            milestone: optional(self, &fields.milestone, "milestone"),
-            prompt: optional(self, &fields.prompt, "prompt"),
-            claimed_at: optional(self, &fields.claimed_at, "claimed_at"),
-            claimed_by: optional(self, &fields.claimed_by, "claimed_by"),
-            tags: self.list(&fields.tags, number, "tags"),
-            touches: self.globs(fields.extra.get("touches"), number, "touches"),
-            priority: self.priority(&fields.priority, place("priority")),
-            status: self.status(&fields.status, place("status")),
-            minutes: self.minutes(&fields.extra, &place),
-            agents: self.agents(fields.extra.get("agent"), place("agent")),
-            verify: fields
-                .extra
-                .get("verify")
-                .filter(|value| !value.is_null())
-                .map(|value| self.list(value, number, "verify")),
-            idle: self.length(
-                fields.extra.get("idle").unwrap_or(&Value::Null),
-                place("idle"),
-                "idle",
-            ),
-            max_cost: self.money(fields.extra.get("max_cost"), place("max_cost"), "max_cost"),
-            verify_baseline: self.flag(
-                fields.extra.get("verify_baseline"),
-                place("verify_baseline"),
-                "verify_baseline",
-            ),
-            commit: self.commit(&fields.commit, place("commit")),
-            timeout: self.length(&fields.timeout, place("timeout"), "timeout"),
-            stale_after: self.length(&fields.stale_after, place("stale_after"), "stale_after"),
-            max_attempts: self.attempts(&fields.max_attempts, place("max_attempts")),
-            extra: Map::new(),
-            id,
+        self.unknown_fields(number, &fields.unknown);
+        let mut task = Task::new(id);
+        let mut depends_on = Vec::new();
+        let mut has_estimate = false;
+        for (field, value) in &fields.known {
+            let field = &FIELDS[*field];
+            match field.kind {
+                _ if value.is_null() => {}
+                FieldKind::Dependencies if number.is_none() => {}
+                FieldKind::Dependencies => depends_on = self.list(value, number, field.name),
+                FieldKind::Estimate(set) => {
+                    if let Some(minutes) = self.estimate(value, field_place(number, field)) {
+                        set(&mut task, minutes);
+                        has_estimate = true;
+                    }
+                }
+                FieldKind::Size(_) if has_estimate => {}
+                _ => self.field(&mut task, number, field, value),
+            }
+        }
+        (task, depends_on)
+    }
+
+    /// Reads a field that depends on no other into the task. `value` is not null.
+    fn field(
+        &mut self,
+        task: &mut Task,
+        number: Option<usize>,
+        field: &'static TaskField,
+        value: &Value,
+    ) {
+        /// Passes on a value that could be read.
+        fn put<T>(task: &mut Task, set: fn(&mut Task, T), value: Option<T>) {
+            if let Some(value) = value {
+                set(task, value);
+            }
+        }
+        let (name, place) = (field.name, field_place(number, field));
+        match field.kind {
+            FieldKind::Text(set) | FieldKind::Word(set) => {
+                put(task, set, self.text(value, place, name));
+            }
+            FieldKind::Texts(set) | FieldKind::Commands(set) => {
+                set(task, self.list(value, number, name));
+            }
+            FieldKind::Patterns(set) => set(task, self.globs(value, number, name)),
+            FieldKind::Priority(set) => put(task, set, self.priority(value, place, name)),
+            FieldKind::Status(set) => put(task, set, self.status(value, place, name)),
+            FieldKind::Commit(set) => put(task, set, self.commit(value, place, name)),
+            FieldKind::Length(set) => put(task, set, self.length(value, place, name)),
+            FieldKind::Count(set) => put(task, set, self.count(value, place, name)),
+            FieldKind::Money(set) => put(task, set, self.money(value, place, name)),
+            FieldKind::Flag(set) => put(task, set, self.flag(value, place, name)),
+            FieldKind::Agents(set) => put(task, set, self.agents(value, place)),
+            FieldKind::Size(set) => put(task, set, self.size(value, place, name)),
+            FieldKind::Id
+            | FieldKind::Dependencies
+            | FieldKind::Estimate(_)
+            | FieldKind::Paths
+            | FieldKind::Time
+            | FieldKind::Anything => {}
         }
     }
 
@@ -214,39 +233,28 @@ impl TaskReader<'_> {
         }
     }
 
-    fn priority(&mut self, value: &Value, place: FaultPlace) -> Priority {
+    fn priority(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<Priority> {
         let parsed = match value {
-            Value::Null => return Priority::default(),
             Value::Number(n) => n.as_i64().map(Priority),
             Value::String(text) => Priority::parse(text),
-            Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+            _ => None,
         };
-        parsed.unwrap_or_else(|| {
-            self.wrong(
-                "priority",
-                value,
-                place,
-                "a whole number, `P0`–`P4`, or critical, high, medium, low",
-            );
-            Priority::default()
-        })
+        if parsed.is_none() {
+            let want = "a whole number, `P0`–`P4`, or critical, high, medium, low";
+            self.wrong(name, value, place, want);
+        }
+        parsed
     }
 
-    fn status(&mut self, value: &Value, place: FaultPlace) -> Status {
+    fn status(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<Status> {
         let Value::String(text) = value else {
-            if !value.is_null() {
-                self.wrong(
-                    "status",
-                    value,
-                    place,
-                    "one of pending, in-progress, complete, blocked, needs-input, cancelled",
-                );
-            }
-            return Status::Pending;
+            let want = "one of pending, in-progress, complete, blocked, needs-input, cancelled";
+            self.wrong(name, value, place, want);
+            return None;
         };
         if let Some(status) = Status::parse(text) {
             self.spelling.note(status, text);
-            return status;
+            return Some(status);
         }
         let fault = Diagnostic::error(
             format!("unknown status `{}`", clipped(text)),
@@ -254,82 +262,59 @@ impl TaskReader<'_> {
         )
         .help("statuses are pending, in-progress, complete, blocked, needs-input, cancelled");
         self.push(fault.did_you_mean(nearest(text, Status::words())));
-        Status::Pending
+        None
     }
 
-    fn commit(&mut self, value: &Value, place: FaultPlace) -> CommitRule {
-        match value {
-            Value::Null => CommitRule::Required,
-            Value::String(text) if text == "required" => CommitRule::Required,
-            Value::String(text) if text == "optional" => CommitRule::Optional,
+    fn commit(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<CommitRule> {
+        match value.as_str() {
+            Some("required") => Some(CommitRule::Required),
+            Some("optional") => Some(CommitRule::Optional),
             _ => {
-                self.wrong("commit", value, place, "`required` or `optional`");
-                CommitRule::Required
+                self.wrong(name, value, place, "`required` or `optional`");
+                None
             }
         }
     }
 
-    /// The expected length, from `estimate` (a length of time, a bare number being hours), else
-    /// from `complexity`. An odd one only costs precision, so it is a warning.
-    fn minutes(
-        &mut self,
-        extra: &Map<String, Value>,
-        place: &dyn Fn(&'static str) -> FaultPlace,
-    ) -> u32 {
-        let estimate = extra.get("estimate").unwrap_or(&Value::Null);
-        let minutes = match estimate {
+    /// Reads a duration in minutes; a bare number means hours. A wrong value only makes the order
+    /// of tasks less precise, so it is a warning.
+    fn estimate(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
+        let minutes = match value {
             Value::Number(hours) => hours.as_f64().map(|hours| hours * 60.0),
             Value::String(text) => {
                 duration::parse(text).ok().map(|length| length.as_secs_f64() / 60.0)
             }
             _ => None,
         };
-        match minutes {
-            Some(minutes) if (0.0..=10_000_000.0).contains(&minutes) => {
-                #[expect(clippy::cast_sign_loss, reason = "just checked")]
-                return (minutes.ceil() as u32).max(1);
-            }
-            _ if estimate.is_null() => {}
-            _ => self.odd("estimate", estimate, place("estimate"), "a length of time such as `2h`"),
+        let Some(minutes) = minutes.filter(|minutes| (0.0..=10_000_000.0).contains(minutes)) else {
+            self.odd("estimate", value, place, "a length of time such as `2h`");
+            return None;
+        };
+        #[expect(clippy::cast_sign_loss, reason = "just checked")]
+        Some((minutes.ceil() as u32).max(1))
+    }
+
+    fn size(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<u32> {
+        let minutes = value.as_str().and_then(task::minutes_of_size);
+        if minutes.is_none() {
+            self.odd(name, value, place, "S, M, L or XL");
         }
-        let complexity = extra.get("complexity").unwrap_or(&Value::Null);
-        let size = complexity.as_str().and_then(task::minutes_of_size);
-        if size.is_none() && !complexity.is_null() {
-            self.odd("complexity", complexity, place("complexity"), "S, M, L or XL");
-        }
-        size.unwrap_or(task::DEFAULT_MINUTES)
+        minutes
     }
 
     fn length(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<Duration> {
-        match value {
-            Value::Null => None,
-            Value::String(text) => match duration::parse(text) {
-                Ok(length) => Some(length),
-                Err(message) => {
-                    self.error(message, place, "");
-                    None
-                }
-            },
-            _ => {
-                self.wrong(name, value, place, "a length of time: `90s`, `15m` or `2h`");
-                None
-            }
-        }
+        let Value::String(text) = value else {
+            self.wrong(name, value, place, "a length of time: `90s`, `15m` or `2h`");
+            return None;
+        };
+        duration::parse(text).map_err(|message| self.error(message, place, "")).ok()
     }
 
-    fn agents(&mut self, value: Option<&Value>, place: FaultPlace) -> Vec<AgentCommand> {
-        match value.filter(|value| !value.is_null()).map(AgentCommand::read) {
-            None => Vec::new(),
-            Some(Ok(calls)) => calls,
-            Some(Err(message)) => {
-                self.error(message, place, "");
-                Vec::new()
-            }
-        }
+    fn agents(&mut self, value: &Value, place: FaultPlace) -> Option<Vec<AgentCommand>> {
+        AgentCommand::read(value).map_err(|message| self.error(message, place, "")).ok()
     }
 
-    fn money(&mut self, value: Option<&Value>, place: FaultPlace, name: &str) -> Option<f64> {
-        let value = value.filter(|value| !value.is_null())?;
+    fn money(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<f64> {
         let sum = value.as_f64().filter(|sum| *sum > 0.0);
         if sum.is_none() {
             self.wrong(name, value, place, "a sum of US dollars above 0, such as `2.50`");
@@ -337,29 +322,23 @@ impl TaskReader<'_> {
         sum
     }
 
-    fn flag(&mut self, value: Option<&Value>, place: FaultPlace, name: &str) -> Option<bool> {
-        match value? {
-            Value::Null => None,
-            Value::Bool(flag) => Some(*flag),
-            value => {
-                self.wrong(name, value, place, "`true` or `false`");
-                None
-            }
+    fn flag(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<bool> {
+        let flag = value.as_bool();
+        if flag.is_none() {
+            self.wrong(name, value, place, "`true` or `false`");
         }
+        flag
     }
 
-    fn attempts(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
-        if value.is_null() {
-            return None;
+    fn count(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<u32> {
+        let count = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+        if count.is_none() {
+            self.wrong(name, value, place, "a whole number from 1");
         }
-        let attempts = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-        if attempts.is_none() {
-            self.wrong("max_attempts", value, place, "a whole number from 1");
-        }
-        attempts
+        count
     }
 
-    /// A text; numbers and booleans as they are written.
+    /// Reads a text. A number or a boolean is taken as it is written.
     pub(super) fn text(&mut self, value: &Value, place: FaultPlace, name: &str) -> Option<String> {
         match value {
             Value::Null => None,
@@ -375,14 +354,9 @@ impl TaskReader<'_> {
         }
     }
 
-    /// A list of patterns of paths.
-    fn globs(
-        &mut self,
-        value: Option<&Value>,
-        number: Option<usize>,
-        name: &'static str,
-    ) -> Vec<Glob> {
-        let texts = self.items(value.unwrap_or(&Value::Null), number, name);
+    /// Reads a list of path patterns.
+    fn globs(&mut self, value: &Value, number: Option<usize>, name: &'static str) -> Vec<Glob> {
+        let texts = self.items(value, number, name);
         let mut globs = Vec::new();
         for (text, place) in texts {
             match Glob::new(&text) {
@@ -396,12 +370,12 @@ impl TaskReader<'_> {
         globs
     }
 
-    /// A list of texts; a single text is a list of one.
+    /// Reads a list of texts. A single text is a list of one.
     fn list(&mut self, value: &Value, number: Option<usize>, name: &'static str) -> Vec<String> {
         self.items(value, number, name).into_iter().map(|(text, _)| text).collect()
     }
 
-    /// The same, and where each is.
+    /// Reads a list of texts with their locations.
     fn items(
         &mut self,
         value: &Value,
@@ -410,7 +384,6 @@ impl TaskReader<'_> {
     ) -> Vec<(String, FaultPlace)> {
         let whole = number.map_or(FaultPlace::Default(name), |n| FaultPlace::Field(n, name));
         match value {
-            Value::Null => Vec::new(),
             Value::Array(items) => (0..)
                 .zip(items)
                 .filter_map(|(at, item)| {
@@ -429,17 +402,14 @@ impl TaskReader<'_> {
         }
     }
 
-    /// Unknown fields are kept; one that is nearly a known one was probably meant to be it.
-    fn unknown_fields(&mut self, number: Option<usize>, extra: &Map<String, Value>) {
-        for name in extra.keys() {
-            if FIELDS.contains(&name.as_str()) {
-                continue;
-            }
+    /// Warns of unknown fields whose names are close to a known one. All unknown fields are kept.
+    fn unknown_fields(&mut self, number: Option<usize>, unknown: &Map<String, Value>) {
+        for name in unknown.keys() {
             if self.unknown.contains(name) {
                 continue;
             }
             self.unknown.insert(name.clone());
-            if let Some(near) = nearest(name, FIELDS.iter().copied()) {
+            if let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) {
                 let fault = Diagnostic::warning(
                     format!("unknown field `{}`", clipped(name)),
                     self.places.key_range(number, name),
@@ -484,12 +454,17 @@ impl TaskReader<'_> {
     }
 }
 
-/// YAML 1.1's booleans, which this reader takes as text and others do not.
+/// The place of a field of a task, or of `defaults`.
+fn field_place(number: Option<usize>, field: &TaskField) -> FaultPlace {
+    number.map_or(FaultPlace::Default(field.name), |number| FaultPlace::Field(number, field.name))
+}
+
+/// Whether this is a boolean in YAML 1.1. Other readers take it as one, this reader as text.
 fn is_a_boolean_to_some(text: &str) -> bool {
     ["y", "n", "yes", "no", "on", "off"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-/// Text of a stranger's, safe and short enough for a message.
+/// Escapes and shortens text of the file for a message.
 fn clipped(text: &str) -> String {
     let mut shown: String = text.chars().take(70).flat_map(char::escape_debug).collect();
     if text.chars().nth(70).is_some() {

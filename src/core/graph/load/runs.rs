@@ -1,10 +1,10 @@
-//! The typed reader, given one run of tasks after the other.
+//! Reads a long list of tasks in pieces, called runs, for speed.
 //!
-//! Odd on purpose: `serde_yaml` keeps every event of a text until it has read all of it, which is
-//! seventeen times the text, and half of its time goes into getting that memory. The span tree
-//! knows where a task's lines begin, so the text is cut there and each run is read for itself, on
-//! every processor there is. What a run cannot be read without (an alias, a list in brackets, an
-//! error whose place is wanted) makes this give up, and the text is read as a whole.
+//! `serde_yaml` keeps all events of a text in memory until it has read the whole text. They take
+//! seventeen times the size of the text, and half of the time is spent on allocating them. The span
+//! tree knows where the lines of each task begin, so the text is split there, and the runs are read
+//! separately, on several processors. If that is not possible (an alias, a list in brackets, an
+//! error that needs its location), the text is read as a whole.
 
 use std::{num::NonZero, ops::Range, thread};
 
@@ -16,17 +16,17 @@ use crate::core::graph::{
     yaml::{NodeId, NodeKind, column, line_start},
 };
 
-/// A run ends with the first task behind so many bytes.
+/// A run ends before the first task that starts after this many bytes.
 const RUN: usize = 16 * 1024;
-/// Below so many bytes a second thread costs more than it saves.
+/// Below this many bytes a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 4 * RUN;
-/// More threads than this wait for memory.
+/// The most threads; more than these only wait for memory.
 const THREADS: usize = 4;
 
-/// A run: its bytes and how many tasks the tree has in them.
+/// A run: its bytes, and the number of tasks in them according to the span tree.
 type TextRun = (Range<usize>, usize);
 
-/// The file, if it is written so that it can be cut.
+/// Reads the file, if it can be split.
 pub(super) fn read(document: &Document, shape: &GraphShape) -> Option<GraphText> {
     let (runs, list) = runs(document, shape)?;
     let text = document.text();
@@ -68,7 +68,7 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(THREADS)
 }
 
-/// The runs, and the lines that all of them together take.
+/// Returns the runs, and the bytes of all of them together.
 fn runs(document: &Document, shape: &GraphShape) -> Option<(Vec<TextRun>, Range<usize>)> {
     let (tree, text) = (document.tree(), document.text());
     let (key, list) = task_list(document)?;
@@ -107,7 +107,7 @@ fn runs(document: &Document, shape: &GraphShape) -> Option<(Vec<TextRun>, Range<
     Some((runs, whole))
 }
 
-/// The column of the dash of an item that starts at `at`, if nothing else is before it on its line.
+/// Returns the column of the dash before the item at `at`, if only blanks are around the dash.
 fn dash_before(text: &str, at: usize) -> Option<usize> {
     let lead = &text[line_start(text.as_bytes(), at)..at];
     let dash = lead.find('-')?;
@@ -119,7 +119,7 @@ fn dash_before(text: &str, at: usize) -> Option<usize> {
 mod tests {
     use super::{super::typed, *};
 
-    /// Both readings of `head`, `item` so often that it makes several runs, and `tail`.
+    /// Reads `head`, `item` often enough for several runs, and `tail`: in runs and as a whole.
     fn both(head: &str, item: &str, tail: &str) -> (Option<GraphText>, GraphText) {
         let count = 2 * WORTH_A_THREAD / item.len();
         let items: String = (0..count).map(|n| item.replace('@', &n.to_string())).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_read_as_the_whole_does() {
+    fn runs_are_read_like_the_whole_text() {
         let layouts = [
             ("tasks:\n", "- id: a@\n", ""),
             ("version: 1\ntasks:", "\n  - id: a@\n    n: 1", "\n"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_is_read_as_a_whole() {
+    fn a_text_that_cannot_be_split_is_not_read_in_runs() {
         for (head, item, tail) in [
             ("tasks: [", "{id: a@},", "]\n"),
             ("tasks:\n", "-\n  id: a@\n", ""),

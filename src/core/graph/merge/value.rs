@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::core::graph::edit::is_plain;
+use crate::core::graph::load::fields;
 use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value. The order of entries matters in lists but not in mappings.
@@ -167,10 +168,11 @@ impl ValueShape {
             (ValueShape::File, "edges") => ValueShape::Edges,
             (ValueShape::File, _) => ValueShape::Other,
             (ValueShape::Tasks, _) => ValueShape::Task,
-            (
-                ValueShape::Task | ValueShape::Fields | ValueShape::Other,
-                "depends_on" | "tags" | "output" | "touches",
-            ) => ValueShape::Set,
+            (ValueShape::Task | ValueShape::Fields | ValueShape::Other, name)
+                if fields::is_set(name) =>
+            {
+                ValueShape::Set
+            }
             (ValueShape::Other, _) => ValueShape::Fields,
             _ => ValueShape::Whole,
         }
