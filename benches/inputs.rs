@@ -297,7 +297,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
 fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
     let complete = random.pick(0..100) < 93;
     let commit =
-        || Commit { id: "0123456789abcdef".repeat(3)[..40].to_owned(), subject: "Work".to_owned() };
+        || Commit { id: "0123456789abcdef".repeat(3)[..40].into(), subject: "Work".to_owned() };
     AttemptResult {
         attempt,
         verdict: if complete { Verdict::Complete } else { Verdict::Failed },

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::core::outcome::Outcome;
 use crate::core::{
     agents::provider_error::{Advice, ProviderError},
+    commit_id::CommitId,
     graph::task::CommitRule,
 };
 
@@ -46,7 +47,7 @@ pub const WAITS: i32 = 42;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full id.
-    pub id: String,
+    pub id: CommitId,
     /// The first line of its message.
     pub subject: String,
 }
@@ -54,7 +55,7 @@ pub struct Commit {
 impl Commit {
     /// The first seven digits of the id.
     pub fn short(&self) -> &str {
-        self.id.get(..7).unwrap_or(&self.id)
+        self.id.short()
     }
 }
 
@@ -482,7 +483,7 @@ mod tests {
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {
             report: report.then_some(Report::Command),
-            commits: vec![Commit { id: "a".to_owned(), subject: String::new() }; commits],
+            commits: vec![Commit { id: "a".into(), subject: String::new() }; commits],
             leftovers: vec!["f".to_owned(); leftovers],
             strayed: strayed.then(|| "HEAD was detached".to_owned()),
             ..Evidence::default()

@@ -192,7 +192,7 @@ pub fn begin(
         attempt,
         iteration,
         started_at: Utc::now(),
-        base: head.commit,
+        base: head.commit.map(String::from),
         branch: head.branch,
         dirty,
         inherited,

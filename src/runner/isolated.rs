@@ -119,7 +119,7 @@ impl Runner {
 
     /// Where a branch is.
     pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
-        self.workspace.repo.branch(branch)
+        Ok(self.workspace.repo.branch(branch)?.map(String::from))
     }
 
     /// Has the work tree of an attempt prepared.

@@ -122,7 +122,7 @@ fn build(order: &TrialOrder) -> Result<BuiltTrial> {
         let onto = commits.last().unwrap_or(&order.onto).clone();
         let piece = BranchWork { head, base, message };
         match tree.integrate(&onto, &piece, order.how, &own, Some(&order.attributes))? {
-            Integrated::Done(commit) => commits.push(commit),
+            Integrated::Done(commit) => commits.push(commit.into()),
             Integrated::Nothing => commits.push(onto),
             Integrated::Conflict { paths, diff } => {
                 return Ok(BuiltTrial { commits, conflict: Some((paths, diff)) });
@@ -140,7 +140,8 @@ impl Runner {
         end: PendingResult,
         target: String,
     ) -> Result<()> {
-        let head = end.evidence.commits.last().context("an attempt without commits")?.id.clone();
+        let head =
+            end.evidence.commits.last().context("an attempt without commits")?.id.to_string();
         self.queue.queue.push(QueuedAttempt { record: record.clone(), end, target, head });
         let waiting = self.queue.queue.waiting().len();
         let event = Event::Queued { attempt: record.attempt, waiting };
@@ -237,7 +238,7 @@ impl Runner {
             let piece = BranchWork { head: &one.head, base, message: "" };
             if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
                 // It is on top already, and its verify commands have succeeded just there.
-                self.queue.trial = Some(QueueTrial { branch, onto, commits: vec![commit] });
+                self.queue.trial = Some(QueueTrial { branch, onto, commits: vec![commit.into()] });
                 return self.land();
             }
         }

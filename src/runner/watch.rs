@@ -147,7 +147,9 @@ impl Runner {
             return Ok(());
         };
         let seen = match self.running[at].record.tree(&self.workspace) {
-            Ok(tree) => (tree.head()?.commit, attempt::changed(&self.workspace, &tree)?),
+            Ok(tree) => {
+                (tree.head()?.commit.map(String::from), attempt::changed(&self.workspace, &tree)?)
+            }
             // Without a work tree there are no signs of life in it.
             Err(_) => self.running[at].seen.clone(),
         };

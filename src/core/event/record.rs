@@ -248,7 +248,10 @@ mod tests {
             duration_seconds: 1.5,
             evidence: Evidence {
                 report: Some(Report::DoneFile),
-                commits: vec![Commit { id: "a".repeat(40), subject: "Do \"it\"".to_owned() }],
+                commits: vec![Commit {
+                    id: "a".repeat(40).into(),
+                    subject: "Do \"it\"".to_owned(),
+                }],
                 diff: Some(DiffStat { files: 1, insertions: 2, deletions: 0 }),
                 leftovers: vec!["x y".to_owned()],
                 strayed: None,

@@ -156,7 +156,7 @@ pub fn commit(
     let head = tree.head()?.commit;
     // A hook that fails or hangs after the commit does not undo it.
     if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {
-        return Ok(Some(Autocommit::Committed(commit)));
+        return Ok(Some(Autocommit::Committed(commit.into())));
     }
     tree.drop_draft(&draft)?;
     Ok(Some(Autocommit::Refused(why)))
