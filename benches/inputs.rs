@@ -267,7 +267,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
         let event = if start {
             Event::Started {
                 attempt,
-                base: Some(format!("{:040x}", random.next())),
+                base: Some(format!("{:040x}", random.next()).into()),
                 branch: Some("main".to_owned()),
                 log,
                 format: Format::Text,
@@ -297,7 +297,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
 fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
     let complete = random.pick(0..100) < 93;
     let commit =
-        || Commit { id: "0123456789abcdef".repeat(3)[..40].to_owned(), subject: "Work".to_owned() };
+        || Commit { id: "0123456789abcdef".repeat(3)[..40].into(), subject: "Work".to_owned() };
     AttemptResult {
         attempt,
         verdict: if complete { Verdict::Complete } else { Verdict::Failed },

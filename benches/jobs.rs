@@ -184,7 +184,7 @@ pub fn worktree(bench: &Bench) {
     inputs::history(&dir, FILES, 12);
     let commit = |back: usize| {
         let found = Repo::discover(&dir).expect("open the repository").recent(back + 1);
-        found.expect("list commits").pop().expect("a commit").id
+        found.expect("list commits").pop().expect("a commit").id.to_string()
     };
     let ends = [commit(10), commit(0)];
     let workspace = Workspace::unset(&dir, loop_paths::LoopPaths::default()).expect("open it");
@@ -199,7 +199,7 @@ pub fn worktree(bench: &Bench) {
             tree: tree.clone(),
             branch: format!("ralph/{id}"),
             name: format!("{id}.1"),
-            base: ends[at % 2].clone(),
+            base: ends[at % 2].as_str().into(),
             pins: workspace.place.pins(&id),
         };
         let before = format!("ralph/task-{}", at.wrapping_sub(1));

@@ -13,6 +13,7 @@ pub mod outcome;
 pub mod agents;
 pub mod redact;
 pub mod loop_paths;
+pub mod commit_id;
 pub mod verdict;
 pub mod event;
 pub mod attempt;

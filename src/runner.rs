@@ -276,7 +276,7 @@ impl Runner {
                 RunDecision::Act(commands) => self.carry_out(commands)?,
                 RunDecision::Land(branch) => {
                     let tip = self.tip(&branch)?;
-                    let commands = self.with_run(|run, sit| run.land(tip.as_deref(), sit));
+                    let commands = self.with_run(|run, sit| run.land(tip.as_ref(), sit));
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {

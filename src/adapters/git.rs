@@ -19,7 +19,10 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use git2::{ErrorCode, Repository};
 
-use crate::core::verdict::{Commit, DiffStat};
+use crate::core::{
+    commit_id::CommitId,
+    verdict::{Commit, DiffStat},
+};
 
 mod backend;
 mod branch;
@@ -66,7 +69,7 @@ pub struct Repo {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The full id; none on a branch without a commit.
-    pub commit: Option<String>,
+    pub commit: Option<CommitId>,
     /// The branch without `refs/heads/`; none when HEAD is detached.
     pub branch: Option<String>,
 }
@@ -244,7 +247,7 @@ impl Repo {
         if found.is_dir() {
             let is_nested = file.join(".git").exists();
             let commit = is_nested.then(|| program::commit(&file, "HEAD").ok().flatten()).flatten();
-            let commit = commit.unwrap_or_default();
+            let commit = commit.map(String::from).unwrap_or_default();
             return format!("{code} {commit}");
         }
         format!(
@@ -373,11 +376,11 @@ mod tests {
         }
 
         /// Writes, adds and commits a file, and returns the id.
-        pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> String {
+        pub(super) fn commit(&self, path: &str, text: &str, message: &str) -> CommitId {
             self.write(path, text);
             self.git(&["add", "-A"]);
             self.git(&["commit", "-q", "-m", message]);
-            self.git(&["rev-parse", "HEAD"])
+            self.git(&["rev-parse", "HEAD"]).into()
         }
 
         fn both(&self) -> Both {
@@ -388,7 +391,7 @@ mod tests {
     /// A repository with one commit, and names for worktrees next to it.
     pub(super) struct TestWorktrees {
         pub(super) place: TestRepository,
-        pub(super) first: String,
+        pub(super) first: CommitId,
     }
 
     impl TestWorktrees {
@@ -420,11 +423,11 @@ mod tests {
             self.place.git_in(repo.root(), arguments)
         }
 
-        pub(super) fn commit(&self, repo: &Repo, path: &str, text: &str) -> String {
+        pub(super) fn commit(&self, repo: &Repo, path: &str, text: &str) -> CommitId {
             fs::write(repo.root().join(path), text).unwrap();
             self.git(repo, &["add", "-A"]);
             self.git(repo, &["commit", "-q", "-m", path]);
-            self.git(repo, &["rev-parse", "HEAD"])
+            self.git(repo, &["rev-parse", "HEAD"]).into()
         }
     }
 
@@ -433,8 +436,8 @@ mod tests {
         Repo { backend: repo.backend.without_library(), ..repo }
     }
 
-    pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<String>, Option<String>) {
-        (Some(head.to_owned()), branch.map(str::to_owned))
+    pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<CommitId>, Option<String>) {
+        (Some(head.into()), branch.map(str::to_owned))
     }
 
     pub(super) fn said<T>(result: Result<T>) -> String {
@@ -460,7 +463,7 @@ mod tests {
             answer
         }
 
-        fn head(&self) -> (Option<String>, Option<String>) {
+        fn head(&self) -> (Option<CommitId>, Option<String>) {
             let head = self.ask(Repo::head);
             (head.commit, head.branch)
         }

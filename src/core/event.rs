@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{
     agents::transcript::Format,
+    commit_id::CommitId,
     graph::task::{Status, TaskId},
     variants,
     verdict::CheckResult,
@@ -89,7 +90,7 @@ pub enum Event {
         /// Its number, per task.
         attempt: u32,
         /// The commit it started from; none in an unborn repository.
-        base: Option<String>,
+        base: Option<CommitId>,
         /// The branch it started on.
         branch: Option<String>,
         /// Where prompt and output lie, relative to the repository.

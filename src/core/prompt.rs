@@ -346,7 +346,7 @@ mod tests {
         PromptContext {
             branch: Some("main".to_owned()),
             commits: vec![Commit {
-                id: "0123456789abcdef".to_owned(),
+                id: "0123456789abcdef".into(),
                 subject: "Begin the `x`".to_owned(),
             }],
             learnings: "- the tests need `--all`\n".to_owned(),

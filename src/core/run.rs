@@ -28,6 +28,7 @@ use open_attempt::{Next, OpenAttempt};
 use process_watch::GracePeriods;
 
 use crate::core::{
+    commit_id::CommitId,
     event::{Event, StopReason, StopRequest},
     graph::{TaskGraph, task::TaskId},
     select::{Active, Decision, View},
@@ -179,7 +180,7 @@ impl Run {
     }
 
     /// Takes a step of the merge queue, whose target branch is at `tip`.
-    pub fn land(&mut self, tip: Option<&str>, sit: &Situation<'_>) -> Vec<RunCommand> {
+    pub fn land(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let next = self.landing.step(tip, sit);
         self.go_on_landing(next)
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::core::outcome::Outcome;
 use crate::core::{
     agents::provider_error::{Advice, ProviderError},
+    commit_id::CommitId,
     graph::task::CommitRule,
 };
 
@@ -46,7 +47,7 @@ pub const WAITS: i32 = 42;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full id.
-    pub id: String,
+    pub id: CommitId,
     /// The first line of its message.
     pub subject: String,
 }
@@ -54,7 +55,7 @@ pub struct Commit {
 impl Commit {
     /// The first seven digits of the id.
     pub fn short(&self) -> &str {
-        self.id.get(..7).unwrap_or(&self.id)
+        self.id.short()
     }
 }
 
@@ -111,7 +112,7 @@ impl fmt::Display for CheckResult {
 #[serde(rename_all = "snake_case")]
 pub enum Autocommit {
     /// `ralph` committed them; the commit id.
-    Committed(String),
+    Committed(CommitId),
     /// Git or a hook refused; the reason.
     Refused(String),
     /// `ralph` may not commit them, and the agent left them in addition to its own commits.
@@ -127,14 +128,14 @@ pub enum Merge {
         /// The target branch.
         branch: String,
         /// The last commit of its work there.
-        commit: String,
+        commit: CommitId,
     },
     /// Its work conflicts with the current target branch.
     Conflict {
         /// The target branch.
         branch: String,
         /// The commit of the target branch.
-        onto: String,
+        onto: CommitId,
         /// The files in conflict.
         paths: Vec<String>,
     },
@@ -143,7 +144,7 @@ pub enum Merge {
         /// The target branch.
         branch: String,
         /// The commit of the target branch.
-        onto: String,
+        onto: CommitId,
     },
     /// Git refused.
     Refused {
@@ -472,7 +473,7 @@ mod tests {
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {
             report: report.then_some(Report::Command),
-            commits: vec![Commit { id: "a".to_owned(), subject: String::new() }; commits],
+            commits: vec![Commit { id: "a".into(), subject: String::new() }; commits],
             leftovers: vec!["f".to_owned(); leftovers],
             strayed: strayed.then(|| "HEAD was detached".to_owned()),
             ..Evidence::default()

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     adapters::git::{BranchRoom, Repo},
+    core::commit_id::CommitId,
     crash,
     project::workspace::Workspace,
 };
@@ -160,7 +161,7 @@ pub struct WorktreeOrder {
     /// For which attempt.
     pub name: String,
     /// With what.
-    pub base: String,
+    pub base: CommitId,
     /// Under which name in git the work of the task's attempts is kept.
     pub pins: String,
 }
@@ -218,14 +219,14 @@ pub fn unkept(tree: &Repo) -> Result<Option<String>> {
 }
 
 /// The name of the attempt's branch, and where it is if there is one. Its earlier work is kept first.
-fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<String>)> {
+fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<CommitId>)> {
     let name = order.branch.clone();
     let others = (2..100).map(|number| format!("{name}-{number}"));
     for name in std::iter::once(name.clone()).chain(others) {
         match tree.branch_room(&name)? {
             BranchRoom::Free => return Ok((name, None)),
             BranchRoom::Exists { commit } => {
-                if commit != order.base && !tree.is_under(&commit, &order.pins)? {
+                if *commit != *order.base && !tree.is_under(&commit, &order.pins)? {
                     let short = commit.get(..10).unwrap_or(&commit);
                     tree.keep(&format!("{}/branch-{short}", order.pins), &commit)?;
                 }
@@ -248,7 +249,7 @@ fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<String>)
 /// # Errors
 /// In git's words.
 pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<Option<String>> {
-    let Some(at) = kept.map(str::to_owned).or(tree.head()?.commit) else {
+    let Some(at) = kept.map(CommitId::from).or(tree.head()?.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
     let settled = tree.settle_on(&at).or_else(|_| {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use super::{Runner, RunnerMessage};
 use crate::{
     core::{
+        commit_id::CommitId,
         event::{Cause, Event, Harm},
         exit::{Exit, Failure},
         graph::{
@@ -114,7 +115,7 @@ impl Runner {
 
     /// The worktree of the next attempt and the commit it starts from; none where it works in the
     /// checkout.
-    pub(super) fn assign_worktree(&self) -> Result<Option<(WorktreeAssignment, String)>> {
+    pub(super) fn assign_worktree(&self) -> Result<Option<(WorktreeAssignment, CommitId)>> {
         let Some(target) = self.worktrees.target.clone() else {
             return Ok(None);
         };

@@ -8,6 +8,7 @@ use super::{Runner, RunnerMessage};
 use crate::{
     adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo},
     core::{
+        commit_id::CommitId,
         run::{
             command::AttemptId,
             input::{BuiltBatch, BuiltCommit, Input, LandOutcome},
@@ -24,7 +25,7 @@ use crate::{
 /// What is put together, and where.
 struct TrialOrder {
     pool: WorktreePool,
-    onto: String,
+    onto: CommitId,
     work: Vec<WorkToLand>,
     how: IntegrationMethod,
     own: Vec<String>,
@@ -35,8 +36,8 @@ struct TrialOrder {
 
 /// The work of one attempt.
 struct WorkToLand {
-    base: String,
-    head: String,
+    base: CommitId,
+    head: CommitId,
     message: String,
 }
 
@@ -69,12 +70,12 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
 
 impl Runner {
     /// Where a branch is.
-    pub(super) fn tip(&self, branch: &str) -> Result<Option<String>> {
+    pub(super) fn tip(&self, branch: &str) -> Result<Option<CommitId>> {
         self.workspace.repo.branch(branch)
     }
 
     /// Puts the work of attempts together on a commit of the target branch.
-    pub(super) fn build(&mut self, onto: String, members: &[AttemptId]) -> Result<Option<Input>> {
+    pub(super) fn build(&mut self, onto: CommitId, members: &[AttemptId]) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
         let own: Vec<String> = Some(self.workspace.graph_name())
             .filter(|name| !name.starts_with('/'))
@@ -130,7 +131,7 @@ impl Runner {
     }
 
     /// Writes into the record of an attempt as which commit it is about to land.
-    pub(super) fn record_landing(&mut self, id: &AttemptId, commit: String) -> Result<()> {
+    pub(super) fn record_landing(&mut self, id: &AttemptId, commit: CommitId) -> Result<()> {
         let Some(record) = self.records.get_mut(id) else {
             return Ok(());
         };
@@ -143,7 +144,7 @@ impl Runner {
     }
 
     /// Moves a branch.
-    pub(super) fn land(&self, branch: String, onto: String, commit: String) {
+    pub(super) fn land(&self, branch: String, onto: CommitId, commit: CommitId) {
         let (root, outbox) = (self.workspace.root().to_owned(), self.inbox.sender());
         thread::spawn(move || {
             let landed = Repo::discover(&root).and_then(|repo| repo.land(&branch, &onto, &commit));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::commit_id::CommitId;
 use crate::{
     adapters::{agent_output::Follow, process::AgentProcess, terminal},
     core::run::command::AttemptId,
@@ -19,7 +20,7 @@ pub(super) struct ProcessHandle {
     /// The log of a command that is not an agent, relative to the repository.
     pub(super) log: Option<String>,
     /// HEAD and what was changed when it was last looked at for signs of life.
-    pub(super) seen: (Option<String>, BTreeMap<String, String>),
+    pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }
 
 /// What a process printed since the last look.

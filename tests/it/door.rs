@@ -111,7 +111,7 @@ fn what_is_not_to_be_believed_starts_nothing() {
         ),
         (
             signed(now() - 301, "x"),
-            "401 Unauthorized: the timestamp is too old, in the future, or from before this was \
+            "401 Unauthorized: the timestamp is too old, in the future, or from before the server \
              started",
         ),
         (b"GET /wake HTTP/1.1\r\n\r\n".to_vec(), "405 Method Not Allowed: the only method is POST"),

@@ -18,10 +18,10 @@ use anyhow::Result;
 use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOptions};
 
 use super::{
-    Codes, Head, branch_name, canonical, control::HOOKS, is_commit, lossy, omit::Entries, program,
-    worktree::WorktreeFolders,
+    Codes, Head, branch_name, canonical, is_commit, lossy,
+    program::{self, Entries, HOOKS},
 };
-use crate::core::verdict::Commit;
+use crate::core::{commit_id::CommitId, verdict::Commit};
 
 /// From this number of index entries on, `git status` is about twice as fast as libgit2.
 const LARGE: u32 = 5_000;
@@ -42,6 +42,16 @@ pub(super) struct RepositoryFolders {
     pub(super) common_dir: PathBuf,
     /// The git directory of this worktree.
     pub(super) git_dir: PathBuf,
+}
+
+/// The folders of a worktree.
+pub(super) struct WorktreeFolders {
+    /// Its top, without symbolic links.
+    pub(super) path: PathBuf,
+    /// Its git directory.
+    pub(super) git_dir: PathBuf,
+    /// Whether it is the main worktree.
+    pub(super) is_main: bool,
 }
 
 impl Backend {
@@ -85,10 +95,10 @@ impl Backend {
     }
 
     /// The commit that a ref points to; none without such a ref.
-    pub(super) fn commit_of(&self, name: &str) -> Result<Option<String>> {
+    pub(super) fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
         let library = |repo: &Repository| {
             let found = existing(repo.find_reference(name))?;
-            found.map(|found| Ok(found.peel_to_commit()?.id().to_string())).transpose()
+            found.map(|found| Ok(commit_id(found.peel_to_commit()?.id()))).transpose()
         };
         self.ask(library, |root| program::commit(root, name))
     }
@@ -182,6 +192,10 @@ impl Backend {
     }
 }
 
+fn commit_id(id: Oid) -> CommitId {
+    id.to_string().into()
+}
+
 /// None for what libgit2 does not find.
 fn existing<T>(found: Result<T, git2::Error>) -> Result<Option<T>, git2::Error> {
     match found {
@@ -202,11 +216,11 @@ fn library_folders(repo: &Repository) -> Result<RepositoryFolders, git2::Error> 
 fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
     let head = repo.find_reference("HEAD")?;
     let Some(target) = head.symbolic_target_bytes() else {
-        let commit = head.target().map(|id| id.to_string());
+        let commit = head.target().map(commit_id);
         return Ok(Head { commit, branch: None });
     };
     let branch = Some(branch_name(&lossy(target)));
-    let commit = existing(repo.refname_to_id("HEAD"))?.map(|id| id.to_string());
+    let commit = existing(repo.refname_to_id("HEAD"))?.map(commit_id);
     Ok(Head { commit, branch })
 }
 
@@ -217,9 +231,9 @@ fn library_head_in(repo: &Repository, git_dir: &Path) -> Head {
     match text.strip_prefix("ref: ") {
         Some(name) => {
             let commit = repo.refname_to_id(name).ok();
-            Head { commit: commit.map(|id| id.to_string()), branch: Some(branch_name(name)) }
+            Head { commit: commit.map(commit_id), branch: Some(branch_name(name)) }
         }
-        None => Head { commit: is_commit(text).then(|| text.to_owned()), branch: None },
+        None => Head { commit: is_commit(text).then(|| text.into()), branch: None },
     }
 }
 
@@ -237,7 +251,7 @@ fn library_log(
     let commit = |id| {
         let commit = repo.find_commit(id)?;
         let subject = lossy(commit.summary_bytes().unwrap_or_default());
-        Ok(Commit { id: commit.id().to_string(), subject })
+        Ok(Commit { id: commit_id(commit.id()), subject })
     };
     walk.take(count).map(|id| commit(id?)).collect()
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use git2::Reference;
 
 use super::{Repo, program};
+use crate::core::commit_id::CommitId;
 
 /// Whether a branch of some name can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +16,14 @@ pub enum BranchRoom {
     /// There is one, and no worktree uses it.
     Exists {
         /// Its commit.
-        commit: String,
+        commit: CommitId,
     },
     /// There is one, and a worktree is on it or will return to it.
     CheckedOut {
         /// The top of that worktree.
         path: PathBuf,
         /// Its commit; none before the first commit.
-        commit: Option<String>,
+        commit: Option<CommitId>,
     },
     /// Git stores branches like files in folders, and another branch is a folder of this name or a
     /// file where this one needs a folder.
@@ -41,11 +42,11 @@ impl Repo {
         let full = format!("refs/heads/{name}");
         ensure!(Reference::is_valid_name(&full), "`{name}` is not a valid branch name");
         let found = program::branches_around(&self.root, name)?;
-        let commit = found.iter().find(|(other, _)| other == name).map(|(_, id)| id.clone());
+        let commit = found.iter().find(|tip| tip.name == name).map(|tip| tip.commit.clone());
         if commit.is_none()
-            && let Some((by, _)) = found.into_iter().next()
+            && let Some(tip) = found.into_iter().next()
         {
-            return Ok(BranchRoom::Barred { by });
+            return Ok(BranchRoom::Barred { by: tip.name });
         }
         if let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.holds(name)) {
             return Ok(BranchRoom::CheckedOut { path: tree.path, commit });
@@ -66,7 +67,7 @@ impl Repo {
         let delete = self.backend.delete_ref(&name, old);
         match (delete, self.commit_of(&name)?) {
             (_, None) => Ok(true),
-            (Err(_), Some(tip)) if tip != old => Ok(false),
+            (Err(_), Some(tip)) if tip != *old => Ok(false),
             (delete, Some(_)) => delete.map(|()| false),
         }
     }
@@ -100,7 +101,7 @@ mod tests {
         let barred = |by: &str| BranchRoom::Barred { by: by.to_owned() };
         let held = |repo: &Repo, commit: &str| BranchRoom::CheckedOut {
             path: repo.root().to_owned(),
-            commit: Some(commit.to_owned()),
+            commit: Some(commit.into()),
         };
         trees.place.git(&["branch", "ralph/x"]);
         trees.place.git(&["branch", "ralph2"]);

@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
-use super::{Repo, program};
-
-/// The setting with the folder of the hooks.
-pub(super) const HOOKS: &str = "core.hooksPath";
+use super::{
+    Repo,
+    program::{self, HOOKS},
+};
 
 impl Repo {
     /// The hooks and settings of this repository, each with a fingerprint of its contents, by path

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
+use crate::core::commit_id::CommitId;
 
 /// The ref that keeps what was in the worktree and in no commit; only the last such state. Only
 /// this worktree has it, and it is removed with the worktree.
@@ -74,7 +75,7 @@ pub struct BranchWork<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Integrated {
     /// The work is in this commit.
-    Done(String),
+    Done(CommitId),
     /// The work conflicts with the target.
     Conflict {
         /// The paths that both have changed.
@@ -99,7 +100,7 @@ impl Repo {
         piece: &BranchWork<'_>,
         how: IntegrationMethod,
         own: &[&str],
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<CommitId>> {
         if how != IntegrationMethod::Rebase
             || piece.head == onto
             || !self.is_ancestor(onto, piece.head)?
@@ -108,7 +109,7 @@ impl Repo {
         }
         let is_same = self.entries(onto, own)? == self.entries(piece.head, own)?;
         let links = self.links(piece.head, [onto, piece.base])?;
-        Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.to_owned()))
+        Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.into()))
     }
 
     /// Integrates the work onto `onto`, in this worktree. Afterwards HEAD is at the result and on
@@ -151,7 +152,7 @@ impl Repo {
                 self.merge(&git, onto, piece, own)
             }
             IntegrationMethod::Rebase | IntegrationMethod::Merge if !has_merges => {
-                self.replay(&git, onto, first.parents.first().map(String::as_str), piece.head)
+                self.replay(&git, onto, first.parents.first().map(CommitId::as_str), piece.head)
             }
             IntegrationMethod::Rebase | IntegrationMethod::Merge | IntegrationMethod::Squash => {
                 self.squash(&git, onto, piece, own)
@@ -194,7 +195,7 @@ impl Repo {
             return git.conflict(&arguments, &output);
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a rebase")?;
-        Ok(if result == onto { Integrated::Nothing } else { Integrated::Done(result) })
+        Ok(if result == *onto { Integrated::Nothing } else { Integrated::Done(result) })
     }
 
     fn merge(
@@ -240,7 +241,7 @@ impl Repo {
         let common = self.merge_bases(onto, piece.head)?.into_iter().next();
         let from = match common {
             Some(common) if self.is_ancestor(piece.base, onto)? => common,
-            _ => piece.base.to_owned(),
+            _ => piece.base.into(),
         };
         let tree = self.with_entries(piece.head, own, &self.entries(&from, own)?)?;
         if tree == self.tree_of(Some(&from))? {
@@ -258,9 +259,9 @@ impl Repo {
     }
 
     /// The newest commits that both contain.
-    fn merge_bases(&self, one: &str, other: &str) -> Result<Vec<String>> {
+    fn merge_bases(&self, one: &str, other: &str) -> Result<Vec<CommitId>> {
         let found = program::answer(&self.root, &["merge-base", "--all", one, other])?;
-        Ok(found.unwrap_or_default().lines().map(str::to_owned).collect())
+        Ok(found.unwrap_or_default().lines().map(CommitId::from).collect())
     }
 
     /// The variables for the identity of the committer: none if git knows one, else `ralph`.
@@ -350,11 +351,11 @@ mod tests {
         }
 
         /// Makes a commit on `main`.
-        fn main(&self, path: &str, text: &str) -> String {
+        fn main(&self, path: &str, text: &str) -> CommitId {
             self.trees.place.commit(path, text, path)
         }
 
-        fn work(&self, path: &str, text: &str) -> String {
+        fn work(&self, path: &str, text: &str) -> CommitId {
             self.trees.commit(&self.slot, path, text)
         }
 
@@ -384,7 +385,7 @@ mod tests {
             done
         }
 
-        fn done(&self, onto: &str, head: &str, how: IntegrationMethod, own: &[&str]) -> String {
+        fn done(&self, onto: &str, head: &str, how: IntegrationMethod, own: &[&str]) -> CommitId {
             match self.bring(onto, head, how, own) {
                 Integrated::Done(commit) => commit,
                 other => panic!("{how:?}: {other:?}"),

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{LISTED, Repo, Worktree, program};
-use crate::core::verdict::Commit;
+use crate::core::{commit_id::CommitId, verdict::Commit};
 
 /// The file in the git directory of a worktree that marks it as `ralph`'s own; contains the commit
 /// at which `ralph` left it.
@@ -81,7 +81,7 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn branch(&self, name: &str) -> Result<Option<String>> {
+    pub fn branch(&self, name: &str) -> Result<Option<CommitId>> {
         self.commit_of(&format!("refs/heads/{name}"))
     }
 

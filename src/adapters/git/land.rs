@@ -84,7 +84,7 @@ impl Repo {
         if self.is_ancestor(new, &tip)? {
             return Ok(Some(Landing::Landed));
         }
-        Ok((tip != old).then_some(Landing::Moved))
+        Ok((tip != *old).then_some(Landing::Moved))
     }
 
     /// Moves the branch in the checkout that has it.
@@ -191,14 +191,15 @@ fn paths_in(said: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::adapters::git::tests::{TestWorktrees, said};
+    use crate::core::commit_id::CommitId;
 
     /// `new` is a commit on top of `main` that changes `a` and adds `b`.
     struct LandPlace {
         trees: TestWorktrees,
         main: Repo,
         slot: Repo,
-        old: String,
-        new: String,
+        old: CommitId,
+        new: CommitId,
     }
 
     impl LandPlace {
@@ -224,8 +225,8 @@ mod tests {
             fs::read_to_string(self.main.root().join(path)).unwrap()
         }
 
-        fn tip(&self) -> String {
-            self.git(&["rev-parse", "main"])
+        fn tip(&self) -> CommitId {
+            self.git(&["rev-parse", "main"]).into()
         }
 
         fn land(&self) -> Landing {

@@ -10,17 +10,15 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Repo, lossy, program};
+use super::{Repo, lossy, program, program::Entries};
+use crate::core::commit_id::CommitId;
 
 /// A commit of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommitLink {
-    pub(super) id: String,
-    pub(super) parents: Vec<String>,
+    pub(super) id: CommitId,
+    pub(super) parents: Vec<CommitId>,
 }
-
-/// The mode and id of what a commit has at each of some paths.
-pub(super) type Entries = Vec<Option<String>>;
 
 impl Repo {
     /// The commits of `head` that the others do not contain, oldest first.
@@ -31,9 +29,9 @@ impl Repo {
         let text =
             program::run(&self.root, &list).context("cannot list the commits of the branch")?;
         let text = lossy(&text);
-        let links = text.lines().map(|line| {
-            let mut ids = line.split(' ').map(str::to_owned);
-            CommitLink { id: ids.next().unwrap_or_default(), parents: ids.collect() }
+        let links = text.lines().filter_map(|line| {
+            let mut ids = line.split(' ').map(CommitId::from);
+            Some(CommitLink { id: ids.next()?, parents: ids.collect() })
         });
         Ok(links.collect())
     }
@@ -73,18 +71,18 @@ impl Repo {
         links: &[CommitLink],
         head: &str,
         own: &[&str],
-    ) -> Result<String> {
+    ) -> Result<CommitId> {
         if !self.touches(links, own)? {
-            return Ok(head.to_owned());
+            return Ok(head.into());
         }
-        let mut made: HashMap<&str, String> = HashMap::new();
+        let mut made: HashMap<&str, CommitId> = HashMap::new();
         for link in links {
-            let now = |id: &str| made.get(id).cloned().unwrap_or_else(|| id.to_owned());
-            let mut parents: Vec<String> = link.parents.iter().map(|id| now(id)).collect();
+            let now = |id: &str| made.get(id).cloned().unwrap_or_else(|| id.into());
+            let mut parents: Vec<CommitId> = link.parents.iter().map(|id| now(id)).collect();
             parents.dedup();
-            let from: Vec<String> =
+            let from: Vec<CommitId> =
                 sources(link, |id| made.contains_key(id)).into_iter().map(now).collect();
-            let from: Vec<&str> = from.iter().map(String::as_str).collect();
+            let from: Vec<&str> = from.iter().map(CommitId::as_str).collect();
             let new = match self.restored_entries(&link.id, &from, own)? {
                 None if parents == link.parents => link.id.clone(),
                 None => self.rewrite_commit(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
@@ -98,11 +96,11 @@ impl Repo {
             };
             made.insert(&link.id, new);
         }
-        Ok(made.remove(head).unwrap_or_else(|| head.to_owned()))
+        Ok(made.remove(head).unwrap_or_else(|| head.into()))
     }
 
     /// Rewrites a commit with another tree and other parents.
-    fn rewrite_commit(&self, id: &str, tree: &str, parents: &[String]) -> Result<String> {
+    fn rewrite_commit(&self, id: &str, tree: &str, parents: &[CommitId]) -> Result<CommitId> {
         let text = program::run(&self.root, &["cat-file", "commit", id])?;
         let mut new = format!("tree {tree}\n");
         for parent in parents {
@@ -123,7 +121,7 @@ impl Repo {
         }
         new.extend_from_slice(&text[end..]);
         let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().to_owned())
+        Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().into())
     }
 
     /// The entries of a commit at each of the paths.
@@ -160,6 +158,6 @@ impl Repo {
 /// for a merge with the target the parent from the target.
 fn sources(link: &CommitLink, is_of_branch: impl Fn(&str) -> bool) -> Vec<&str> {
     let outside: Vec<&str> =
-        link.parents.iter().map(String::as_str).filter(|id| !is_of_branch(id)).collect();
-    if outside.is_empty() { link.parents.iter().map(String::as_str).collect() } else { outside }
+        link.parents.iter().map(CommitId::as_str).filter(|id| !is_of_branch(id)).collect();
+    if outside.is_empty() { link.parents.iter().map(CommitId::as_str).collect() } else { outside }
 }

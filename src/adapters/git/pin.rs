@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{Codes, Repo, lossy, program};
+use crate::core::commit_id::CommitId;
 
 /// The size in bytes above which a file is named instead of copied.
 const BIG: u64 = 100 << 20;
@@ -43,7 +44,7 @@ pub struct PinSource<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// The commit; none if there was nothing to keep.
-    pub commit: Option<String>,
+    pub commit: Option<CommitId>,
     /// What was left out, and why.
     pub left_out: Vec<String>,
 }
@@ -85,7 +86,7 @@ impl Repo {
         let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
         let commit =
             program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
-        let commit = lossy(&commit).trim().to_owned();
+        let commit = CommitId::from(lossy(&commit).trim());
         program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
         Ok(Pin { commit: Some(commit), left_out })
     }
@@ -94,7 +95,7 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn newest_pin(&self, folder: &str) -> Result<Option<String>> {
+    pub fn newest_pin(&self, folder: &str) -> Result<Option<CommitId>> {
         // After logs are removed, attempt numbers start again while the old pins exist; so the time
         // is compared first.
         let newest = ["--sort=-version:refname", "--sort=-committerdate", "--count=1"];
@@ -102,7 +103,7 @@ impl Repo {
         let text = program::run(&self.root, &[&list, &newest[..], &[folder]].concat())
             .with_context(|| format!("cannot list what is kept under `{folder}`"))?;
         let text = lossy(&text);
-        Ok(text.lines().next().map(str::to_owned))
+        Ok(text.lines().next().map(CommitId::from))
     }
 
     /// The changed paths that are unchanged since the commit `pin` kept them. `scratch` is a file
@@ -135,7 +136,7 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
+    pub fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
         self.backend.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
     }
 
@@ -228,8 +229,8 @@ impl Repo {
     }
 
     /// The base and the commits that HEAD was moved away from, if HEAD does not reach them.
-    fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<String>> {
-        let mut tips: Vec<String> = left.base.map(str::to_owned).into_iter().collect();
+    fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<CommitId>> {
+        let mut tips: Vec<CommitId> = left.base.map(CommitId::from).into_iter().collect();
         if let Some(branch) = left.branch {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
         }
@@ -241,21 +242,21 @@ impl Repo {
             return Ok(tips);
         }
         let mut arguments = vec!["merge-base", "--independent"];
-        arguments.extend(head.into_iter().chain(tips.iter().map(String::as_str)));
+        arguments.extend(head.into_iter().chain(tips.iter().map(CommitId::as_str)));
         let independent = lossy(&program::run(&self.root, &arguments)?);
         let stray = independent.lines().filter(|tip| Some(*tip) != head);
-        Ok(stray.map(str::to_owned).collect())
+        Ok(stray.map(CommitId::from).collect())
     }
 
     /// The positions of HEAD since then, from the reflog.
-    fn moves_since(&self, began: i64) -> Vec<String> {
+    fn moves_since(&self, began: i64) -> Vec<CommitId> {
         let list = ["log", "--walk-reflogs", "--format=%H %gd", "--date=unix", MOVES, "HEAD", "--"];
         // Without a reflog, or on a branch without a commit, there are none.
         let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
         let moves = text.lines().filter_map(|line| {
             let (commit, selector) = line.split_once(' ')?;
             let at: i64 = selector.split_once("@{")?.1.trim_end_matches('}').parse().ok()?;
-            (at >= began).then(|| commit.to_owned())
+            (at >= began).then(|| commit.into())
         });
         moves.collect()
     }

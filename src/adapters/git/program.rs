@@ -15,8 +15,11 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, RepositoryFolders, branch_name, control::HOOKS, lossy, omit::Entries};
-use crate::core::verdict::{Commit, DiffStat};
+use super::{Codes, Head, RepositoryFolders, branch_name, lossy};
+use crate::core::{
+    commit_id::CommitId,
+    verdict::{Commit, DiffStat},
+};
 
 /// The variables that name a repository to programs that git starts, hooks above all; they must not
 /// apply to calls that name a repository themselves. From `git rev-parse --local-env-vars`, without
@@ -34,6 +37,12 @@ pub(super) const FOREIGN: &[&str] = &[
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 ];
+
+/// The setting with the folder of the hooks.
+pub(super) const HOOKS: &str = "core.hooksPath";
+
+/// The mode and id of what a commit has at each of some paths.
+pub(super) type Entries = Vec<Option<String>>;
 
 /// The folders of the repository that contains `dir`, in one process.
 pub(super) fn folders(dir: &Path) -> Result<RepositoryFolders> {
@@ -66,15 +75,15 @@ pub(super) fn head(root: &Path) -> Result<Head> {
         && let [commit, name] = text.lines().collect::<Vec<_>>()[..]
     {
         let branch = (name != "HEAD").then(|| branch_name(name));
-        return Ok(Head { commit: Some(commit.to_owned()), branch });
+        return Ok(Head { commit: Some(commit.into()), branch });
     }
     let branch = answer(root, &["symbolic-ref", "-q", "HEAD"])?;
     Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
 }
 
-pub(super) fn commit(root: &Path, name: &str) -> Result<Option<String>> {
+pub(super) fn commit(root: &Path, name: &str) -> Result<Option<CommitId>> {
     let name = format!("{name}^{{commit}}");
-    answer(root, &["rev-parse", "-q", "--verify", &name])
+    Ok(answer(root, &["rev-parse", "-q", "--verify", &name])?.map(CommitId::from))
 }
 
 /// What changed from `from` to `to`, a renamed file counted as one removed and one added.
@@ -102,7 +111,7 @@ pub(super) fn log(
     let mut commits = Vec::new();
     while let (Some(id), Some(subject)) = (lines.next(), lines.next()) {
         commits.push(Commit {
-            id: id.trim_start_matches("commit ").to_owned(),
+            id: id.trim_start_matches("commit ").into(),
             subject: subject.to_owned(),
         });
     }
@@ -222,7 +231,7 @@ pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
             b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
             // Zeros stand for a branch without a commit.
             b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
-                heads.entry(path.clone()).or_default().commit = Some(lossy(value));
+                heads.entry(path.clone()).or_default().commit = Some(lossy(value).into());
             }
             b"branch" => {
                 heads.entry(path.clone()).or_default().branch = Some(branch_name(&lossy(value)));
@@ -233,9 +242,16 @@ pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     Ok(heads)
 }
 
+/// A branch and its commit.
+pub(super) struct BranchTip {
+    /// The name without `refs/heads/`.
+    pub(super) name: String,
+    pub(super) commit: CommitId,
+}
+
 /// The branches that conflict with a branch `name`: the branch itself, branches in a folder of that
 /// name, and branches that are a parent folder of it. Each with its commit.
-pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, String)>> {
+pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<BranchTip>> {
     let first = name.split('/').next().unwrap_or_default();
     let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
     let text = lossy(&run(root, &[&list[..], &[&format!("refs/heads/{first}")]].concat())?);
@@ -246,8 +262,9 @@ pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<(String, St
         is_above(name, branch) || is_above(branch, name)
     };
     let branches = text.lines().filter_map(|line| line.split_once(' '));
-    let branches = branches.map(|(id, full)| (branch_name(full), id.to_owned()));
-    Ok(branches.filter(|(branch, _)| around(branch)).collect())
+    let branches =
+        branches.map(|(id, full)| BranchTip { name: branch_name(full), commit: id.into() });
+    Ok(branches.filter(|branch| around(&branch.name)).collect())
 }
 
 /// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.

@@ -18,7 +18,10 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Head, Repo, branch_name, is_commit, lock_files, lossy, program};
+use super::{
+    Head, Repo, backend::WorktreeFolders, branch_name, is_commit, lock_files, lossy, program,
+};
+use crate::core::commit_id::CommitId;
 
 /// The operations in progress, by the file that shows them, and the command that makes git forget
 /// them without touching a file of the worktree.
@@ -45,7 +48,7 @@ pub struct Worktree {
     /// Its top, without symbolic links.
     pub path: PathBuf,
     /// The full id of its commit; none before the first commit, and if its HEAD cannot be read.
-    pub head: Option<String>,
+    pub head: Option<CommitId>,
     /// Its branch, without `refs/heads/`.
     pub branch: Option<String>,
     /// The branches to which a rebase or a bisection in it will return. HEAD does not show them.
@@ -54,15 +57,6 @@ pub struct Worktree {
     pub locked: Option<String>,
     /// Whether its folder is gone while git still lists it.
     pub missing: bool,
-}
-
-/// The folders of a worktree.
-pub(super) struct WorktreeFolders {
-    /// Its top, without symbolic links.
-    pub(super) path: PathBuf,
-    /// Its git directory.
-    pub(super) git_dir: PathBuf,
-    is_main: bool,
 }
 
 impl Worktree {
@@ -399,7 +393,7 @@ mod tests {
         tests::{TestWorktrees, on, said, without_library},
     };
 
-    fn place_of(repo: &Repo) -> (Option<String>, Option<String>) {
+    fn place_of(repo: &Repo) -> (Option<CommitId>, Option<String>) {
         let head = repo.head().unwrap();
         (head.commit, head.branch)
     }

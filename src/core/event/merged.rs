@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::core::commit_id::CommitId;
 use crate::core::graph::task::TaskId;
 
 /// A trial of the merge queue: the tasks it combines.
@@ -10,7 +11,7 @@ pub struct Batch {
     /// The target branch.
     pub branch: String,
     /// The commit of the target branch.
-    pub onto: String,
+    pub onto: CommitId,
     /// The tasks whose work is tried on top of it, in this order.
     pub tasks: Vec<TaskId>,
 }

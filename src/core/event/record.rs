@@ -249,7 +249,10 @@ mod tests {
             duration_seconds: 1.5,
             evidence: Evidence {
                 report: Some(Report::DoneFile),
-                commits: vec![Commit { id: "a".repeat(40), subject: "Do \"it\"".to_owned() }],
+                commits: vec![Commit {
+                    id: "a".repeat(40).into(),
+                    subject: "Do \"it\"".to_owned(),
+                }],
                 diff: Some(DiffStat { files: 1, insertions: 2, deletions: 0 }),
                 leftovers: vec!["x y".to_owned()],
                 strayed: None,
@@ -261,7 +264,7 @@ mod tests {
                 verify_inputs_changed: vec!["check.sh".to_owned()],
                 metadata_only: true,
                 setup: Some(check()),
-                merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".to_owned() }),
+                merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".into() }),
                 obstacle: Some(ProviderError {
                     obstacle: ProviderErrorKind::UsageLimit {
                         resets_at: Some(DateTime::UNIX_EPOCH),
@@ -308,7 +311,7 @@ mod tests {
 
     fn batch() -> Batch {
         let tasks = vec![TaskId::new("a").unwrap()];
-        Batch { branch: "main".to_owned(), onto: "b".to_owned(), tasks }
+        Batch { branch: "main".to_owned(), onto: "b".into(), tasks }
     }
 
     fn left() -> ChildrenLeft {

@@ -187,7 +187,7 @@ mod tests {
 
     fn batch(ids: &[&str]) -> Batch {
         let tasks = ids.iter().map(|id| TaskId::new(id).unwrap()).collect();
-        Batch { branch: "main".to_owned(), onto: "0".to_owned(), tasks }
+        Batch { branch: "main".to_owned(), onto: "0".into(), tasks }
     }
 
     /// What is told, and the stages of all that goes on after it.

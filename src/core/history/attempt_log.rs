@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use crate::core::{
+    commit_id::CommitId,
     event::{AttemptResult, Event, record::Record},
     graph::task::TaskId,
 };
@@ -22,7 +23,7 @@ pub struct AttemptEntry {
     /// When it began.
     pub started_at: DateTime<Utc>,
     /// The commit it began with.
-    pub base: Option<String>,
+    pub base: Option<CommitId>,
     /// Where prompt and output lie, relative to the repository.
     pub log: String,
     /// When and how it ended; none while it runs, or if nobody was there to say.

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::core::{
     agents::transcript::Usage,
+    commit_id::CommitId,
     event::{Cause, Event},
     graph::task::{Status, TaskId},
     select::SelectionKey,
@@ -148,20 +149,20 @@ pub enum RunCommand {
         /// The target branch.
         branch: String,
         /// Where it is.
-        onto: String,
+        onto: CommitId,
         /// The attempts, in order.
         members: Vec<AttemptId>,
     },
     /// Write into the record of an attempt as which commit it is about to land.
-    RecordLanding(AttemptId, String),
+    RecordLanding(AttemptId, CommitId),
     /// Move a branch from one commit to another.
     Land {
         /// The branch.
         branch: String,
         /// Where it is.
-        onto: String,
+        onto: CommitId,
         /// Where it goes.
-        commit: String,
+        commit: CommitId,
     },
     /// Keep the output of a failed trial under another name: the next trial writes the same files.
     KeepLog {

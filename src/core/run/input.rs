@@ -8,6 +8,7 @@ use super::{
     process_watch::ProcessLimits,
 };
 use crate::core::{
+    commit_id::CommitId,
     event::{ChildrenLeft, Event},
     verdict::{Commit, Merge, Outcome},
 };
@@ -109,7 +110,7 @@ pub struct BuiltBatch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltCommit {
     /// Its last commit.
-    pub commit: String,
+    pub commit: CommitId,
     /// Its commits, where they are not those that the attempt made.
     pub rebuilt: Option<Vec<Commit>>,
 }

@@ -8,6 +8,7 @@ use super::{
     input::{BuiltBatch, BuiltCommit, LandOutcome},
 };
 use crate::core::{
+    commit_id::CommitId,
     event::{Batch, Event, Held},
     merge_queue::{MergeQueue, QueueStep},
     verdict::{CheckResult, Merge},
@@ -32,7 +33,7 @@ pub(super) struct QueuedWork {
 #[derive(Clone, Debug, PartialEq)]
 struct QueueTrial {
     branch: String,
-    onto: String,
+    onto: CommitId,
     /// What each of its members comes to on top of those before it.
     commits: Vec<BuiltCommit>,
 }
@@ -45,7 +46,7 @@ pub struct LandingQueue {
     /// A batch that passed and could not land yet.
     green: Option<QueueTrial>,
     /// The command that failed with those that are suspected, and the tip where it did.
-    red: Option<(CheckResult, String)>,
+    red: Option<(CheckResult, CommitId)>,
     /// What keeps the target branch from moving.
     held: Option<Held>,
     /// When it is tried again.
@@ -110,14 +111,14 @@ impl LandingQueue {
     }
 
     /// Takes the next step, with the target branch at `tip`.
-    pub(super) fn step(&mut self, tip: Option<&str>, sit: &Situation<'_>) -> LandingNext {
+    pub(super) fn step(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> LandingNext {
         self.again = None;
         // What was tried need not be tried again where the branch has not moved.
-        if let Some(trial) = self.green.take().filter(|trial| Some(trial.onto.as_str()) == tip) {
+        if let Some(trial) = self.green.take().filter(|trial| Some(&trial.onto) == tip) {
             self.trial = Some(trial);
             return LandingNext::Commands(self.land());
         }
-        if self.red.as_ref().is_some_and(|(_, onto)| Some(onto.as_str()) != tip) {
+        if self.red.as_ref().is_some_and(|(_, onto)| Some(onto) != tip) {
             self.red = None;
             self.queue.moved();
         }
@@ -127,7 +128,7 @@ impl LandingQueue {
             QueueStep::SendBack => {
                 let (check, onto) = match self.red.take() {
                     Some((check, onto)) => (Some(check), onto),
-                    None => (None, String::new()),
+                    None => (None, CommitId::from("")),
                 };
                 let merge = |branch| Merge::Red { branch, onto };
                 self.send_back(Vec::new(), merge, check)
@@ -135,10 +136,10 @@ impl LandingQueue {
         }
     }
 
-    fn batch(&self, count: usize, branch: &str, onto: &str) -> Batch {
+    fn batch(&self, count: usize, branch: &str, onto: &CommitId) -> Batch {
         let members = self.queue.waiting().iter().take(count);
         let tasks = members.map(|work| work.id.task_id.clone()).collect();
-        Batch { branch: branch.to_owned(), onto: onto.to_owned(), tasks }
+        Batch { branch: branch.to_owned(), onto: onto.clone(), tasks }
     }
 
     /// An event about the first of the queue as a command.
@@ -149,12 +150,17 @@ impl LandingQueue {
     }
 
     /// Has the first few put together on top of the target branch.
-    fn build(&mut self, count: usize, tip: Option<&str>, sit: &Situation<'_>) -> Vec<RunCommand> {
+    fn build(
+        &mut self,
+        count: usize,
+        tip: Option<&CommitId>,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
         let waiting = self.queue.waiting();
         let Some(branch) = waiting.first().map(|work| work.target.clone()) else {
             return Vec::new();
         };
-        let Some(onto) = tip.map(str::to_owned) else {
+        let Some(onto) = tip.cloned() else {
             let why = format!("branch `{branch}` is gone");
             return self.hold(Held::because(branch, why), sit);
         };

@@ -8,6 +8,7 @@ use super::{
     process_watch::ProcessWatch,
 };
 use crate::core::{
+    commit_id::CommitId,
     duration,
     event::{ChildrenLeft, Event},
     verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
@@ -29,7 +30,7 @@ pub struct OpenAttempt {
     /// The branch that its work lands on, if it is isolated.
     pub target: Option<String>,
     /// The commit it started from.
-    pub base: Option<String>,
+    pub base: Option<CommitId>,
     /// The name of its agent.
     pub agent: Option<String>,
     /// Its folder, relative to the repository.

@@ -23,6 +23,7 @@ use super::{
     process_watch::{GracePeriods, ProcessLimits},
 };
 use crate::core::{
+    commit_id::CommitId,
     event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
     graph::{
         TaskGraph,
@@ -68,11 +69,11 @@ type Works = BTreeSet<AttemptId>;
 #[derive(Clone)]
 struct DiskRecord {
     attempt: OpenAttempt,
-    landing: Option<String>,
+    landing: Option<CommitId>,
     slot: usize,
     /// The agent's exit, if its guardian lived to write it.
     exit: Option<Outcome>,
-    head: Option<String>,
+    head: Option<CommitId>,
 }
 
 /// A process that runs.
@@ -102,14 +103,14 @@ struct World {
     records: BTreeMap<AttemptId, DiskRecord>,
     processes: BTreeMap<AttemptId, SimProcess>,
     preparing: BTreeSet<AttemptId>,
-    building: Option<(String, Vec<AttemptId>)>,
-    built: Option<String>,
-    landing: Option<(String, String)>,
+    building: Option<(CommitId, Vec<AttemptId>)>,
+    built: Option<CommitId>,
+    landing: Option<(CommitId, CommitId)>,
     /// Every commit by its id, and which of them the branch was at, in order.
-    commits: BTreeMap<String, Works>,
-    positions: Vec<String>,
+    commits: BTreeMap<CommitId, Works>,
+    positions: Vec<CommitId>,
     /// The commits that verify commands passed on, whole.
-    proven: BTreeSet<String>,
+    proven: BTreeSet<CommitId>,
     /// For each attempt the works that it started from.
     bases: BTreeMap<AttemptId, Works>,
     started: BTreeMap<AttemptId, u32>,
@@ -152,7 +153,7 @@ impl World {
             ..Policy::default()
         };
         let verify = dice.chance(75);
-        let tip = "c0".to_owned();
+        let tip = CommitId::from("c0");
         World {
             dice,
             graph,
@@ -192,12 +193,12 @@ impl World {
         self.began + Duration::from_secs(u64::try_from(self.now).unwrap_or(0))
     }
 
-    fn tip(&self) -> String {
+    fn tip(&self) -> CommitId {
         self.positions.last().expect("it began somewhere").clone()
     }
 
-    fn commit(&mut self, works: Works) -> String {
-        let id = format!("c{}", self.commits.len());
+    fn commit(&mut self, works: Works) -> CommitId {
+        let id = CommitId::from(format!("c{}", self.commits.len()));
         self.commits.insert(id.clone(), works);
         id
     }
@@ -763,7 +764,7 @@ impl World {
     }
 
     fn recover(&mut self, record: DiskRecord) -> Result<(), End> {
-        let on_branch = |commit: &String| {
+        let on_branch = |commit: &CommitId| {
             self.positions.contains(commit) || {
                 let tip = self.commits[&self.tip()].clone();
                 self.commits[commit].is_subset(&tip) && tip.contains(&record.attempt.id)

@@ -29,6 +29,7 @@ use crate::{
             provider_error::{self, AttemptOutput, ProviderErrorKind},
             transcript::{AgentTranscript, Format},
         },
+        commit_id::CommitId,
         graph::task::{CommitRule, Task, TaskId},
         verdict::Outcome,
     },
@@ -81,7 +82,7 @@ pub struct WorktreeAssignment {
     /// The last commit of its work as it is about to be there: whoever finds the record sees from
     /// it whether it is.
     #[serde(default)]
-    pub landing: Option<String>,
+    pub landing: Option<CommitId>,
 }
 
 /// An attempt that has no end yet, as it is kept on disk.
@@ -98,7 +99,7 @@ pub struct AttemptRecord {
     /// When it began.
     pub started_at: DateTime<Utc>,
     /// The commit it started from.
-    pub base: Option<String>,
+    pub base: Option<CommitId>,
     /// The branch it started on.
     pub branch: Option<String>,
     /// What was changed and not committed before it began: path -> fingerprint.
@@ -136,7 +137,7 @@ pub struct AttemptRecord {
 impl AttemptRecord {
     /// The same in a place apart, with nothing there that is not in its base.
     #[must_use]
-    pub fn moved(self, apart: WorktreeAssignment, base: String) -> AttemptRecord {
+    pub fn moved(self, apart: WorktreeAssignment, base: CommitId) -> AttemptRecord {
         AttemptRecord {
             base: Some(base),
             branch: Some(super::branch_of(&self.task_id)),
