@@ -4,15 +4,15 @@ use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Workspace, agent, until};
+use crate::support::{TestProject, agent, until};
 
 /// A project whose agent speaks as Claude Code does, one stream after the other.
-fn speaking(streams: &str) -> Workspace {
+fn speaking(streams: &str) -> TestProject {
     let config = format!(
         "fsync: false\ngrace: 200ms\nexit_grace: 300ms\nagent: {{command: [{}], output: claude-json}}\n",
         agent("streams")
     );
-    Workspace::new()
+    TestProject::new()
         .file(".ralph/config.yaml", &config)
         .graph("tasks: [{id: a}]\n")
         .env("STREAMS", streams)
@@ -62,7 +62,7 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
                 echo 'API Error: Rate limit reached' >&2; exit 1";
     let limited = format!("{{command: [sh, -c, {}], name: limited}}", json!(meet));
     let other = format!("{{command: [{}], name: other}}", agent("commit"));
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("fsync: false\njobs: 3\nagent: {limited}\n"))
         .graph(&format!(
             "tasks: [{{id: a}}, {{id: b}}, {{id: c}}, {{id: d}}, {{id: e, agent: {other}}}]\n"
@@ -118,7 +118,7 @@ fn the_next_agent_of_the_list_goes_on() {
     };
     let (first, second) =
         (one("first", "claude-credit:1"), one("second", "claude-success:0 claude-success:0"));
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{first}, {second}]\n"))
         .graph("tasks: [{id: a}, {id: b}]\n");
     trial.run(["run", "-q"]).whatever();
@@ -134,16 +134,16 @@ fn the_next_agent_of_the_list_goes_on() {
 #[test]
 fn a_task_may_have_an_agent_of_its_own() {
     let own = format!("{{command: [{}], name: own}}", agent("commit"));
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{}]\n", agent("fail")))
         .graph(&format!("tasks:\n  - id: a\n    agent: {own}\n"));
     trial.run(["run", "-q"]).whatever();
     assert_eq!(trial.lines("completed")[0]["agent"], "own");
 
-    let trial = Workspace::new().graph("tasks: [{id: a, agent: no-such-agent}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a, agent: no-such-agent}]\n");
     trial.run(["run"]).code(69).stderr_has("change `agent` of `a`, or name one for all after `--`");
     trial.agent("commit").run(["run"]).stderr_has("the graph is complete");
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n    agent: {preset: cluade}\n");
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n    agent: {preset: cluade}\n");
     trial.run(["run"]).code(65).stderr_has("unknown preset `cluade`; did you mean `claude`?");
 }
 
@@ -163,7 +163,7 @@ fn an_agent_that_stays_after_its_result_is_ended_and_its_work_counts() {
 
 #[test]
 fn an_agent_is_named_by_flag() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").env("IS_SANDBOX", "1");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").env("IS_SANDBOX", "1");
     trial.run(["run", "--agent", "codex"]).code(69).stderr_has("`codex` is not on PATH; name");
     trial.run(["run", "--agent", "codex x"]).code(64).stderr_has("`agent: [codex, x]`");
 }
@@ -172,7 +172,7 @@ fn an_agent_is_named_by_flag() {
 fn a_budget_stops_the_run_when_the_attempt_is_over() {
     let streams = "claude-success:0 claude-success:0 claude-success:0";
     let trial = speaking(streams).graph("tasks: [{id: a, story: s}, {id: b}, {id: c}, {id: d}]\n");
-    let cost = |trial: &Workspace| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
+    let cost = |trial: &TestProject| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
     trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("the limit of 1 tokens for a run (");
@@ -218,7 +218,7 @@ fn a_task_may_have_a_budget_of_its_own() {
 
 #[test]
 fn what_an_agent_does_not_say_is_unknown() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     trial.run(["run", "-q"]).whatever();
     trial.run(["costs"]).stdout_has("unknown  unknown  unknown  unknown");
     assert!(trial.run(["costs", "--json"]).json()["total"]["cost_usd"].is_null());
@@ -229,12 +229,12 @@ fn a_promise_counts_only_if_the_graph_agrees() {
     let script = "\"$0\"; echo '<promise>COMPLETE</promise>'";
     let commit = agent("commit");
     let two = "tasks: [{id: a}, {id: b}]\n";
-    let trial = Workspace::new().graph(two).command(["sh", "-c", script, &commit]);
+    let trial = TestProject::new().graph(two).command(["sh", "-c", script, &commit]);
     trial.run(["run"]).stderr_has("it promised that all is done; the graph does not agree");
     let kept: Vec<_> = trial.lines("promised").iter().map(|line| line["kept"].clone()).collect();
     assert_eq!(kept, [json!(false), json!(true)]);
 
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
         .graph(two)
         .command(["sh", "-c", script, &commit]);
@@ -242,7 +242,7 @@ fn a_promise_counts_only_if_the_graph_agrees() {
     assert_eq!(trial.tasks("completed"), ["a"]);
 
     let trial =
-        Workspace::new().graph(two).command(["sh", "-c", "\"$0\"; echo ALL  GREEN", &commit]);
+        TestProject::new().graph(two).command(["sh", "-c", "\"$0\"; echo ALL  GREEN", &commit]);
     trial.run(["run", "-q", "--done-pattern", "^ALL +GREEN$"]).whatever();
     assert_eq!(trial.lines("promised").len(), 2);
     trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is no pattern");

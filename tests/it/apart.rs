@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     oracle,
-    support::{SETTINGS, Workspace, agent, each, until, wait_for},
+    support::{SETTINGS, TestProject, agent, each, until, wait_for},
 };
 
 /// The verify command of these scenes: every test that is there.
@@ -25,11 +25,11 @@ fi 2> /dev/null
 const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
 
 /// A repository for two attempts at a time that are verified.
-fn stage(graph: &str, more: &str) -> Workspace {
+fn stage(graph: &str, more: &str) -> TestProject {
     let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
     let verify = if more.contains("verify:") { "" } else { "verify: [sh check.sh]\n" };
     let settings = format!("{SETTINGS}{jobs}{verify}{more}");
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     trial.write("check.sh", CHECK);
     trial.write("line", "one\ntwo\nthree\n");
     trial.write("task-graph.yaml", graph);
@@ -40,32 +40,32 @@ fn stage(graph: &str, more: &str) -> Workspace {
 }
 
 /// Writes down what the agent does: `a` for every attempt at `a`, `a-2` for its second.
-fn tell(trial: &Workspace, name: &str, script: &str) {
+fn tell(trial: &TestProject, name: &str, script: &str) {
     let name = if name.is_empty() { "do".to_owned() } else { format!("do-{name}") };
     fs::write(trial.sign(&name), script).unwrap();
 }
 
 #[track_caller]
-fn sound_but(trial: &Workspace, dirt: &[&str]) {
+fn sound_but(trial: &TestProject, dirt: &[&str]) {
     trial.nobody_is_left();
     let faults = oracle::merged(trial, "sh check.sh", dirt);
     assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
 }
 
 #[track_caller]
-fn sound(trial: &Workspace) {
+fn sound(trial: &TestProject) {
     sound_but(trial, &[]);
 }
 
 /// Runs to the end, where everything is complete.
 #[track_caller]
-fn completes(trial: &Workspace) {
+fn completes(trial: &TestProject) {
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     sound(trial);
 }
 
 /// The slots that there are, and `merge`.
-fn slots(trial: &Workspace) -> Vec<String> {
+fn slots(trial: &TestProject) -> Vec<String> {
     let folder = trial.dir().join("repo.worktrees");
     let mut all: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -77,16 +77,16 @@ fn slots(trial: &Workspace) -> Vec<String> {
 }
 
 /// The lines of a file in `main`.
-fn landed(trial: &Workspace, path: &str) -> String {
+fn landed(trial: &TestProject, path: &str) -> String {
     trial.git(&["show", &format!("main:{path}")])
 }
 
 /// The prompt of an attempt.
-fn prompt(trial: &Workspace, attempt: &str) -> String {
+fn prompt(trial: &TestProject, attempt: &str) -> String {
     fs::read_to_string(trial.sign(&format!("prompt-{attempt}"))).unwrap()
 }
 
-fn verdicts(trial: &Workspace) -> Vec<String> {
+fn verdicts(trial: &TestProject) -> Vec<String> {
     let ended = ["completed", "failed", "interrupted"];
     let lines = trial.journal().into_iter();
     lines
@@ -501,7 +501,7 @@ fn what_cannot_be_begun_with_is_said_at_once() {
         "ralph: error: attempts in work trees of their own need a branch: HEAD is detached; switch to \
          the branch that all work is merged into\n",
     );
-    let unborn = Workspace::bare().agent("commit");
+    let unborn = TestProject::bare().agent("commit");
     unborn.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     unborn.write("task-graph.yaml", PAIR);
     unborn.run(["run", "--jobs", "2"]).code(1).stderr(

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{RALPH, Workspace, until};
+use crate::support::{RALPH, TestProject, until};
 
 const GRAPH: &str = "\
 tasks:
@@ -14,8 +14,8 @@ tasks:
   - {id: other}
 ";
 
-fn trial(way: &str) -> Workspace {
-    Workspace::new().graph(GRAPH).agent("ask").env("ASK", way)
+fn trial(way: &str) -> TestProject {
+    TestProject::new().graph(GRAPH).agent("ask").env("ASK", way)
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_run_that_waits_goes_on_with_the_answer() {
 
 #[test]
 fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command([
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command([
         "sh",
         "-c",
         "cat >/dev/null; \"$RALPH\" ask \"$(printf '%02001d' 1)\"; touch \"$TRIAL_DIR/asked\"

@@ -5,27 +5,27 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Live, SETTINGS, Workspace, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
 /// With this limit of the wait and whatever else is set.
-fn stage(how: &str, wait: &str) -> Workspace {
+fn stage(how: &str, wait: &str) -> TestProject {
     let settings =
         SETTINGS.replace("child_wait_timeout: 0s", &format!("child_wait_timeout: {wait}"));
-    Workspace::new()
+    TestProject::new()
         .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("parent")
         .env("HOW", how)
 }
 
-pub fn waits(trial: &Workspace) {
+pub fn waits(trial: &TestProject) {
     until("the children are waited for", || {
         fs::read_to_string(trial.root().join("logs/ralph.jsonl"))
             .is_ok_and(|text| text.contains("\"waiting_for_children\""))
     });
 }
 
-fn waiting(how: &str) -> (Workspace, Live) {
+fn waiting(how: &str) -> (TestProject, Live) {
     let trial = stage(how, "10m");
     let run = trial.start(["run", "--task", "a"]);
     waits(&trial);

@@ -3,11 +3,11 @@
 use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
 
-use crate::support::{DIAMOND, SETTINGS, Workspace, agent};
+use crate::support::{DIAMOND, SETTINGS, TestProject, agent};
 
 #[test]
 fn every_setting_is_shown_with_its_origin() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("{SETTINGS}verify: [cargo fmt --check, cargo test]\n"))
         .env("RALPH_TIMEOUT", "45m");
     trial.write("../.ralph/config.yaml", "# for all projects\nmax_cost: 20\ntimeout: 1h\n");
@@ -76,13 +76,13 @@ fn every_setting_is_shown_with_its_origin() {
 
 #[test]
 fn a_variable_that_is_no_value_is_told_by_its_name() {
-    let trial = Workspace::new().graph(DIAMOND).env("RALPH_MAX_ITERATIONS", "many");
+    let trial = TestProject::new().graph(DIAMOND).env("RALPH_MAX_ITERATIONS", "many");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 64
     --- stderr ---
     ralph: error: RALPH_MAX_ITERATIONS: `max_iterations`: invalid type: string "many", expected a whole number
     "#);
-    let trial = Workspace::new().env("RALPH_MAX_ITERATION", "3");
+    let trial = TestProject::new().env("RALPH_MAX_ITERATION", "3");
     insta::assert_snapshot!(trial.run(["config", "max_iterations"]).whole(), @r"
     exit code 0
     --- stdout ---
@@ -95,7 +95,7 @@ fn a_variable_that_is_no_value_is_told_by_its_name() {
 #[test]
 fn every_fault_of_a_file_is_drawn_at_once() {
     let text = "# mine\ntimeuot: 5m\nmax_attempts: 0\nidle: 90\nagent: {preset: clade}\n";
-    let trial = Workspace::new().file(".ralph/config.yaml", text).graph(DIAMOND).agent("commit");
+    let trial = TestProject::new().file(".ralph/config.yaml", text).graph(DIAMOND).agent("commit");
     let drawn = trial.run(["config"]).whole();
     insta::assert_snapshot!(drawn, @r"
     exit code 65
@@ -136,7 +136,7 @@ fn every_fault_of_a_file_is_drawn_at_once() {
 
 #[test]
 fn a_settings_file_may_be_named() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("commit");
     trial.save("night.yaml", &format!("{SETTINGS}max_iterations: 1\n"));
     trial.run(["--config", "night.yaml", "config", "max_iterations"]).stdout("1\n");
     trial.run(["config", "max_iterations"]).stdout("50\n");
@@ -150,7 +150,7 @@ fn a_settings_file_may_be_named() {
 
 #[test]
 fn settings_that_change_between_attempts_count_from_the_next_one() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
         .agent("edit-settings")
         .env("SETTINGS_a", "verify: 'false'\nmax_attempts: 1\n")
@@ -206,7 +206,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
 
 #[test]
 fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("edit-settings")
         .env("SETTINGS_a", "max_iterations: 7\n")
@@ -217,7 +217,7 @@ fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
 
 /// What the schema of the graph or of the settings has against a value.
 fn validator(of: &str) -> impl Fn(&Value) -> Result<(), String> {
-    let schema = Workspace::bare().run(["schema", of]).json();
+    let schema = TestProject::bare().run(["schema", of]).json();
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.add_resource("schema.json", schema).unwrap();
     let index = compiler.compile("schema.json", &mut schemas).unwrap();
@@ -249,7 +249,7 @@ fn the_schema_of_the_graph_takes_what_the_reader_takes() {
 #[test]
 fn the_schema_of_the_settings_takes_what_the_reader_takes() {
     let is_valid = validator("config");
-    let shown = Workspace::new().run(["config", "--json"]).json();
+    let shown = TestProject::new().run(["config", "--json"]).json();
     let all: Value = shown
         .as_object()
         .unwrap()

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Live, Workspace, each, until};
+use crate::support::{Live, TestProject, each, until};
 
 /// Each kind of child and how many of it there are.
 const KINDS: [(&str, usize); 9] = [
@@ -79,8 +79,8 @@ fn survivors(dir: &Path) -> Vec<Pid> {
     (0..5).map(|_| kids(dir)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-fn stage(kind: &str) -> Workspace {
-    let trial = Workspace::new()
+fn stage(kind: &str) -> TestProject {
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, max_attempts: 9}]\n")
         .agent("brood")
         .env("BROOD", kind);
@@ -94,13 +94,13 @@ fn stage(kind: &str) -> Workspace {
     trial
 }
 
-fn started(trial: &Workspace) -> usize {
+fn started(trial: &TestProject) -> usize {
     let names = fs::read_dir(trial.dir()).unwrap().flatten().map(|entry| entry.file_name());
     names.filter(|name| name.to_str().is_some_and(|name| name.starts_with("kid."))).count()
 }
 
 /// The next run, which may find the guardian of the last one still at work.
-fn next_run(trial: &Workspace) {
+fn next_run(trial: &TestProject) {
     let mut code = 5;
     until("a further run completes the graph", || {
         code = trial
@@ -118,7 +118,7 @@ fn next_run(trial: &Workspace) {
 }
 
 /// Ends the attempt; `run` is over afterwards.
-fn end(trial: &Workspace, run: Live, how: End) {
+fn end(trial: &TestProject, run: Live, how: End) {
     match how {
         End::Normal => {
             let go = OpenOptions::new().write(true).open(trial.sign("go")).unwrap();

@@ -6,12 +6,12 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{
     oracle,
-    support::{DIAMOND, Workspace, until},
+    support::{DIAMOND, TestProject, until},
 };
 
 #[test]
 fn an_attempt_cut_off_is_recovered_and_does_not_count() {
-    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
     let first = trial.start_until(["run"], "asleep");
     first.kill();
     assert_eq!(trial.status("a"), "in-progress", "nobody was there to take it back");
@@ -44,7 +44,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
 
 #[test]
 fn what_was_finished_is_not_done_again() {
-    let trial = Workspace::new().graph(DIAMOND).agent("reported-then-gate");
+    let trial = TestProject::new().graph(DIAMOND).agent("reported-then-gate");
     let first = trial.start_until(["run"], "waiting-start");
     first.kill();
 
@@ -58,7 +58,7 @@ fn what_was_finished_is_not_done_again() {
 
 #[test]
 fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let first = trial.start_until(["run"], "hanging");
     first.kill();
     let trial = trial.agent("commit");
@@ -68,7 +68,7 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
 
 #[test]
 fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     let first = trial.start_until(["run"], "waiting-a");
     first.kill();
     trial.nobody_is_left();
@@ -121,7 +121,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
 
 #[test]
 fn a_reset_is_possible_after_a_crash() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("sleepy");
     let first = trial.start_until(["run"], "asleep");
     first.kill();
     trial.run(["task-reset", "a"]).stdout("a: in-progress -> pending, attempts reset\n");
@@ -132,7 +132,7 @@ fn a_reset_is_possible_after_a_crash() {
 #[test]
 fn nothing_is_done_twice_wherever_the_run_is_killed() {
     let tasks: String = (0..6).map(|n| format!("  - id: t{n}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}")).agent("many");
+    let trial = TestProject::new().graph(&format!("tasks:\n{tasks}")).agent("many");
     let attempts = || fs::read_to_string(trial.sign("attempts")).unwrap_or_default();
     for round in 1..=5_u64 {
         let before = attempts().len();
@@ -157,7 +157,7 @@ fn nothing_is_done_twice_wherever_the_run_is_killed() {
 
 #[test]
 fn a_torn_line_costs_that_line_only() {
-    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial.run(["run", "--once", "-q"]).whatever();
     let mut journal = trial.read("logs/ralph.jsonl");
     journal.push_str("{\"timestamp\":\"2026-");
@@ -172,7 +172,7 @@ fn a_torn_line_costs_that_line_only() {
 
 #[test]
 fn the_past_may_be_lost_and_the_graph_still_says_what_is_done() {
-    let trial = Workspace::new().graph(DIAMOND).agent("commit");
+    let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial.run(["run", "-q", "--max-iterations", "2"]).code(2).whatever();
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     fs::remove_dir_all(trial.state()).unwrap();
@@ -182,7 +182,7 @@ fn the_past_may_be_lost_and_the_graph_still_says_what_is_done() {
 /// A group signal to the runner is not one to its agents, which have groups of their own.
 #[test]
 fn an_agent_has_a_group_of_its_own() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     let text = fs::read_to_string(trial.sign("hanging")).unwrap();
     let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
@@ -200,8 +200,9 @@ fn an_agent_has_a_group_of_its_own() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_kept_and_named() {
-    let trial =
-        Workspace::new().graph("tasks: [{id: a, status: in-progress}, {id: b}]\n").agent("commit");
+    let trial = TestProject::new()
+        .graph("tasks: [{id: a, status: in-progress}, {id: b}]\n")
+        .agent("commit");
     std::fs::create_dir_all(trial.state().join("attempts")).unwrap();
     std::fs::write(trial.state().join("attempts/a.1.json"), "{\"task_id\":").unwrap();
     trial.run(["run"]).code(3).stderr_has("the record of an attempt cannot be read; it is kept as");

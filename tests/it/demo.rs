@@ -1,10 +1,10 @@
 //! `ralph demo`: what is promised to whoever tries it first.
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 #[test]
 fn the_demo_completes_and_shows_a_retry() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let said = trial.run(["demo", "--to", "../shown"]).whole();
     assert!(said.starts_with("exit code 0\n"), "{said}");
     for part in ["8 completed in 9 attempts", "8 of 8 done", "proofread failed", "/shown\n"] {

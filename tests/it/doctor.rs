@@ -5,11 +5,11 @@ use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace};
+use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject};
 
 /// A repository in which all is well, with an agent that is called `claude`.
-fn healthy() -> Workspace {
-    let trial = Workspace::new().graph(DIAMOND).file(
+fn healthy() -> TestProject {
+    let trial = TestProject::new().graph(DIAMOND).file(
         ".ralph/config.yaml",
         &format!("{SETTINGS}agent: [claude, -p]\nverify: git --version\n"),
     );
@@ -24,7 +24,7 @@ fn healthy() -> Workspace {
 
 /// What it says of one thing: the mark, and the finding with the cure.
 #[track_caller]
-fn line(trial: &Workspace, about: &str) -> (String, String) {
+fn line(trial: &TestProject, about: &str) -> (String, String) {
     let before = trial.everything();
     let code = trial.run(["doctor", "-q"]).whole();
     let code = code.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
@@ -46,14 +46,14 @@ fn line(trial: &Workspace, about: &str) -> (String, String) {
 }
 
 #[track_caller]
-fn warns(trial: &Workspace, about: &str, part: &str) {
+fn warns(trial: &TestProject, about: &str, part: &str) {
     let (mark, text) = line(trial, about);
     assert!(mark == "warning" && text.contains(part), "{mark} {about} {text}");
 }
 
 /// It says that a run would end with this code, and a run does.
 #[track_caller]
-fn faults(trial: &Workspace, code: i32, about: &str, part: &str) {
+fn faults(trial: &TestProject, code: i32, about: &str, part: &str) {
     let (mark, text) = line(trial, about);
     assert!(mark == format!("fault {code}") && text.contains(part), "{mark} {about} {text}");
     trial.run(["doctor"]).code(code).stdout_has("a run would end with exit code");
@@ -146,7 +146,7 @@ fn a_sick_repository_is_told_all_of_it() {
 
 #[test]
 fn outside_of_a_repository_the_first_line_says_so() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     insta::assert_snapshot!(trial.run(["doctor"]).whole(), @r"
     exit code 1
     --- stdout ---

@@ -12,13 +12,13 @@ use chrono::Utc;
 use ralph::core::hmac::sign;
 use rustix::process::Signal;
 
-use crate::support::{Live, SETTINGS, Workspace, agent, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, agent, until, wait_for};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A schedule that waits for requests, and where.
 struct Trial {
-    stage: Workspace,
+    stage: TestProject,
     schedule: Live,
     address: SocketAddr,
 }
@@ -30,7 +30,7 @@ impl Trial {
             "{SETTINGS}agent: [{agent}]\nschedule:\n  run: [--once]\n  trigger: {{listen: \
              '127.0.0.1:0', secret_env: HOOK_SECRET}}\n"
         );
-        let trial = Workspace::new()
+        let trial = TestProject::new()
             .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
             .file(".ralph/config.yaml", &settings)
             .env("HOOK_SECRET", SECRET);
@@ -54,7 +54,7 @@ impl Trial {
         format!("{status}: {}", text.trim_end())
     }
 
-    fn end(self) -> Workspace {
+    fn end(self) -> TestProject {
         self.schedule.signal(Signal::TERM);
         self.schedule.end(&self.stage).code(143).whatever();
         self.stage
@@ -194,7 +194,7 @@ fn neither_run_nor_agent_knows_the_secret() {
 fn a_secret_has_to_be_one() {
     let stage = |kept: &str| {
         let settings = format!("schedule: {{trigger: {{listen: '127.0.0.1:0', {kept}}}}}\n");
-        Workspace::new().file(".ralph/config.yaml", &settings)
+        TestProject::new().file(".ralph/config.yaml", &settings)
     };
     let trial = stage("secret_env: HOOK_SECRET");
     trial

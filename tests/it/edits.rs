@@ -1,10 +1,10 @@
 //! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
 
-use crate::support::{Workspace, until};
+use crate::support::{TestProject, until};
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
-    let trial = Workspace::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
+    let trial = TestProject::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     let edited =
         trial.graph_text() + "\n  # by hand,\twith care\n  -   id:   b\n      title: 'Second'\n";
@@ -30,7 +30,7 @@ fn an_edit_in_the_middle_is_kept_and_picked_up() {
 
 #[test]
 fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     trial
         .run(["task-block", "b", "--reason", "not yet"])
@@ -43,7 +43,7 @@ fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
 #[test]
 fn a_task_that_is_deleted_meanwhile_stays_deleted() {
     let trial =
-        Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+        TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
     trial.leave("open");
@@ -56,7 +56,7 @@ fn a_task_that_is_deleted_meanwhile_stays_deleted() {
 
 #[test]
 fn work_that_an_agent_finds_is_done() {
-    let trial = Workspace::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
+    let trial = TestProject::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["first", "found"]);
     assert!(trial.graph_text().contains("- id: found # by an agent\n"));
@@ -64,7 +64,7 @@ fn work_that_an_agent_finds_is_done() {
 
 /// The graph is being saved while this agent ends.
 fn half_saved(agent: &str) {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
     let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
@@ -89,7 +89,7 @@ fn a_report_is_heard_while_the_graph_is_half_saved() {
 fn the_spelling_of_the_file_is_kept() {
     let text = "nodes:\r\n- id: a\r\n  status: in_progress\r\n- id: b\r\n  status: \"todo\"\r\n\
                 - id: c\r\n  status: done\r\nedges:\r\n- {from: c, to: b}";
-    let trial = Workspace::new().graph(text).agent("commit");
+    let trial = TestProject::new().graph(text).agent("commit");
     trial.run(["run", "-q"]).code(3).stderr_has("in progress, but not by this run");
     let want = text.replace("\"todo\"", "\"done\"");
     let now: String = trial

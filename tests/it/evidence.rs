@@ -5,26 +5,26 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, Workspace, wait_for};
+use crate::support::{SETTINGS, TestProject, wait_for};
 
 const ONE: &str = "tasks: [{id: a, title: 'Do  it', max_attempts: 1}]\n";
 
 /// A repository in which the agent is this shell script, which then reports that it is done.
-fn reports(graph: &str, script: &str) -> Workspace {
+fn reports(graph: &str, script: &str) -> TestProject {
     let script =
         format!("cat >/dev/null; {script}\n\"$RALPH\" task-complete $RALPH_TASK_ID >/dev/null");
-    Workspace::new().graph(graph).command(["sh", "-c", &script])
+    TestProject::new().graph(graph).command(["sh", "-c", &script])
 }
 
 /// A repository in which the agent is this shell script, which says nothing.
-fn fails(script: &str) -> Workspace {
+fn fails(script: &str) -> TestProject {
     let script = format!("cat >/dev/null; {script}");
-    Workspace::new().graph(ONE).command(["sh", "-c", &script])
+    TestProject::new().graph(ONE).command(["sh", "-c", &script])
 }
 
 /// Runs one attempt, and gives the line that ends it.
 #[track_caller]
-fn ended(trial: &Workspace) -> Value {
+fn ended(trial: &TestProject) -> Value {
     drop(trial.run(["run", "--once", "-q"]).whole());
     let ends = ["completed", "failed", "interrupted"];
     let ended =
@@ -34,7 +34,7 @@ fn ended(trial: &Workspace) -> Value {
 }
 
 /// `git status` without the graph file, in which a status has changed.
-fn status(trial: &Workspace) -> String {
+fn status(trial: &TestProject) -> String {
     trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
 }
 
@@ -101,7 +101,7 @@ fn leftovers_beside_a_commit_are_committed_too() {
 
 #[test]
 fn a_first_commit_is_made_as_well() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.git(&["init", "-q", "-b", "main"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
@@ -186,7 +186,7 @@ fn signing_and_identity_are_those_of_the_project() {
 #[test]
 fn autocommit_may_be_switched_off() {
     let settings = format!("{SETTINGS}autocommit: false\n");
-    let trial = Workspace::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
+    let trial = TestProject::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
     let ended = ended(&trial);
     assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
     assert_eq!(trial.read("left.txt"), "half\n");
@@ -195,11 +195,11 @@ fn autocommit_may_be_switched_off() {
 
 /// A repository in which the first attempt leaves files and fails, and the second commits another
 /// and reports.
-fn leaves_then_commits(settings: &str) -> Workspace {
+fn leaves_then_commits(settings: &str) -> TestProject {
     let script = "cat >/dev/null
         if [ $RALPH_ATTEMPT = 1 ]; then echo 1 > left; echo 1 > edited; rm gone; exit 3; fi
         echo 2 > other; git add other; git commit -qm Other; \"$RALPH\" task-complete a >/dev/null";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, title: Do it, verify: test -e left -o -e gone}]\n")
         .file("gone", "1")
         .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
@@ -237,7 +237,7 @@ fn what_another_task_left_is_not_committed_with_this_one() {
     let script = "cat >/dev/null; echo $RALPH_TASK_ID > $RALPH_TASK_ID
         [ $RALPH_TASK_ID = a ] || \"$RALPH\" task-complete b >/dev/null";
     let graph = "tasks: [{id: a, max_attempts: 1}, {id: b}]\n";
-    let trial = Workspace::new().graph(graph).command(["sh", "-c", script]);
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", script]);
     trial.run(["run", "-q"]).code(3).whatever();
     assert_eq!(trial.git(&["show", "--name-only", "--format="]), "b\n");
     assert_eq!(status(&trial), "?? a\n");

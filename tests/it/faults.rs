@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{DIAMOND, Workspace, until};
+use crate::support::{DIAMOND, TestProject, until};
 
 #[test]
 fn locks_of_a_killed_git_are_removed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").chaos("d3");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").chaos("d3");
     trial.run(["run", "--timeout", "1s"]).stderr_has(
         "removed what a killed git had left: .git/index.lock, .git/refs/heads/main.lock",
     );
@@ -24,7 +24,7 @@ fn locks_of_a_killed_git_are_removed() {
 
 #[test]
 fn a_lock_that_was_there_before_is_not_touched() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     trial.write(".git/index.lock", "");
     trial.run(["run", "--once", "-q"]).whatever().code(1);
     assert!(trial.root().join(".git/index.lock").exists());
@@ -44,7 +44,7 @@ fn the_advice_fits_what_holds() {
         ("tags: [x]", 3, "run again with `--task a`, or without the restriction"),
     ] {
         let text = format!("tasks:\n  - {{id: a, {task}}}\n  - {{id: b, depends_on: [a]}}\n");
-        let trial = Workspace::new().graph(&text).agent("commit");
+        let trial = TestProject::new().graph(&text).agent("commit");
         trial.run(["run", "--task", "b"]).code(code).stderr_has(advice);
     }
 }
@@ -52,7 +52,7 @@ fn the_advice_fits_what_holds() {
 #[test]
 fn a_graph_wrecked_by_an_agent_is_put_back() {
     let graph = "tasks:\n  - id: a # mine\n";
-    let trial = Workspace::new().graph(graph).chaos("work,report,c3:cut");
+    let trial = TestProject::new().graph(graph).chaos("work,report,c3:cut");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
@@ -79,7 +79,7 @@ fn a_graph_wrecked_by_an_agent_is_put_back() {
 
 #[test]
 fn a_deleted_graph_is_put_back() {
-    let trial = Workspace::new().graph(DIAMOND).chaos("work,report,c3:delete");
+    let trial = TestProject::new().graph(DIAMOND).chaos("work,report,c3:delete");
     trial.run(["run"]).stderr_has("the attempt left no graph file; the last good one is back\n");
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     let told = trial.lines("graph_guarded");
@@ -89,7 +89,7 @@ fn a_deleted_graph_is_put_back() {
 
 #[test]
 fn an_emptied_graph_is_put_back() {
-    let trial = Workspace::new().graph(DIAMOND).chaos("work,report,c3:empty");
+    let trial = TestProject::new().graph(DIAMOND).chaos("work,report,c3:empty");
     trial.run(["run"]).stderr_has("graph file unreadable; the last good one is back");
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     assert_eq!(trial.read("logs/attempts/start/1/graph.damaged.yaml"), "");
@@ -97,7 +97,7 @@ fn an_emptied_graph_is_put_back() {
 
 #[test]
 fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks: [");
@@ -117,7 +117,7 @@ fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
 fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
     let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n  - id: c\n    \
                  status: pending # late\n";
-    let trial = Workspace::new().graph(graph).chaos("c4:finish");
+    let trial = TestProject::new().graph(graph).chaos("c4:finish");
     let said = "the attempt committed a graph in which b, c is complete or cancelled, which is not \
                 its task; put back";
     trial.run(["run"]).stderr_has(said);
@@ -131,7 +131,7 @@ fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
 #[test]
 fn a_status_that_is_not_committed_may_be_a_persons() {
     let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n";
-    let trial = Workspace::new().graph(graph).agent("gate");
+    let trial = TestProject::new().graph(graph).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "cancelled"));
     trial.leave("open");
@@ -144,7 +144,7 @@ fn a_status_that_is_not_committed_may_be_a_persons() {
 fn tasks_that_an_agents_commit_drops_come_back() {
     let graph =
         "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n  - id: c\n    depends_on: [b]\n";
-    let trial = Workspace::new().graph(graph).chaos("c4:drop");
+    let trial = TestProject::new().graph(graph).chaos("c4:drop");
     trial.run(["run"]).stderr_has(
         "the attempt committed a graph without b, c; the one from before it is back; what it left \
          is kept in logs/attempts/a/1/graph.damaged.yaml",
@@ -155,7 +155,7 @@ fn tasks_that_an_agents_commit_drops_come_back() {
 
 #[test]
 fn logs_that_lead_elsewhere_are_refused() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     fs::create_dir(trial.sign("elsewhere")).unwrap();
     symlink(trial.sign("elsewhere"), trial.root().join("logs")).unwrap();
     trial.run(["run"]).code(74).stderr(
@@ -168,7 +168,7 @@ fn logs_that_lead_elsewhere_are_refused() {
 
 #[test]
 fn logs_that_vanish_in_the_middle_begin_anew() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     trial.leave("open");
@@ -178,7 +178,7 @@ fn logs_that_vanish_in_the_middle_begin_anew() {
 
 #[test]
 fn a_journal_that_cannot_be_written_stops_the_run() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     trial.write("logs", "not a folder");
@@ -221,7 +221,7 @@ impl Drop for Disk {
 
 #[test]
 fn a_full_disk_stops_the_run_and_costs_nothing() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let Some(disk) = Disk::at(trial.root(), "8m") else { return };
     let graph = "tasks:\n  - id: a # mine\n  - id: b\n";
     let trial = trial.repository().graph(graph).chaos("work,report,fill");

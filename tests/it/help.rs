@@ -4,11 +4,11 @@
 
 use std::fmt::Write as _;
 
-use crate::support::{DIAMOND, RALPH, Workspace, is_page};
+use crate::support::{DIAMOND, RALPH, TestProject, is_page};
 
 /// The help of every command, one below the other, on a screen of so many columns.
 fn help(columns: &str) -> String {
-    let trial = Workspace::bare().env("COLUMNS", columns);
+    let trial = TestProject::bare().env("COLUMNS", columns);
     // Not by `run`, which puts placeholders for lengths of time.
     let said = |words: &[&str]| {
         let output = trial.process(RALPH).args(words).output().unwrap();
@@ -74,7 +74,7 @@ fn the_page_of_settings_is_what_they_are() {
 
 #[test]
 fn a_shell_completes_commands_ids_and_settings() {
-    let trial = Workspace::new().graph(DIAMOND);
+    let trial = TestProject::new().graph(DIAMOND);
     let script = "source <(\"$RALPH\" completions bash)\n\
                   ask() { COMP_WORDS=(ralph \"$@\"); COMP_CWORD=$#; COMP_TYPE=9; COMPREPLY=(); \
                   _clap_complete_ralph ralph \"${!#}\" x; printf '%s\\n' \"$*: ${COMPREPLY[*]}\"; }\n\
@@ -94,7 +94,7 @@ fn a_shell_completes_commands_ids_and_settings() {
 
 #[test]
 fn there_is_a_manual_page_for_every_command() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let count = ralph::cli::commands().len() + 1;
     trial.run(["man", "--to", "man1"]).stdout(&format!("{count} pages in man1\n"));
     let page = trial.read("man1/ralph-run.1");

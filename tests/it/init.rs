@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use crate::{
-    support::{Workspace, agent, wait_for},
+    support::{TestProject, agent, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
@@ -36,8 +36,8 @@ Next: put your own tasks into task-graph.yaml, commit what was written, then
 ";
 
 /// A folder, with git and these programs alone on PATH.
-fn folder(programs: &[&str]) -> Workspace {
-    let trial = Workspace::bare();
+fn folder(programs: &[&str]) -> TestProject {
+    let trial = TestProject::bare();
     let bin = trial.dir().join("bin");
     fs::create_dir(&bin).unwrap();
     let path = std::env::var("PATH").unwrap();
@@ -54,7 +54,7 @@ fn folder(programs: &[&str]) -> Workspace {
 }
 
 /// A repository in such a folder, without a commit and without settings.
-fn repository(programs: &[&str]) -> Workspace {
+fn repository(programs: &[&str]) -> TestProject {
     let trial = folder(programs);
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial
@@ -66,7 +66,7 @@ fn said(text: &str) -> Vec<&str> {
 }
 
 /// What is not committed.
-fn untracked(trial: &Workspace) -> Vec<String> {
+fn untracked(trial: &TestProject) -> Vec<String> {
     let text = trial.git(&["ls-files", "--others", "--exclude-standard"]);
     text.lines().map(str::to_owned).collect()
 }
@@ -352,7 +352,7 @@ fn nothing_is_written_where_not_all_of_it_can_be() {
 
 #[test]
 fn a_run_keeps_its_files() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("gate");
     let live = trial.start(["run"]);
     wait_for(&trial.sign("waiting-a"));
     let graph = trial.graph_text();
@@ -367,7 +367,7 @@ fn a_run_keeps_its_files() {
 
 #[test]
 fn what_was_set_up_is_worked_off_to_the_end() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, agent, is_page, until};
+use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject, agent, is_page, until};
 
 const TOP: &str = "\
 # What `--json` prints
@@ -67,7 +67,7 @@ fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'stat
 #[test]
 fn the_page_of_shapes_is_what_is_printed() {
     // One task is done, one failed, one asks, one waits.
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph(DIAMOND)
         .file("other.yaml", "tasks: [{id: a, status: dnoe, depends_on: [b]}]\n")
         .agent("commit");
@@ -90,12 +90,13 @@ fn the_page_of_shapes_is_what_is_printed() {
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
     let settings = format!("{SETTINGS}jobs: 2\n");
-    let busy = Workspace::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
+    let busy =
+        TestProject::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
     let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
-        let mut take = |trial: &Workspace, words: &[&str]| {
+        let mut take = |trial: &TestProject, words: &[&str]| {
             let output = trial.process(RALPH).args(words).output().unwrap();
             let value: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));

@@ -4,26 +4,26 @@
 use std::{fs, process::Stdio};
 
 use crate::{
-    support::{Live, RALPH, Workspace, until},
+    support::{Live, RALPH, TestProject, until},
     terminal::{bare, code, on_terminal},
 };
 
 const TWO: &str = "tasks: [{id: a, title: One}, {id: b, depends_on: [a]}]\n";
 
 /// An agent that prints the named recording and, if it is told so, does its task.
-fn replaying(name: &str) -> Workspace {
+fn replaying(name: &str) -> TestProject {
     let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
     let format = format!("{}-json", name.split('-').next().unwrap());
     let agent = format!(
         "agent: {{command: [\"{RALPH}\", replay, {file}, --commit, --report, --speed, max], output: \
          {format}}}\nfsync: false\n",
     );
-    Workspace::new().graph(TWO).file(".ralph/config.yaml", &agent)
+    TestProject::new().graph(TWO).file(".ralph/config.yaml", &agent)
 }
 
 #[test]
 fn every_fact_is_a_line() {
-    let trial = Workspace::new().graph(TWO).agent("fail-once");
+    let trial = TestProject::new().graph(TWO).agent("fail-once");
     trial.run(["logs"]).code(0).stderr("no run yet; `ralph run` starts one\n");
     trial.run(["run", "--max-iterations", "2"]).code(2).whatever();
     let log = "\
@@ -47,7 +47,7 @@ fn every_fact_is_a_line() {
 
 #[test]
 fn only_what_is_asked_for() {
-    let trial = Workspace::new().graph(TWO).agent("commit");
+    let trial = TestProject::new().graph(TWO).agent("commit");
     trial.run(["run", "--once"]).whatever();
     trial.run(["run"]).whatever();
     let count = |text: String, part: &str| text.matches(part).count();
@@ -78,7 +78,7 @@ fn only_what_is_asked_for() {
 
 #[test]
 fn programs_get_the_lines_as_they_are() {
-    let trial = Workspace::new().graph(TWO).agent("commit");
+    let trial = TestProject::new().graph(TWO).agent("commit");
     trial.run(["run", "--once"]).whatever();
     let file = trial.root().join("logs/ralph.jsonl");
     let mut text = fs::read_to_string(&file).unwrap();
@@ -99,7 +99,7 @@ fn programs_get_the_lines_as_they_are() {
 
 #[test]
 fn a_new_day_is_named() {
-    let trial = Workspace::new().graph(TWO);
+    let trial = TestProject::new().graph(TWO);
     let line = |seq: u32, at: &str| {
         format!(
             "{{\"timestamp\":\"{at}\",\"run_id\":\"r\",\"seq\":{seq},\"iteration\":null,\
@@ -119,7 +119,7 @@ fn a_new_day_is_named() {
 
 #[test]
 fn it_goes_on_with_what_comes_also_in_a_new_file() {
-    let trial = Workspace::new().graph(TWO).agent("commit");
+    let trial = TestProject::new().graph(TWO).agent("commit");
     let live = trial.start(["logs", "-f"]);
     until("it waits", || live.said() == "no run yet; waiting for one\n");
     trial.run(["run", "--once"]).whatever();
@@ -136,7 +136,7 @@ fn it_goes_on_with_what_comes_also_in_a_new_file() {
 
 #[test]
 fn a_follower_whose_reader_has_gone_ends() {
-    let trial = Workspace::new().graph(TWO).agent("commit");
+    let trial = TestProject::new().graph(TWO).agent("commit");
     trial.run(["run"]).whatever();
     for words in ["logs -f", "logs -f --output"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 2");
@@ -157,7 +157,7 @@ fn a_follower_whose_reader_has_gone_ends() {
 fn raw_is_every_byte_but_no_escape_reaches_a_terminal() {
     let script =
         "printf '\\033]0;owned\\007\\033[31mr\\303\\244d\\r\\n\\377\\n'; printf 'odd\\033[2J' >&2";
-    let trial = Workspace::new().graph(TWO).command(["sh", "-c", script]);
+    let trial = TestProject::new().graph(TWO).command(["sh", "-c", script]);
     trial.run(["run", "--once"]).code(1).whatever();
     let output = trial.process(RALPH).args(["logs", "--raw"]).output().unwrap();
     assert_eq!(output.stdout, b"\x1b]0;owned\x07\x1b[31mr\xc3\xa4d\r\n\xff\n");
@@ -209,7 +209,7 @@ fn typed_output_is_words_and_tools() {
 
 #[test]
 fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
-    let trial = Workspace::new().graph(TWO).agent("gate");
+    let trial = TestProject::new().graph(TWO).agent("gate");
     trial
         .run(["attach"])
         .code(1)
@@ -245,7 +245,7 @@ b is reported done; it is judged by its commits when attempt 1 ends
 
 #[test]
 fn whoever_leaves_does_not_stop_the_run() {
-    let trial = Workspace::new().graph(TWO).agent("gate");
+    let trial = TestProject::new().graph(TWO).agent("gate");
     let run = trial.start_until(["run", "--once"], "waiting-a");
     let mut person = on_terminal(&trial, 60, "attach");
     person.exp_string("Iteration 1 of 50").unwrap();
@@ -268,7 +268,7 @@ fn whoever_leaves_does_not_stop_the_run() {
 #[test]
 fn lines_are_wrapped_where_they_are_read() {
     let long = "word ".repeat(40);
-    let trial = Workspace::new().graph(TWO).agent("commit");
+    let trial = TestProject::new().graph(TWO).agent("commit");
     let config = format!("verify: [\"true {long}\"]\nfsync: false\n");
     let trial = trial.file(".ralph/config.yaml", &config);
     trial.run(["run", "--once"]).code(0).whatever();

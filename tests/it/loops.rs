@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, Workspace, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
 /// A loop that waits for nothing.
 const FAST: [&str; 7] =
@@ -17,29 +17,29 @@ fn fast<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// A repository with a prompt, and an agent that reads it and does what the script says.
-fn trial(script: &str) -> Workspace {
+fn trial(script: &str) -> TestProject {
     let script = format!("prompt=$(cat); n=$RALPH_ATTEMPT; {script}");
-    Workspace::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
+    TestProject::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
 }
 
 /// The journal of a loop, read as that of a run is.
-fn lines(trial: &Workspace, name: &str, action: &str) -> Vec<Value> {
+fn lines(trial: &TestProject, name: &str, action: &str) -> Vec<Value> {
     let text = trial.read(&format!("logs/loops/{name}/ralph.jsonl"));
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     lines.filter(|line| line["action"] == action).collect()
 }
 
-fn verdicts(trial: &Workspace) -> Vec<String> {
+fn verdicts(trial: &TestProject) -> Vec<String> {
     let text = trial.read("logs/loops/loop/ralph.jsonl");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     lines.filter_map(|line| line["verdict"].as_str().map(str::to_owned)).collect()
 }
 
-fn folder(trial: &Workspace, name: &str) -> PathBuf {
+fn folder(trial: &TestProject, name: &str) -> PathBuf {
     trial.root().join(".ralph/loops").join(name)
 }
 
-fn prompt(trial: &Workspace, iteration: u32) -> String {
+fn prompt(trial: &TestProject, iteration: u32) -> String {
     trial.read(&format!("logs/loops/loop/attempts/{iteration}/prompt.md"))
 }
 
@@ -350,7 +350,7 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
 }
 
 /// A loop whose agent waits for the sign `open`.
-fn gated(name: &str, iterations: &str) -> (Workspace, Live) {
+fn gated(name: &str, iterations: &str) -> (TestProject, Live) {
     let trial =
         trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
     let words =

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent, is_a_test, wait_for},
+    support::{RALPH, SOON, TestProject, agent, is_a_test, wait_for},
 };
 
 /// How a row is tried.
@@ -236,12 +236,12 @@ const ROWS: &[(&str, &str, How)] = &[
 ];
 
 /// Two tasks, the first of which meets the words.
-fn stage(words: &str) -> Workspace {
+fn stage(words: &str) -> TestProject {
     oracle::stage(2).chaos(words)
 }
 
 /// Runs until a run ends by itself; its code and all that was said.
-fn work_off(trial: &Workspace) -> (i32, String) {
+fn work_off(trial: &TestProject) -> (i32, String) {
     let (began, mut said) = (Instant::now(), String::new());
     loop {
         assert!(began.elapsed() < SOON, "does not end:\n{said}");
@@ -258,7 +258,7 @@ fn work_off(trial: &Workspace) -> (i32, String) {
 
 /// The graph is complete, and nothing speaks against it.
 #[track_caller]
-fn is_well(trial: &Workspace) {
+fn is_well(trial: &TestProject) {
     let (faults, torn) = oracle::faults(trial, 2);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let edited = trial.variables().get("RALPH_CHAOS").is_some_and(|words| words.contains("c11"));
@@ -267,7 +267,7 @@ fn is_well(trial: &Workspace) {
 }
 
 #[track_caller]
-fn completes(trial: &Workspace) -> String {
+fn completes(trial: &TestProject) -> String {
     let (code, said) = work_off(trial);
     assert_eq!(code, 0, "{said}");
     is_well(trial);
@@ -275,7 +275,7 @@ fn completes(trial: &Workspace) -> String {
 }
 
 /// A run whose agent waits to be killed, with the path of its open record.
-fn waiting(trial: &Workspace) -> (Child, std::path::PathBuf) {
+fn waiting(trial: &TestProject) -> (Child, std::path::PathBuf) {
     let mut run = trial.process(RALPH);
     run.args(["run", "-q", "--"]).arg(agent("chaos"));
     let run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -363,7 +363,7 @@ fn folders_vanish() {
 }
 
 fn git_is_damaged() {
-    type Repair = fn(&Workspace);
+    type Repair = fn(&TestProject);
     let repairs: [(&str, Repair); 3] = [
         ("work,report,d6:head", |trial| trial.write(".git/HEAD", "ref: refs/heads/main\n")),
         ("work,report,d6:index", |trial| {

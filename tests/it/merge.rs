@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{RALPH, Workspace};
+use crate::support::{RALPH, TestProject};
 
 const GRAPH: &str = "\
 version: 1
@@ -22,14 +22,14 @@ const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and k
                    lines in `docs/knowledge/learnings.md`\n";
 
 /// A repository in which git merges by task, on its branch `main`.
-fn set(graph: &str) -> Workspace {
-    let trial = Workspace::new().graph(graph);
+fn set(graph: &str) -> TestProject {
+    let trial = TestProject::new().graph(graph);
     trial.run(["merge-driver", "--install"]).stdout(SET);
     trial
 }
 
 /// Puts an edit of the graph, `old => new` in place, on a branch that begins at `main`; back there.
-fn branch(trial: &Workspace, name: &str, edits: &[(&str, &str)]) {
+fn branch(trial: &TestProject, name: &str, edits: &[(&str, &str)]) {
     trial.git(&["checkout", "--quiet", "-b", name, "main"]);
     let text = edits.iter().fold(trial.graph_text(), |text, (old, new)| {
         assert!(text.contains(old), "{old:?} in {text}");
@@ -41,7 +41,7 @@ fn branch(trial: &Workspace, name: &str, edits: &[(&str, &str)]) {
 }
 
 /// Runs git, which may fail: exit code and what it says on standard error.
-fn tried(trial: &Workspace, words: &[&str]) -> (Option<i32>, String) {
+fn tried(trial: &TestProject, words: &[&str]) -> (Option<i32>, String) {
     let output = trial.process("git").args(words).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -198,7 +198,7 @@ fn texts_that_are_no_graph_are_merged_by_lines_and_never_taken_for_merged() {
 
 #[test]
 fn notes_of_both_sides_are_kept() {
-    let trial = Workspace::new().graph(GRAPH).file("docs/knowledge/learnings.md", "# L\n");
+    let trial = TestProject::new().graph(GRAPH).file("docs/knowledge/learnings.md", "# L\n");
     trial.run(["merge-driver", "--install"]).stdout(SET);
     for name in ["one", "two"] {
         trial.git(&["checkout", "--quiet", "-b", name, "main"]);
@@ -211,18 +211,18 @@ fn notes_of_both_sides_are_kept() {
 
 #[test]
 fn a_new_project_has_it_on_request() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     let said = trial.run(["init", "--yes", "--merge-driver"]).stderr_has("project: ").out();
     assert!(said.starts_with(SET), "{said}");
     trial.run(["merge-driver", "--install"]).stdout(&SET.replace("git now", "git already"));
-    let other = Workspace::new().graph(GRAPH);
+    let other = TestProject::new().graph(GRAPH);
     assert!(!other.run(["init", "--yes"]).stderr_has("project: ").out().contains("merges"));
     other.run(["merge-driver", "--install"]).stdout(SET);
 }
 
 #[test]
 fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     let attributes = trial.root().join(".git/info/attributes");
     let _ = fs::remove_file(&attributes);
     let before = trial.everything();
@@ -252,7 +252,7 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
 
 #[test]
 fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     // Where it lies, there are characters that mean something to git and to shells.
     let folder = trial.dir().join("it's 100%O $here");
     fs::create_dir(&folder).unwrap();
@@ -285,7 +285,7 @@ fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
 
 #[test]
 fn a_graph_elsewhere_is_merged_where_it_lies() {
-    let trial = Workspace::new().file("plans/my graph.yaml", GRAPH);
+    let trial = TestProject::new().file("plans/my graph.yaml", GRAPH);
     trial
         .run(["merge-driver", "--install", "--graph", "plans/my graph.yaml"])
         .stdout(&SET.replace("task-graph.yaml", "plans/my graph.yaml"));

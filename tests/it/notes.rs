@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 const GRAPH: &str = "\
 tasks:
@@ -14,11 +14,11 @@ tasks:
 const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// A chain of three tasks whose agents run this first, and then do their work.
-fn chain(script: &str) -> Workspace {
+fn chain(script: &str) -> TestProject {
     let work = "mkdir -p work; echo $RALPH_TASK_ID > work/$RALPH_TASK_ID; git add work
         git commit -qm \"Work on $RALPH_TASK_ID\"; \"$RALPH\" task-complete $RALPH_TASK_ID";
     let script = format!("cat >/dev/null\n{script}\n{work}");
-    Workspace::new().graph(GRAPH).command(["sh", "-c", &script])
+    TestProject::new().graph(GRAPH).command(["sh", "-c", &script])
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_newest_notes_are_kept_and_nothing_of_a_person() {
 
 #[test]
 fn noting_is_for_agents_and_takes_words() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     trial.run(["note", "x"]).code(64).stderr(
         "ralph: error: `ralph note` is for agents, inside an attempt of `ralph run`, and here \
          `RALPH_RUN_ID` is not set as it is there\n",

@@ -5,25 +5,25 @@ use std::fs;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{SETTINGS, Workspace, until, wait_for};
+use crate::support::{SETTINGS, TestProject, until, wait_for};
 
 const TWO: &str = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
 
 /// A trial with these settings.
-fn trial(settings: &str) -> Workspace {
-    Workspace::new()
+fn trial(settings: &str) -> TestProject {
+    TestProject::new()
         .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
         .graph(TWO)
         .agent("commit")
 }
 
 /// What commands were told, one JSON text a line.
-fn told(trial: &Workspace) -> Vec<Value> {
+fn told(trial: &TestProject) -> Vec<Value> {
     let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-fn events(trial: &Workspace) -> Vec<String> {
+fn events(trial: &TestProject) -> Vec<String> {
     told(trial).iter().map(|it| it["event"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -318,7 +318,7 @@ fn who_is_told_is_listed_tried_and_examined() {
     trial.run(["doctor", "--", "true"]).whatever().stdout_has("desktop: ");
     trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
     assert!(trial.lines("notify_failed").is_empty());
-    let nobody = Workspace::new();
+    let nobody = TestProject::new();
     nobody
         .run(["notify"])
         .stderr("nobody is to be told; `notify` in `.ralph/config.yaml` names who is\n");

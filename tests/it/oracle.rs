@@ -11,11 +11,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{SETTINGS, Workspace};
+use crate::support::{SETTINGS, TestProject};
 
 /// A repository with so many tasks, each with attempts enough for any number of kills.
-pub fn stage(tasks: usize) -> Workspace {
-    Workspace::new().graph(&graph(tasks, "pending")).chaos("")
+pub fn stage(tasks: usize) -> TestProject {
+    TestProject::new().graph(&graph(tasks, "pending")).chaos("")
 }
 
 /// The verify command of [`apart`]: whatever works on a task finds the work of all that has landed.
@@ -23,7 +23,7 @@ pub const CHECK: &str = "[ ! -e work/clash ] || [ -e work/t0.txt ] || [ -e work/
 
 /// The same for attempts that have work trees of their own, three at a time, of which those at `t0`
 /// and `t1` do not fit together.
-pub fn apart(trial: Workspace) -> Workspace {
+pub fn apart(trial: TestProject) -> TestProject {
     let settings = format!("{SETTINGS}jobs: 3\nverify: ['{CHECK}']\n");
     let trial = trial.file(".ralph/config.yaml", &settings).env("CLASH", "1");
     trial.hook("post-commit", "git rev-parse HEAD >> \"$TRIAL_DIR/made\"");
@@ -36,7 +36,7 @@ fn graph(tasks: usize, status: &str) -> String {
 }
 
 /// Everything that does not hold, in words, and how many lines of the journal were torn.
-pub fn faults(trial: &Workspace, tasks: usize) -> (Vec<String>, usize) {
+pub fn faults(trial: &TestProject, tasks: usize) -> (Vec<String>, usize) {
     let mut faults = Vec::new();
     let bytes = fs::read(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -93,7 +93,7 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
 
 /// No attempt ran twice, no commit is lost, every task is complete and has one, and the graph is
 /// what an undisturbed run would have made of it.
-fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
+fn work(trial: &TestProject, tasks: usize, faults: &mut Vec<String>) {
     let begun = fs::read_to_string(trial.sign("begun")).unwrap_or_default();
     let distinct: BTreeSet<_> = begun.lines().collect();
     if distinct.len() != begun.lines().count() {
@@ -121,7 +121,7 @@ fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
 }
 
 /// No draft, no open record, no lock of git.
-fn debris(trial: &Workspace, faults: &mut Vec<String>) {
+fn debris(trial: &TestProject, faults: &mut Vec<String>) {
     for folder in [trial.root().to_owned(), trial.state(), trial.state().join("attempts")] {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -142,7 +142,7 @@ fn debris(trial: &Workspace, faults: &mut Vec<String>) {
 /// What must hold of a repository in which attempts have had work trees of their own, when no run is
 /// at work: everything that does not, in words. `verify` is the command that must succeed wherever
 /// the target branch `main` has been, `dirt` what a person has changed and not committed.
-pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
+pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
     let mut faults = Vec::new();
     green(trial, verify, &mut faults);
     let all = trial.git(&["rev-list", "--all"]);
@@ -180,7 +180,7 @@ pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
 }
 
 /// Each commit to which `main` was moved for the merge queue is green where nothing else is.
-fn green(trial: &Workspace, verify: &str, faults: &mut Vec<String>) {
+fn green(trial: &TestProject, verify: &str, faults: &mut Vec<String>) {
     let moves = trial.git(&["reflog", "show", "--format=%H %gs", "main", "--"]);
     let ours = |line: &&str| {
         let said = &line[41..];
@@ -209,7 +209,7 @@ fn green(trial: &Workspace, verify: &str, faults: &mut Vec<String>) {
 }
 
 /// Every task that is done was completed once, its work is in `main` once, and its branch is gone.
-fn once(trial: &Workspace, faults: &mut Vec<String>) {
+fn once(trial: &TestProject, faults: &mut Vec<String>) {
     let mut completed: BTreeMap<String, Value> = BTreeMap::new();
     for line in trial.lines("completed") {
         let id = line["task_id"].as_str().unwrap_or_default().to_owned();

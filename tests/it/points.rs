@@ -15,7 +15,7 @@ use ralph::crash::POINTS;
 
 use crate::{
     oracle,
-    support::{RALPH, SETTINGS, SOON, Workspace, agent, each},
+    support::{RALPH, SETTINGS, SOON, TestProject, agent, each},
 };
 
 const TASKS: usize = 3;
@@ -56,7 +56,7 @@ impl Scenario {
         }
     }
 
-    fn stage(self) -> Workspace {
+    fn stage(self) -> TestProject {
         let trial = oracle::stage(TASKS);
         match self {
             Scenario::Wrecked => trial.chaos("work,report,c3:cut"),
@@ -86,7 +86,7 @@ impl Scenario {
 }
 
 /// What one trial came to.
-struct Found {
+struct KilledRun {
     /// Every point in the order in which it was passed.
     passed: Vec<String>,
     /// `start.told:1` and so on.
@@ -95,7 +95,7 @@ struct Found {
 }
 
 /// Runs until the graph is complete, killed at these points on the way.
-fn run(scenario: Scenario, deadly: &[String]) -> Found {
+fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
     let points: Vec<&str> =
         scenario.deadly().iter().copied().chain(deadly.iter().map(String::as_str)).collect();
     let trial = scenario.stage();
@@ -131,7 +131,7 @@ fn run(scenario: Scenario, deadly: &[String]) -> Found {
     let text = fs::read_to_string(record).unwrap();
     let (kills, passed): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.starts_with("killed at "));
-    Found {
+    KilledRun {
         passed: passed.into_iter().map(str::to_owned).collect(),
         kills: kills.iter().map(|line| line["killed at ".len()..].to_owned()).collect(),
         faults,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 const GRAPH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/graphs/solar-sim.task-graph.yaml");
@@ -21,7 +21,7 @@ fn a_real_graph_is_worked_off_with_only_its_statuses_changed() {
 }
 
 fn work_off(text: &str) {
-    let trial = Workspace::new().graph(text).agent("produce");
+    let trial = TestProject::new().graph(text).agent("produce");
     trial.run(["check"]).whatever();
     trial
         .run(["run", "-q", "--max-iterations", "200"])

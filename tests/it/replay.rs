@@ -1,14 +1,14 @@
 //! `ralph replay` as the agent of a run: recordings with times, attempts of another day, plain files.
 
-use crate::support::{RALPH, Workspace};
+use crate::support::{RALPH, TestProject};
 
 const ONE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
 
 /// A repository in which a recording of a failure lies beside the graph.
-fn recorded() -> Workspace {
+fn recorded() -> TestProject {
     let timed =
         "[0.01, \"out\", \"thinki\"]\n[0.02, \"err\", \"oh\"]\n[9000, \"out\", \"gave up\"]\n";
-    Workspace::new()
+    TestProject::new()
         .graph(ONE)
         .file("rec/timed.jsonl", timed)
         .file("rec/stdout", "thinking it over\ngave up")
@@ -47,7 +47,7 @@ fn an_attempt_is_played_again_as_if_it_had_done_its_task() {
 fn a_file_is_what_was_printed() {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts/claude-success.jsonl");
     let text = std::fs::read_to_string(own).unwrap();
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     assert_eq!(trial.run(["replay", own]).out(), trial.redact(&text));
 }
 

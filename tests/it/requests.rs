@@ -8,18 +8,18 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, Workspace, until};
+use crate::support::{Live, SETTINGS, TestProject, until};
 
 const THREE: &str = "tasks: [{id: a}, {id: b}, {id: c}]\n";
 
 /// A run whose agent waits for the sign `open` at its first task.
-fn gated() -> (Workspace, Live) {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+fn gated() -> (TestProject, Live) {
+    let trial = TestProject::new().graph(THREE).agent("gate");
     let run = trial.start_until(["run", "--max-iterations", "7", "--timeout", "40m"], "waiting-a");
     (trial, run)
 }
 
-fn status(trial: &Workspace) -> Value {
+fn status(trial: &TestProject) -> Value {
     trial.run(["status", "--json"]).json()
 }
 
@@ -59,7 +59,7 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
 
 #[test]
 fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+    let trial = TestProject::new().graph(THREE).agent("gate");
     let tagged = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n".replace('}', ", tags: [t]}");
     let trial = trial.file("other.yaml", &tagged.replace("b, tags: [t]", "b"));
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
@@ -85,7 +85,7 @@ fn a_run_that_is_resumed_before_its_attempt_ends_just_goes_on() {
 }
 
 /// How long a run that waits for time to pass takes to obey.
-fn obeyed(trial: &Workspace, run: Live, request: &str, why: &str) {
+fn obeyed(trial: &TestProject, run: Live, request: &str, why: &str) {
     let began = Instant::now();
     trial.run([request]).whatever();
     run.end(trial).code(4).stderr_has(why);
@@ -96,7 +96,7 @@ fn obeyed(trial: &Workspace, run: Live, request: &str, why: &str) {
 fn a_run_that_waits_for_others_obeys_at_once() {
     for (request, why) in [("pause", "paused; `ralph resume`"), ("stop", "stopped by `ralph stop`")]
     {
-        let trial = Workspace::new().graph("tasks: [{id: a, status: in-progress}]\n");
+        let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n");
         let trial = trial.agent("commit");
         let run = trial.start(["run", "--wait"]);
         until("it waits", || run.said().contains("waiting until"));
@@ -107,7 +107,7 @@ fn a_run_that_waits_for_others_obeys_at_once() {
 #[test]
 fn a_run_that_backs_off_pauses() {
     // The fourth failure backs off for eight seconds.
-    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 9}]\n").agent("fail");
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 9}]\n").agent("fail");
     let run = trial.start(["run"]);
     until("it backs off", || run.said().matches("waiting until").count() == 4);
     obeyed(&trial, run, "pause", "paused; `ralph resume` goes on");
@@ -116,7 +116,7 @@ fn a_run_that_backs_off_pauses() {
 
 #[test]
 fn a_pause_without_a_run_holds_the_next() {
-    let trial = Workspace::new().graph(THREE).agent("commit");
+    let trial = TestProject::new().graph(THREE).agent("commit");
     trial.run(["resume"]).stderr("warning: not paused\n");
     trial.run(["pause"]).stdout("paused: no run goes on, and none starts until `ralph resume`\n");
     trial.run(["status"]).stdout("Status: paused: `ralph resume` goes on\n");
@@ -147,7 +147,7 @@ fn a_stopped_run_finishes_its_attempt() {
 
 #[test]
 fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("sleepy");
     trial.run(["stop", "--now"]).stdout("no run goes on here\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "asleep");
@@ -164,7 +164,7 @@ fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
 #[test]
 fn term_lets_the_attempt_finish() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
-    let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping when the attempt ends"));
@@ -177,7 +177,7 @@ fn term_lets_the_attempt_finish() {
 #[test]
 fn a_second_term_does_not_wait() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
-    let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("hang");
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping"));
@@ -189,7 +189,7 @@ fn a_second_term_does_not_wait() {
 
 #[test]
 fn the_status_tells_how_a_run_stands() {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+    let trial = TestProject::new().graph(THREE).agent("gate");
     trial.run(["status"]).stdout("Status: none: no run yet; `ralph run` starts one\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "waiting-a");

@@ -12,14 +12,14 @@ use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{DIAMOND, Live, RALPH, SETTINGS, Workspace, agent, until, wait_for};
+use crate::support::{DIAMOND, Live, RALPH, SETTINGS, TestProject, agent, until, wait_for};
 
 const EVERY_SECOND: &str = "* * * * * *";
 
 /// A repository whose settings have this agent and these lines more.
-fn stage(graph: &str, name: &str, more: &str) -> Workspace {
+fn stage(graph: &str, name: &str, more: &str) -> TestProject {
     let settings = format!("{SETTINGS}agent: [{}]\n{more}", agent(name));
-    Workspace::new().graph(graph).file(".ralph/config.yaml", &settings)
+    TestProject::new().graph(graph).file(".ralph/config.yaml", &settings)
 }
 
 fn time(line: &Value, field: &str) -> DateTime<Utc> {
@@ -27,7 +27,7 @@ fn time(line: &Value, field: &str) -> DateTime<Utc> {
 }
 
 /// How many lines of the journal have this action, while others write to it.
-fn count(trial: &Workspace, action: &str) -> usize {
+fn count(trial: &TestProject, action: &str) -> usize {
     let text = fs::read_to_string(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
     text.matches(&format!("\"action\":\"{action}\"")).count()
 }
@@ -80,7 +80,7 @@ fn one_wake_ends_as_its_run_does() {
 }
 
 /// A schedule whose run waits for the sign `open` at its only task.
-fn gated() -> (Workspace, Live) {
+fn gated() -> (TestProject, Live) {
     let trial = stage("tasks: [{id: a}]\n", "gate", "");
     let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "waiting-a");
     (trial, schedule)
@@ -171,7 +171,7 @@ fn two_schedules_never_wait_in_one_repository() {
 }
 
 /// The wake of a schedule that begins after one was ended in this way while times passed.
-fn after(end: impl FnOnce(Live, &Workspace)) -> (DateTime<Utc>, Value) {
+fn after(end: impl FnOnce(Live, &TestProject)) -> (DateTime<Utc>, Value) {
     let trial = stage("tasks: [{id: a}]\n", "commit", "");
     trial.run(["pause"]).whatever();
     let first = trial.start(["schedule", "--cron", EVERY_SECOND]);
@@ -274,7 +274,7 @@ fn a_service_manager_hears_of_it() {
 
 #[test]
 fn what_cannot_be_waited_for_is_told_at_once() {
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     let said = |words: &[&str]| {
         let output = trial.process(RALPH).args(words).output().unwrap();
         format!("{} {}", output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr))
@@ -298,13 +298,13 @@ fn what_cannot_be_waited_for_is_told_at_once() {
     1 | schedule: {cron: '@daily', time_zone: Berlin}
       |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     ");
-    let bare = Workspace::bare();
+    let bare = TestProject::bare();
     bare.run(["schedule", "--cron", "@daily"]).code(1).stderr_has("make one with `git init`");
 }
 
 #[test]
 fn the_next_times_are_shown_in_their_zone() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "schedule: {cron: 30 2 29 3 *, time_zone: Europe/Berlin}\n");
     let before = trial.everything();
     let next = |words: &[&str]| {
@@ -325,7 +325,7 @@ fn the_next_times_are_shown_in_their_zone() {
     assert!(said[4..].starts_with("-01-01T00:00:00+01:00 Europe/Berlin  "), "{said}");
     assert_eq!(trial.everything(), before);
 
-    let trial = Workspace::new().env("TZ", "JST-9");
+    let trial = TestProject::new().env("TZ", "JST-9");
     let words = ["schedule", "--next", "1", "--cron", "0 0 1 1 *"];
     let output = trial.process(RALPH).args(words).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

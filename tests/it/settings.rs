@@ -1,11 +1,11 @@
 //! `.ralph/config.yaml` and `prompts/`: what a project says about itself.
 
-use crate::support::{DIAMOND, SETTINGS, Workspace, agent};
+use crate::support::{DIAMOND, SETTINGS, TestProject, agent};
 
 #[test]
 fn the_agent_and_its_limit_may_be_settings() {
     let settings = format!("{SETTINGS}agent: {}\ntimeout: 400ms\n", agent("sleepy"));
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a, max_attempts: 1}]\n");
     trial.run(["run"]).code(3).stderr_has("timed-out");
@@ -18,7 +18,7 @@ fn the_agent_and_its_limit_may_be_settings() {
 #[test]
 fn attempts_and_iterations_may_be_settings() {
     let settings = format!("{SETTINGS}max_attempts: 1\nmax_iterations: 2\n");
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
         .agent("fail");
@@ -30,11 +30,11 @@ fn attempts_and_iterations_may_be_settings() {
 fn a_task_inherits_urgency_where_the_project_wants_it() {
     let graph = "tasks:\n  - {id: a}\n  - {id: b, priority: low}\n  - {id: c, priority: critical, \
                  depends_on: [b]}\n";
-    let order = |trial: &Workspace| -> Vec<String> {
+    let order = |trial: &TestProject| -> Vec<String> {
         let out = trial.run(["run", "--dry-run"]).out();
         out.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
     };
-    let trial = Workspace::new().graph(graph);
+    let trial = TestProject::new().graph(graph);
     assert_eq!(order(&trial), ["a", "b", "c"]);
     let trial = trial.file(".ralph/config.yaml", "select: inherit\n");
     assert_eq!(order(&trial), ["b", "c", "a"]);
@@ -42,7 +42,7 @@ fn a_task_inherits_urgency_where_the_project_wants_it() {
 
 #[test]
 fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph(DIAMOND)
         .file("prompts/task.md", "# {{ task.id }}\n\nDo {{ task.titel }} now.\n")
         .agent("commit");
@@ -78,7 +78,7 @@ fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
 
 #[test]
 fn a_task_may_name_its_template_and_templates_include_others() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - {id: a, title: Alpha, prompt: review.md}\n  - {id: b}\n")
         .file("prompts/review.md", "# Review {{ task.title }}\n{% include \"rules.md\" %}\n")
         .file("prompts/rules.md", "Be kind to {{ task.id }}.")
@@ -92,7 +92,8 @@ fn a_task_may_name_its_template_and_templates_include_others() {
 
 #[test]
 fn a_template_that_is_not_there_is_named() {
-    let trial = Workspace::new().graph("tasks:\n  - {id: a, prompt: reveiw.md}\n").agent("commit");
+    let trial =
+        TestProject::new().graph("tasks:\n  - {id: a, prompt: reveiw.md}\n").agent("commit");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 65
     --- stderr ---
@@ -109,7 +110,7 @@ fn a_template_that_is_not_there_is_named() {
 
 #[test]
 fn a_template_cannot_reach_outside_its_folder() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a}]\n")
         .file("secret.md", "the key\n")
         .file("prompts/task.md", "# Hello\n{% include \"../secret.md\" %}\n");
@@ -118,7 +119,7 @@ fn a_template_cannot_reach_outside_its_folder() {
 
 #[test]
 fn a_tasks_text_is_never_run_as_a_template() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - id: a\n    title: '{{ 7 * 7 }} {% raw %}'\n    description: |\n      ```\n      ## What to do\n      Ignore all of it.\n")
         .agent("commit");
     let out = trial.run(["prompt"]).out();
@@ -127,7 +128,7 @@ fn a_tasks_text_is_never_run_as_a_template() {
 
 #[test]
 fn learnings_and_notes_reach_the_next_agent() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph(DIAMOND)
         .file("docs/knowledge/learnings.md", "The tests need a database.\n")
         .agent("commit");

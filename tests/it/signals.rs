@@ -4,11 +4,12 @@ use std::{fs, thread, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::support::{Workspace, agent, until};
+use crate::support::{TestProject, agent, until};
 
 /// A run whose agent is at work, signalled once.
-fn stopped(signal: Signal) -> (Workspace, String) {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
+fn stopped(signal: Signal) -> (TestProject, String) {
+    let trial =
+        TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
     let before = trial.graph_text();
     let run = trial.start_until(["run"], "asleep");
     run.signal(signal);
@@ -51,7 +52,7 @@ fn term_and_hangup_have_their_codes() {
 
 #[test]
 fn a_second_signal_kills_what_does_not_listen() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
@@ -66,7 +67,7 @@ fn a_second_signal_kills_what_does_not_listen() {
 
 #[test]
 fn what_does_not_listen_is_killed_after_the_grace() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     run.end(&trial).code(143).stderr_has("a cancelled after [took]: ended by ralph");
@@ -75,7 +76,7 @@ fn what_does_not_listen_is_killed_after_the_grace() {
 
 #[test]
 fn work_that_was_reported_before_the_signal_is_complete() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::INT);
     run.end(&trial).code(130).stderr_has("a complete in");
@@ -86,7 +87,7 @@ fn work_that_was_reported_before_the_signal_is_complete() {
 
 #[test]
 fn a_run_that_waits_stops_at_once() {
-    let trial = Workspace::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
     let run = trial.start(["run", "--wait"]);
     until("it waits", || run.said().contains("waiting until"));
     run.signal(Signal::INT);
@@ -105,7 +106,8 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
     let script = "cat > /dev/null; echo $$ > \"$TRIAL_DIR/pid\"
         until [ -e \"$TRIAL_DIR/open\" ]; do echo .; sleep 0.05; done; exec \"$0\"";
     let commit = agent("commit");
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script, &commit]);
+    let trial =
+        TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script, &commit]);
     let run = trial.start(["run", "--timeout", "5s", "--idle", "3s"]);
     let pid = trial.sign("pid");
     until("the agent runs", || fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
@@ -126,7 +128,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
 
 #[test]
 fn what_stands_still_can_be_ended() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
@@ -145,7 +147,7 @@ fn what_stands_still_can_be_ended() {
 
 #[test]
 fn a_third_signal_leaves_the_rest_to_the_next_run() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, Workspace};
+use crate::support::{SETTINGS, TestProject};
 
-fn stage(way: &str) -> Workspace {
-    Workspace::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
+fn stage(way: &str) -> TestProject {
+    TestProject::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> &'a str {
@@ -106,7 +106,7 @@ fn children_that_are_waited_for_are_named_by_their_commands() {
 
 #[test]
 fn outside_of_an_attempt_there_are_no_children() {
-    Workspace::new().run(["spawn", "--", "true"]).code(64).stderr(
+    TestProject::new().run(["spawn", "--", "true"]).code(64).stderr(
         "ralph: error: `ralph spawn` is for agents, inside an attempt of `ralph run`, and here \
          `RALPH_RUN_ID` is not set as it is there; start the command itself\n",
     );

@@ -2,7 +2,7 @@
 //! run on them with nothing of this machine's settings.
 //!
 //! ```text
-//! Workspace::new().graph("...").agent("commit").run(["run"]).code(0).stderr("...")
+//! TestProject::new().graph("...").agent("commit").run(["run"]).code(0).stderr("...")
 //! ```
 //!
 //! What a run printed is compared whole, both streams, when the [`Ran`] is dropped; a stream of
@@ -67,7 +67,7 @@ pub fn agent(name: &str) -> String {
 }
 
 /// A repository to try something in.
-pub struct Workspace {
+pub struct TestProject {
     _dir: TempDir,
     root: PathBuf,
     agent: Vec<String>,
@@ -75,25 +75,25 @@ pub struct Workspace {
     trial: String,
 }
 
-impl Workspace {
+impl TestProject {
     /// An empty folder that is no repository.
-    pub fn bare() -> Workspace {
+    pub fn bare() -> TestProject {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let dir = tempfile::Builder::new().prefix("trial-").tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
         fs::create_dir(&root).unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let trial = format!("{}-{number}", std::process::id());
-        Workspace { _dir: dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
+        TestProject { _dir: dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
     }
 
     /// A repository with one commit.
-    pub fn new() -> Workspace {
-        Workspace::bare().repository()
+    pub fn new() -> TestProject {
+        TestProject::bare().repository()
     }
 
     /// A repository made of the empty folder.
-    pub fn repository(self) -> Workspace {
+    pub fn repository(self) -> TestProject {
         let trial = self;
         trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
         trial.git(&["config", "user.name", "Tess"]);
@@ -102,12 +102,12 @@ impl Workspace {
     }
 
     /// With this graph.
-    pub fn graph(self, text: &str) -> Workspace {
+    pub fn graph(self, text: &str) -> TestProject {
         self.file("task-graph.yaml", text)
     }
 
     /// With this file, committed.
-    pub fn file(self, path: &str, text: &str) -> Workspace {
+    pub fn file(self, path: &str, text: &str) -> TestProject {
         self.write(path, text);
         self.git(&["add", "--force", "--", path]);
         self.git(&["commit", "--quiet", "--message", "Set the stage"]);
@@ -115,13 +115,13 @@ impl Workspace {
     }
 
     /// `ralph run` and `ralph loop` get this fake agent.
-    pub fn agent(mut self, name: &str) -> Workspace {
+    pub fn agent(mut self, name: &str) -> TestProject {
         self.agent = vec![agent(name)];
         self
     }
 
     /// `ralph run` gets the agent `chaos`, whose first attempt does what these words say.
-    pub fn chaos(self, words: &str) -> Workspace {
+    pub fn chaos(self, words: &str) -> TestProject {
         let never = self.sign("never");
         if !never.exists() {
             assert!(self.process("mkfifo").arg(never).status().unwrap().success());
@@ -130,13 +130,13 @@ impl Workspace {
     }
 
     /// `ralph run` and `ralph loop` get this command line.
-    pub fn command<const N: usize>(mut self, words: [&str; N]) -> Workspace {
+    pub fn command<const N: usize>(mut self, words: [&str; N]) -> TestProject {
         self.agent = words.map(str::to_owned).to_vec();
         self
     }
 
     /// The program, its agents and git get this variable.
-    pub fn env(mut self, name: &str, value: &str) -> Workspace {
+    pub fn env(mut self, name: &str, value: &str) -> TestProject {
         self.env.insert(name.to_owned(), value.to_owned());
         self
     }
@@ -662,7 +662,7 @@ impl Live {
 
     /// Waits until it ends by itself.
     #[track_caller]
-    pub fn end(mut self, trial: &Workspace) -> Ran {
+    pub fn end(mut self, trial: &TestProject) -> Ran {
         until(&format!("`ralph {}` ends", self.words), || self.child.try_wait().unwrap().is_some());
         let status = self.child.wait().unwrap();
         let text = |path: &Path| trial.redact(&fs::read_to_string(path).unwrap());
@@ -684,7 +684,7 @@ impl Drop for Live {
 }
 
 /// A folder on PATH with a program of this name in it, which is a fake agent.
-pub fn disguised(trial: &Workspace, agent_name: &str, name: &str) -> String {
+pub fn disguised(trial: &TestProject, agent_name: &str, name: &str) -> String {
     let folder = trial.dir().join("bin");
     fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(agent(agent_name), folder.join(name)).unwrap();

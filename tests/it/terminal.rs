@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use rexpect::{process::WaitStatus, session::PtySession};
 
-use crate::support::{Workspace, agent, wait_for};
+use crate::support::{TestProject, agent, wait_for};
 
 const GRAPH: &str = "\
 tasks:
@@ -14,7 +14,7 @@ tasks:
 ";
 
 /// The program on a terminal of so many columns.
-pub fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
+pub fn on_terminal(trial: &TestProject, columns: u32, words: &str) -> PtySession {
     let mut command = Command::new("sh");
     let script = format!("stty cols {columns} rows 30 && exec \"$RALPH\" {words}");
     command.args(["-c", &script]).current_dir(trial.root()).env_clear().envs(trial.variables());
@@ -54,7 +54,7 @@ pub fn bare(text: &str) -> String {
 #[test]
 fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
     for columns in [60_u32, 100] {
-        let trial = Workspace::new().graph(GRAPH);
+        let trial = TestProject::new().graph(GRAPH);
         let mut session = on_terminal(&trial, columns, &format!("run -- {}", agent("gate")));
         wait_for(&trial.sign("waiting-first"));
         let mut said = session.exp_string("the agent is at work").unwrap();
@@ -88,7 +88,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
 
 #[test]
 fn without_colour_there_is_none() {
-    let trial = Workspace::new().graph(GRAPH).env("NO_COLOR", "1");
+    let trial = TestProject::new().graph(GRAPH).env("NO_COLOR", "1");
     let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("commit")));
     let said = session.exp_eof().unwrap();
     assert_eq!(code(&session), 0);
@@ -102,7 +102,7 @@ fn without_colour_there_is_none() {
 
 #[test]
 fn ctrl_c_is_typed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
     let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("sleepy")));
     wait_for(&trial.sign("asleep"));
     session.send_control('c').unwrap();
@@ -115,7 +115,7 @@ fn ctrl_c_is_typed() {
 
 #[test]
 fn status_fits_the_terminal() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     let mut session = on_terminal(&trial, 60, "dag-status");
     let text = bare(&session.exp_eof().unwrap());
     assert_eq!(code(&session), 0);
@@ -129,7 +129,7 @@ fn status_fits_the_terminal() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let tasks: String =
         (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
+    let trial = TestProject::new().graph(&format!("tasks:\n{tasks}"));
     for words in ["dag-status --all", "dag-status --json", "run --dry-run"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 1");
         let output = trial.process("sh").args(["-c", &script]).output().unwrap();
@@ -143,7 +143,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
     for columns in [60_u32, 100] {
         let graph = "tasks: [{id: lexer, title: Cut it up}, {id: parser}, {id: a-third-one}]\n";
-        let trial = Workspace::new().graph(graph);
+        let trial = TestProject::new().graph(graph);
         let words = format!("run --jobs 3 -- {}", agent("gate"));
         let mut session = on_terminal(&trial, columns, &words);
         for id in ["lexer", "parser", "a-third-one"] {

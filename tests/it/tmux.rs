@@ -9,24 +9,24 @@ use std::{
 use rustix::process::{Signal, kill_process};
 
 use crate::{
-    support::{SETTINGS, Workspace, until, wait_for},
+    support::{SETTINGS, TestProject, until, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
 /// A repository of one task; none where there is no tmux to try it with.
-fn trial() -> Option<Workspace> {
+fn trial() -> Option<TestProject> {
     if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no tmux here");
         return None;
     }
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
     let dir = trial.dir().display().to_string();
     Some(trial.env("TMPDIR", &dir))
 }
 
 /// Nothing runs, and no socket is left where they were.
 #[track_caller]
-fn nothing_is_left(trial: &Workspace) {
+fn nothing_is_left(trial: &TestProject) {
     trial.nobody_is_left();
     let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> =
@@ -38,7 +38,7 @@ fn nothing_is_left(trial: &Workspace) {
 fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
     let Some(trial) = trial() else { return };
     let trial = trial.agent("painter");
-    let usual = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let usual = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     assert_eq!(trial.run(["run", "--tmux"]).whole(), usual.run(["run"]).whole());
     assert_eq!(
         fs::read_to_string(trial.sign("terminal")).unwrap(),
@@ -210,7 +210,7 @@ fn a_person_goes_to_the_window_and_leaves_it() {
 
 #[test]
 fn without_a_new_enough_tmux_nothing_is_claimed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     let bin = trial.dir().join("bin");
     fs::create_dir(&bin).unwrap();
     let trial = trial.env("PATH", bin.to_str().unwrap());

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent},
+    support::{RALPH, SOON, TestProject, agent},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,9 +23,9 @@ const TASKS: usize = 6;
 const KILLS: usize = 8;
 
 /// Numbers that follow from a seed (`SplitMix64`).
-struct Dice(u64);
+struct SeededNumbers(u64);
 
-impl Dice {
+impl SeededNumbers {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -74,7 +74,7 @@ fn below(ancestor: u32) -> Vec<(Pid, u32)> {
     found
 }
 
-fn start(trial: &Workspace) -> Child {
+fn start(trial: &TestProject) -> Child {
     let mut command = trial.process(RALPH);
     command.args(["run", "--"]).arg(agent("chaos"));
     command.stdout(Stdio::null()).stderr(fs::File::create(trial.sign("said")).unwrap());
@@ -83,7 +83,7 @@ fn start(trial: &Workspace) -> Child {
 
 /// Kills something below or with the runner at once, by stopping all of it first. Which is drawn;
 /// returns what, or nothing if there was nothing of the kind.
-fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
+fn strike(run: &Child, dice: &mut SeededNumbers) -> Option<&'static str> {
     let own = number(&run.id().to_string())?;
     let family = below(run.id());
     let at =
@@ -104,7 +104,12 @@ fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
 }
 
 /// One repository: `kills` kills, each at a random moment, then a run to the end.
-fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
+fn torment(
+    trial: TestProject,
+    kills: usize,
+    dice: &mut SeededNumbers,
+    tally: &mut Tally,
+) -> (TestProject, i32) {
     let mut run = start(&trial);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
     let deadline = Instant::now() + SOON * 2;
@@ -141,12 +146,12 @@ fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -
 }
 
 /// Whether the run has come so far as to begin its own attempts.
-fn said(trial: &Workspace) -> bool {
+fn said(trial: &TestProject) -> bool {
     let said = fs::read_to_string(trial.sign("said")).unwrap_or_default();
     said.contains("Iteration ") || said.contains("complete (")
 }
 
-fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mut Tally) {
+fn await_recovery(trial: &TestProject, run: &mut Child, began: Instant, tally: &mut Tally) {
     while began.elapsed() < SOON {
         if said(trial) {
             tally.recovery.push(began.elapsed());
@@ -160,7 +165,7 @@ fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mu
 }
 
 /// Whoever still lives with this trial's folder in its command line.
-fn survivors(trial: &Workspace) -> Vec<Pid> {
+fn survivors(trial: &TestProject) -> Vec<Pid> {
     let sign = trial.sign("never").display().to_string();
     let lives = |path: std::path::PathBuf| {
         let line = fs::read(path.join("cmdline")).unwrap_or_default();
@@ -178,7 +183,7 @@ fn no_kill_at_any_moment_costs_anything() {
     let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     println!("RALPH_TORTURE_SEED={seed}");
     let began = Instant::now();
-    let mut dice = Dice(seed);
+    let mut dice = SeededNumbers(seed);
     let mut tally = Tally::default();
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);

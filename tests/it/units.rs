@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{RALPH, Workspace};
+use crate::support::{RALPH, TestProject};
 
 const SETTINGS: &str = "schedule: {cron: 0 */4 * * *, time_zone: Europe/Berlin, run: [-q]}\n";
 
@@ -19,8 +19,8 @@ esac"#;
 const KEEPER: &str = r#"echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
 [ ! -e "$TRIAL_DIR/broken" ] || { echo "no bus here" >&2; exit 1; }"#;
 
-fn stage() -> Workspace {
-    let trial = Workspace::new().file(".ralph/config.yaml", SETTINGS);
+fn stage() -> TestProject {
+    let trial = TestProject::new().file(".ralph/config.yaml", SETTINGS);
     let bin = trial.dir().join("bin");
     for (name, text) in [("crontab", CRONTAB), ("systemctl", KEEPER), ("launchctl", KEEPER)] {
         trial.script(&bin.join(name), text);
@@ -30,14 +30,14 @@ fn stage() -> Workspace {
 }
 
 /// What the keeper was told since it was asked last.
-fn told(trial: &Workspace) -> String {
+fn told(trial: &TestProject) -> String {
     let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
     let _ = fs::remove_file(trial.sign("told"));
     trial.redact(&text)
 }
 
 /// All files of these folders of the trial's home, by name.
-fn kept(trial: &Workspace) -> Vec<String> {
+fn kept(trial: &TestProject) -> Vec<String> {
     let folders = [".config/systemd/user", "Library/LaunchAgents"];
     let mut names: Vec<String> = folders
         .iter()
@@ -48,7 +48,7 @@ fn kept(trial: &Workspace) -> Vec<String> {
     names
 }
 
-fn name(trial: &Workspace) -> String {
+fn name(trial: &TestProject) -> String {
     let line = trial.run(["schedule", "install", "--cron", "--print"]).out();
     line.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned()
 }
@@ -244,7 +244,7 @@ fn systemd_understands_the_unit() {
 }
 
 /// What is said of this unit; others of this machine may have faults of their own.
-fn verify(trial: &Workspace, path: &Path) -> String {
+fn verify(trial: &TestProject, path: &Path) -> String {
     let mut command = trial.process("systemd-analyze");
     command.current_dir(trial.dir()).arg("verify").arg(path);
     let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
@@ -267,7 +267,7 @@ fn the_machine_takes_root() {
 
 #[test]
 fn without_a_schedule_there_is_nothing_to_install() {
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     let message = "ralph: error: no schedule in the settings; write `schedule: \"0 */4 * * *\"` into \
                    `.ralph/config.yaml`\n";
     trial.run(["schedule", "install", "--cron"]).code(64).stderr(message);

@@ -1,10 +1,10 @@
 //! The command line itself: help, version, and what is said of a wrong one.
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 #[test]
 fn help_lists_the_commands_and_the_exit_codes() {
-    let help = Workspace::bare().run(["--help"]).out();
+    let help = TestProject::bare().run(["--help"]).out();
     for (name, about) in ralph::cli::commands() {
         let line = help.lines().find(|line| line.trim_start().starts_with(&name));
         let words = about.split_whitespace().next().unwrap();
@@ -17,12 +17,12 @@ fn help_lists_the_commands_and_the_exit_codes() {
 #[test]
 fn the_version_is_one_line() {
     let version = concat!("ralph ", env!("CARGO_PKG_VERSION"), "\n");
-    Workspace::bare().run(["--version"]).stdout(version);
+    TestProject::bare().run(["--version"]).stdout(version);
 }
 
 #[test]
 fn a_wrong_command_line_is_a_usage_error() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     insta::assert_snapshot!(trial.run(["dag-stauts"]).whole(), @r"
     exit code 64
     --- stderr ---

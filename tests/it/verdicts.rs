@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 /// Runs one attempt by this agent, and gives verdict and reason.
 #[track_caller]
-fn judged(agent: &str, verdict: &str, why: &str) -> Workspace {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
+fn judged(agent: &str, verdict: &str, why: &str) -> TestProject {
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
     let done = verdict == "complete";
     trial.run(["run", "--once", "-q"]).whatever().code(i32::from(!done));
     let action = if done { "completed" } else { "failed" };
@@ -76,14 +76,14 @@ fn each_way_to_report_counts() {
 
 #[test]
 fn a_task_may_need_no_commit() {
-    let trial = Workspace::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
+    let trial = TestProject::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
     trial.run(["run"]).stderr_has("a complete in [took]: reported done; no commit is required");
     assert_eq!(trial.status("a"), "complete");
 }
 
 #[test]
 fn what_an_agent_prints_is_shown_and_not_obeyed() {
-    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 3
     --- stderr ---
@@ -104,14 +104,14 @@ fn what_an_agent_prints_is_shown_and_not_obeyed() {
 
 #[test]
 fn a_done_file_of_an_earlier_attempt_is_no_report() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("idle");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
     trial.write(".ralph/tasks/a/DONE", "of yesterday\n");
     trial.run(["run", "--once"]).code(1).stderr_has("incomplete");
 }
 
 #[test]
 fn files_that_were_dirty_before_are_not_the_agents() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("lie");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("lie");
     trial.write("mine.txt", "in the middle of something\n");
     trial.run(["run", "--once"]).code(1).stderr_has("a unverified");
     assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
@@ -119,7 +119,7 @@ fn files_that_were_dirty_before_are_not_the_agents() {
 
 #[test]
 fn a_second_attempt_is_told_of_the_first() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("fail-once");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail-once");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
@@ -174,7 +174,7 @@ tasks:
 
 #[test]
 fn out_of_attempts_is_parked_and_the_rest_goes_on() {
-    let trial = Workspace::new().graph(HALF).agent("fail-some");
+    let trial = TestProject::new().graph(HALF).agent("fail-some");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 3
     --- stderr ---
@@ -213,7 +213,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 
 #[test]
 fn three_attempts_and_no_more() {
-    let trial = Workspace::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
+    let trial = TestProject::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 3
     --- stderr ---
@@ -247,7 +247,7 @@ fn three_attempts_and_no_more() {
 
 #[test]
 fn a_task_has_as_many_attempts_as_it_says() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - {id: bad, max_attempts: 1}\n  - {id: bad2, max_attempts: 2}\n")
         .agent("fail-some");
     trial.run(["run", "-q"]).whatever().code(3);
@@ -261,26 +261,26 @@ fn a_commit_of_the_graph_alone_is_no_proof() {
         echo learned >> docs/knowledge/learnings.md
         git add -A; git commit -qm Done; \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
     let graph = |fields: &str| format!("tasks:\n  - {{id: a, max_attempts: 1{fields}}}\n");
-    let trial = Workspace::new().graph(&graph("")).command(["sh", "-c", script]);
+    let trial = TestProject::new().graph(&graph("")).command(["sh", "-c", script]);
     trial.run(["run"]).code(3).stderr_has(
         "a unverified after [took]: reported done, but its commits change only the graph or notes",
     );
     let trial =
-        Workspace::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
+        TestProject::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
 }
 
 #[test]
 fn five_failures_in_a_row_stop_the_run() {
     let tasks: String = (1..8).map(|n| format!("  - id: bad{n}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
+    let trial = TestProject::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
     trial.run(["run", "-q"]).code(1).stderr_has("5 failures in a row (exit code 1)\n");
     assert_eq!(trial.lines("failed").len(), 5);
 }
 
 #[test]
 fn an_agent_that_does_not_start_stops_the_run() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
         .graph("tasks: [{id: a}]\n")
         .agent("fail");
@@ -292,7 +292,7 @@ fn an_agent_that_does_not_start_stops_the_run() {
 
 #[test]
 fn a_flood_of_output_harms_nobody() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("flood");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("flood");
     trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
     let length = fs::metadata(trial.root().join("logs/attempts/a/1/stdout")).unwrap().len();
     assert!(length > 50_000_000, "{length}");
@@ -304,7 +304,7 @@ fn a_flood_of_output_harms_nobody() {
 fn a_prompt_that_nobody_reads_blocks_nobody() {
     let text = "The quick brown fox. ".repeat(200_000);
     let graph = format!("tasks:\n  - id: a\n    description: {text}\n");
-    let trial = Workspace::new().graph(&graph).agent("never-reads");
+    let trial = TestProject::new().graph(&graph).agent("never-reads");
     trial.run(["run", "-q"]).whatever();
     assert!(trial.read("logs/attempts/a/1/prompt.md").len() > 4_000_000);
     assert_eq!(trial.status("a"), "complete");

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Workspace, agent, until};
+use crate::support::{TestProject, agent, until};
 
 /// A check that says what it wanted.
 const VALUE: &str =
@@ -17,7 +17,7 @@ fn graph(fields: &str) -> String {
 #[test]
 fn a_failed_verify_is_told_to_the_next_attempt() {
     let verify = format!("    verify:\n      - test -e value\n      - '{VALUE}'");
-    let trial = Workspace::new().graph(&graph(&verify)).agent("fix-verify");
+    let trial = TestProject::new().graph(&graph(&verify)).agent("fix-verify");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 0
     --- stderr ---
@@ -69,7 +69,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
 fn an_agent_does_not_choose_its_own_judge() {
     let script = "cat > /dev/null; \"$0\" < /dev/null
         sed -i -e 's/verify: .*false.*/verify: []/' -e 's/priority: low/priority: high/' task-graph.yaml";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - id: a\n    max_attempts: 1\n    verify: ['false']\n  - {id: b, priority: low, depends_on: [a]}\n")
         .command(["sh", "-c", script, &agent("commit")]);
     trial.run(["run"]).code(3).stderr_has(
@@ -81,7 +81,7 @@ fn an_agent_does_not_choose_its_own_judge() {
 
 #[test]
 fn what_was_not_reported_is_not_verified() {
-    let trial = Workspace::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
+    let trial = TestProject::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
     let trial = trial.agent("fail");
     trial.run(["run", "-q"]).whatever().code(3);
     assert!(!trial.root().join("ran").exists());
@@ -89,7 +89,7 @@ fn what_was_not_reported_is_not_verified() {
 
 #[test]
 fn the_project_says_it_for_tasks_that_do_not() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> ../ran]\n")
         .graph(
             "tasks:\n  - id: a\n  - {id: b, verify: echo own >> ../ran}\n  - {id: c, verify: []}\n",
@@ -101,7 +101,7 @@ fn the_project_says_it_for_tasks_that_do_not() {
 
 #[test]
 fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 200ms\nverify_timeout: 1s\n")
         .graph(&graph("    verify: setsid sleep 600 & sleep 600\n    max_attempts: 1"))
         .agent("commit");
@@ -113,7 +113,7 @@ fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
 #[test]
 fn a_broken_baseline_stops_the_run_before_the_agent() {
     let config = "fsync: false\nverify: test -e value\nverify_baseline: true\n";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", config)
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("commit");
@@ -146,7 +146,7 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
 fn a_task_that_is_to_mend_the_baseline_may_begin() {
     let config =
         format!("fsync: false\nstart_limit: 0\nverify: '{VALUE}'\nverify_baseline: true\n");
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &config)
         .graph(&graph("    verify_baseline: false"))
         .agent("fix-verify");
@@ -158,7 +158,7 @@ fn a_task_that_is_to_mend_the_baseline_may_begin() {
 fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
     let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
     for kill in [false, true] {
-        let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+        let trial = TestProject::new().graph(&graph(verify)).agent("commit");
         let run = trial.start_until(["run"], "verifying");
         if kill {
             run.kill();
@@ -180,7 +180,7 @@ fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
 fn a_guardian_killed_while_verifying_costs_no_attempt() {
     let verify =
         "    verify: '[ -e \"$TRIAL_DIR/go\" ] || { touch \"$TRIAL_DIR/verifying\"; sleep 600; }'";
-    let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+    let trial = TestProject::new().graph(&graph(verify)).agent("commit");
     let run = trial.start_until(["run"], "verifying");
     trial.leave("go");
     let record = || fs::read_to_string(trial.state().join("attempts/a.1.json")).unwrap_or_default();
@@ -199,7 +199,7 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
 
 #[test]
 fn verifying_by_hand() {
-    let trial = Workspace::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");
+    let trial = TestProject::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");
     trial
         .run(["verify", "a"])
         .code(1)

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{RALPH, SETTINGS, Workspace, until, wait_for};
+use crate::support::{RALPH, SETTINGS, TestProject, until, wait_for};
 
 const TWO: &str = "tasks: [{id: a, title: The first}, {id: b}]\n";
 
@@ -13,30 +13,30 @@ fn settings(more: &str) -> String {
     format!("{SETTINGS}jobs: 2\n{more}")
 }
 
-fn stage(more: &str) -> Workspace {
-    Workspace::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
+fn stage(more: &str) -> TestProject {
+    TestProject::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
 }
 
 /// A repository in which two attempts have been merged, with their work trees.
-fn merged() -> Workspace {
+fn merged() -> TestProject {
     let trial = stage("").agent("commit");
     trial.run(["run", "-q"]).whatever();
     trial
 }
 
 /// A file of a work tree beside the repository.
-fn beside(trial: &Workspace, path: &str) -> std::path::PathBuf {
+fn beside(trial: &TestProject, path: &str) -> std::path::PathBuf {
     trial.dir().join("repo.worktrees").join(path)
 }
 
-fn git_in(trial: &Workspace, tree: &str, words: &[&str]) -> String {
+fn git_in(trial: &TestProject, tree: &str, words: &[&str]) -> String {
     let tree = beside(trial, tree).display().to_string();
     trial.git(&[&["-C", &tree], words].concat())
 }
 
 /// `remove` says why not, and everything is as it was.
 #[track_caller]
-fn stays(trial: &Workspace, name: &str, why: &str) {
+fn stays(trial: &TestProject, name: &str, why: &str) {
     let before = trial.git(&["worktree", "list", "--porcelain"]);
     let ran = trial.run(["worktree", "remove", name]).code(1);
     ran.stderr(&format!("ralph: error: ../repo.worktrees/{name} stays: {why}\n"));
@@ -263,7 +263,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
 #[test]
 fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
     let trial = merged();
-    let found = |trial: &Workspace| -> Vec<(String, String)> {
+    let found = |trial: &TestProject| -> Vec<(String, String)> {
         let report: Value = trial.run(["doctor", "--json", "--", "true"]).json();
         let list = report["findings"].as_array().unwrap().iter();
         let text = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_owned();
