@@ -60,7 +60,7 @@ fn sound(trial: &TestProject) {
 /// Runs to the end, where everything is complete.
 #[track_caller]
 fn completes(trial: &TestProject) {
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     sound(trial);
 }
 
@@ -180,7 +180,7 @@ fn a_person_commits_to_the_target_meanwhile() {
     wait_for(&trial.sign("held"));
     let trial = trial.file("count.txt", "2\n");
     trial.leave("on");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.tasks("merging").len(), 2);
@@ -206,7 +206,7 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.nobody_is_left();
         trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
         let trial = trial.agent("fail");
-        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        trial.run(["run"]).graph_complete();
         sound_but(&trial, &[" M check.sh", "?? notes.txt"]);
         assert_eq!(trial.tasks("started"), ["a"], "no agent is paid again");
         assert_eq!(trial.read(path), "agent\n");
@@ -222,7 +222,7 @@ fn a_person_looks_at_another_branch_meanwhile() {
     wait_for(&trial.sign("waiting-a"));
     trial.git(&["checkout", "--quiet", "-b", "other"]);
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed").len(), 2);
     assert_eq!(trial.git(&["symbolic-ref", "--short", "HEAD"]), "other\n");
@@ -254,7 +254,7 @@ fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
             "a-2",
             "[ -z \"$(git status --porcelain)\" ]; [ \"$(cat line | head -1)\" = one ]; work",
         );
-        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        trial.run(["run"]).graph_complete();
         sound(&trial);
         assert_eq!(verdicts(&trial)[0], format!("a {verdict}"), "{script}");
         assert_eq!(trial.tasks("failed").len(), 1, "{script}");
@@ -291,7 +291,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         match *how {
             "INT" => run.signal(Signal::INT),
             "TERM" => run.signal(Signal::TERM),
-            words => drop(trial.run(words.split(' ').collect::<Vec<_>>()).whatever()),
+            words => drop(trial.run(words.split(' ').collect::<Vec<_>>())),
         }
         until("it is known", || {
             let text = trial.read("logs/ralph.jsonl");
@@ -299,10 +299,10 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         });
         trial.leave("open");
         trial.leave("on");
-        run.end(&trial).code(*code).whatever();
+        run.end(&trial).code(*code);
         trial.nobody_is_left();
         let again = if *how == "pause" { "resume" } else { "run" };
-        trial.run([again]).stderr_has("the graph is complete (exit code 0)");
+        trial.run([again]).graph_complete();
         sound(&trial);
         assert_eq!(trial.tasks("completed").len(), 5, "{how}");
         let of_a = trial.tasks("started").iter().filter(|id| *id == "a").count();
@@ -325,7 +325,7 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
     wait_for(&trial.sign("waiting-b"));
     until("it is ended", || trial.read("logs/ralph.jsonl").contains("\"timed-out\""));
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed").len(), 2);
     let tip = trial.git(&["log", "--all", "--format=%s", "--", "half.txt"]);
@@ -338,7 +338,7 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
     let graph = trial.graph_text().replace(']', ", {id: c}]");
     trial.save("task-graph.yaml", &graph);
     trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     sound(&trial);
     assert_eq!(fs::read(trial.dir().join("repo.worktrees/1/mine")).unwrap(), b"mine");
 }
@@ -475,7 +475,7 @@ fn a_branch_that_a_person_looks_at_is_not_taken() {
     let mine = trial.dir().join("mine");
     trial.git(&["worktree", "add", "--quiet", "-b", "ralph/a", mine.to_str().unwrap()]);
     let before = trial.git(&["rev-parse", "ralph/a"]);
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.git(&["rev-parse", "ralph/a"]), before);
     assert_eq!(
         trial.git(&["for-each-ref", "refs/heads", "--format=%(refname:short)"]),
@@ -524,10 +524,10 @@ fn commands_of_an_agent_mean_the_run_that_it_is_part_of() {
         "a-2",
         "grep -q 'mind the gap' \"$TRIAL_DIR/prompt-a-2\"; \"$RALPH\" verify; work",
     );
-    trial.run(["run"]).whatever().code(4);
+    trial.run(["run"]).code(4);
     assert_eq!(trial.status("a"), "needs-input");
     assert_eq!(trial.lines("child_started").len(), 1);
-    trial.run(["answer", "a", "blue"]).whatever();
+    trial.run(["answer", "a", "blue"]);
     completes(&trial);
     assert!(prompt(&trial, "a-2").contains("blue"));
 }
@@ -557,7 +557,7 @@ fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
         &format!("{landed_first}echo x > made; mkdir -p work; echo 1 > work/b.txt; report"),
     );
     tell(&trial, "b-2", "put tests/made.sh true; work");
-    trial.run(["run"]).whatever();
+    trial.run(["run"]);
     sound(&trial);
     assert_eq!(landed(&trial, "left.txt"), "a\n");
 }
@@ -568,9 +568,9 @@ fn twenty_tasks_and_a_second_run() {
     let trial = stage(&format!("tasks:\n{tasks}"), "");
     tell(&trial, "t0", "await open; work");
     let run = trial.start_until(["run", "--jobs", "4"], "waiting-t0");
-    trial.run(["run", "--jobs", "4"]).code(5).whatever();
+    trial.run(["run", "--jobs", "4"]).code(5);
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     sound(&trial);
     assert_eq!(trial.subjects().len(), 20);
 }
@@ -579,7 +579,7 @@ fn twenty_tasks_and_a_second_run() {
 fn an_agent_that_works_in_the_checkout_of_people_is_not_believed() {
     let trial = stage("tasks: [{id: a}]\n", "max_attempts: 1\n");
     tell(&trial, "a", "cd \"$TRIAL_DIR/repo\"; work");
-    trial.run(["run"]).code(3).whatever();
+    trial.run(["run"]).code(3);
     assert_eq!(verdicts(&trial), ["a unverified"]);
     sound(&trial);
 }
@@ -649,8 +649,8 @@ fn a_limit_that_one_meets_holds_back_its_agent() {
     until("it waits", || run.said().contains("waiting until"));
     assert_eq!(trial.tasks("started"), ["a", "b"]);
     assert_eq!(trial.tasks("completed"), ["b"]);
-    trial.run(["resume", "--now"]).whatever();
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["resume", "--now"]);
+    run.end(&trial).graph_complete();
     sound(&trial);
 }
 
@@ -664,7 +664,7 @@ fn each_of_two_has_a_terminal_of_its_own() {
     let dir = trial.dir().display().to_string();
     let trial = trial.env("TMPDIR", &dir);
     tell(&trial, "", "[ -t 1 ]; together 2; work");
-    trial.run(["run", "--tmux"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run", "--tmux"]).graph_complete();
     sound(&trial);
 }
 
@@ -681,7 +681,7 @@ fn what_is_held_back_lands_when_the_way_is_free() {
     trial.git(&["stash", "--quiet", "--", "line"]);
     until("it has landed", || landed(&trial, "line") == "agent\n");
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }

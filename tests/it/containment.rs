@@ -123,13 +123,13 @@ fn end(trial: &TestProject, run: Live, how: End) {
         End::Normal => {
             let go = OpenOptions::new().write(true).open(trial.sign("go")).unwrap();
             drop(go);
-            run.end(trial).whatever();
+            run.end(trial);
         }
-        End::Timeout => drop(run.end(trial).code(1).whatever()),
+        End::Timeout => drop(run.end(trial).code(1)),
         End::Runner => run.kill(),
         End::Guardian => {
             kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
-            run.end(trial).whatever();
+            run.end(trial);
         }
         End::Both => {
             let guardian = trial.guardian("a.1");

@@ -56,7 +56,7 @@ impl Trial {
 
     fn end(self) -> TestProject {
         self.schedule.signal(Signal::TERM);
-        self.schedule.end(&self.stage).code(143).whatever();
+        self.schedule.end(&self.stage).code(143);
         self.stage
     }
 }
@@ -215,7 +215,7 @@ fn a_secret_has_to_be_one() {
     let schedule = trial.start(["schedule"]);
     until("it listens", || schedule.said().contains("waiting for requests"));
     schedule.signal(Signal::TERM);
-    schedule.end(&trial).code(143).whatever();
+    schedule.end(&trial).code(143);
     let outside = stage("secret_file: ../secret").file(
         ".ralph/config.yaml",
         "schedule: {trigger: {listen: '0.0.0.0:0', secret_file: ../secret}}\n",

@@ -148,10 +148,10 @@ fn each_kind_of_project_gets_its_own_command() {
         for (name, text) in *files {
             trial.write(name, text);
         }
-        trial.run(["init", "--yes"]).whatever();
+        trial.run(["init", "--yes"]);
         let config = trial.read(".ralph/config.yaml");
         assert_eq!(said(&config), [&["agent: claude"], *verify].concat(), "{files:?}");
-        trial.run(["config", "verify"]).whatever();
+        trial.run(["config", "verify"]);
         trial.run(["check"]).stdout_has("3 tasks, 2 dependencies");
         if verify.is_empty() {
             let line = "# verify: [go test ./...]  # from go.mod; `go` is not on PATH";
@@ -197,7 +197,7 @@ fn files_of_others_are_added_to_and_nothing_else() {
         trial.write("Justfile", &just);
         trial.write("AGENTS.md", &agents);
         trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
-        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
+        let out = trial.run(["init", "--yes", "--agents-md"]).out();
         let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it has `check` \
                     of its own\nadded to AGENTS.md: a paragraph on `ralph`\n";
         assert!(out.contains(line), "{out}");
@@ -209,15 +209,15 @@ fn files_of_others_are_added_to_and_nothing_else() {
         }
         assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
         let before = trial.everything();
-        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
+        let out = trial.run(["init", "--yes", "--agents-md"]).out();
         assert!(out.contains("\nkept     Justfile: it has `check` of its own\n"), "{out}");
         assert!(before == trial.everything(), "the second time something was changed");
     }
     let trial = repository(&[]);
     trial.write("CLAUDE.md", "# Mine\n");
-    trial.run(["init", "--yes"]).whatever();
+    trial.run(["init", "--yes"]);
     assert_eq!(trial.read("CLAUDE.md"), "# Mine\n", "it was not asked for");
-    trial.run(["init", "--yes", "--agents-md"]).whatever();
+    trial.run(["init", "--yes", "--agents-md"]);
     assert!(!trial.root().join("AGENTS.md").exists());
     let agents = trial.run(["template", "agents"]).out();
     assert_eq!(trial.read("CLAUDE.md"), format!("# Mine\n\n{agents}"));
@@ -235,23 +235,23 @@ fn what_is_there_is_overwritten_by_force_alone() {
     for (file, text) in own {
         trial.write(file, text);
     }
-    let out = trial.run(["init", "--yes"]).whatever().out();
+    let out = trial.run(["init", "--yes"]).out();
     for (file, text) in own {
         assert_eq!(trial.read(file), text);
         assert!(out.contains(&format!("kept     {file}: it is there already\n")), "{out}");
     }
     assert!(out.contains("created  justfile\n"), "{out}");
 
-    let out = trial.run(["init", "--yes", "--reset"]).whatever().out();
+    let out = trial.run(["init", "--yes", "--reset"]).out();
     let line = "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak\n";
     assert!(out.contains(line), "{out}");
     assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
     assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
-    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing was changed");
+    trial.run(["init", "--yes", "--reset"]).stdout_has("nothing was changed");
 
     trial.write(".ralph/config.yaml", "timeout: [\n");
-    let out = trial.run(["init", "--yes", "--force"]).whatever().out();
+    let out = trial.run(["init", "--yes", "--force"]).out();
     for line in [
         "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak.2\n",
         "replaced task-graph.yaml; the old one is task-graph.yaml.bak\n",
@@ -268,7 +268,7 @@ fn what_is_there_is_overwritten_by_force_alone() {
 #[test]
 fn settings_for_all_projects_are_a_file_of_their_own() {
     let trial = folder(&["gemini"]);
-    let out = trial.run(["init", "--global", "--yes"]).whatever().out();
+    let out = trial.run(["init", "--global", "--yes"]).out();
     assert!(out.starts_with("created  ~/.ralph/config.yaml\n"), "{out}");
     assert_eq!(trial.everything().len(), 0, "the project is left alone");
     let path = trial.sign(".ralph/config.yaml");
@@ -283,7 +283,7 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
     trial.run(["init", "--global", "--reset"]).stdout_has(line).stderr_has("");
 
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
-    trial.run(["init", "--project", "--yes"]).whatever();
+    trial.run(["init", "--project", "--yes"]);
     let config = trial.read(".ralph/config.yaml");
     assert!(said(&config).is_empty(), "the agent is set for all projects: {config}");
     trial.run(["config", "agent"]).stdout("gemini\n");
@@ -318,7 +318,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     trial.write("Makefile", "test:\n\ttrue\n");
     trial.write("justfile", "a:\n  b\n");
     let before = trial.everything();
-    let out = trial.run(["init", "--dry-run", "--agents-md"]).whatever().out();
+    let out = trial.run(["init", "--dry-run", "--agents-md"]).out();
     for part in [
         "create   .ralph/config.yaml\n    # yaml-language-server",
         "\n      - make test\n",
@@ -362,7 +362,7 @@ fn a_run_keeps_its_files() {
         .stderr_has("ralph: error: another ralph runs in this repository: process");
     assert_eq!(trial.graph_text(), graph);
     trial.leave("open");
-    live.end(&trial).whatever();
+    live.end(&trial);
 }
 
 #[test]
@@ -377,8 +377,8 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.git(&["add", "--all"]);
     trial.git(&["commit", "--quiet", "--message", "Set ralph up"]);
     let agent = agent("commit");
-    trial.run(["doctor", "--quiet", "--", &agent]).whatever();
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["doctor", "--quiet", "--", &agent]);
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");

@@ -71,12 +71,12 @@ fn the_page_of_shapes_is_what_is_printed() {
         .graph(DIAMOND)
         .file("other.yaml", "tasks: [{id: a, status: dnoe, depends_on: [b]}]\n")
         .agent("commit");
-    trial.run(["run", "-q", "--once"]).whatever();
+    trial.run(["run", "-q", "--once"]);
     let trial = trial.agent("fail");
-    trial.run(["run", "-q", "--once"]).code(1).whatever();
+    trial.run(["run", "-q", "--once"]).code(1);
     let trial =
         trial.command(["sh", "-c", "cat > /dev/null; \"$RALPH\" ask 'Which one?'; exit 42"]);
-    trial.run(["run", "-q", "--once", "--task", "left"]).code(1).whatever();
+    trial.run(["run", "-q", "--once", "--task", "left"]).code(1);
     let prompt = "PROMPT.md";
     trial.write(prompt, "Go on.\n");
     let words = ["loop", "-q", "--prompt-file", prompt, "--max-iterations", "1", "--"];

@@ -25,7 +25,7 @@ fn replaying(name: &str) -> TestProject {
 fn every_fact_is_a_line() {
     let trial = TestProject::new().graph(TWO).agent("fail-once");
     trial.run(["logs"]).code(0).stderr("no run yet; `ralph run` starts one\n");
-    trial.run(["run", "--max-iterations", "2"]).code(2).whatever();
+    trial.run(["run", "--max-iterations", "2"]).code(2);
     let log = "\
 [date]
 [time]  run [run], agent: [agents]/fail-once
@@ -38,7 +38,7 @@ fn every_fact_is_a_line() {
 [time]  the limit of 2 iterations reached (exit code 2): 1 completed in 2 attempts, 1 left
 ";
     trial.run(["logs"]).stdout(log);
-    trial.run(["task-reset", "a"]).whatever();
+    trial.run(["task-reset", "a"]);
     let end = "[time]  a: complete -> pending by command\n[time]  a was reset\n";
     trial.run(["logs"]).stdout(&format!("{log}{end}"));
     trial.run(["logs", "-n", "2"]).stdout(&format!("[date]\n{end}"));
@@ -48,15 +48,15 @@ fn every_fact_is_a_line() {
 #[test]
 fn only_what_is_asked_for() {
     let trial = TestProject::new().graph(TWO).agent("commit");
-    trial.run(["run", "--once"]).whatever();
-    trial.run(["run"]).whatever();
+    trial.run(["run", "--once"]);
+    trial.run(["run"]);
     let count = |text: String, part: &str| text.matches(part).count();
     assert_eq!(count(trial.run(["logs"]).out(), "run ["), 1);
     assert_eq!(count(trial.run(["logs", "--all"]).out(), "run ["), 2);
     let of_b = trial.run(["logs", "--task", "b"]).out();
     assert_eq!((count(of_b.clone(), " b "), count(of_b, " a ")), (3, 0));
-    trial.run(["task-reset", "a"]).whatever();
-    trial.run(["run", "--task", "a"]).whatever();
+    trial.run(["task-reset", "a"]);
+    trial.run(["run", "--task", "a"]);
     let of_second = "\
 [date]
 [time]  Iteration 1 of 50 · a · attempt 2
@@ -79,7 +79,7 @@ fn only_what_is_asked_for() {
 #[test]
 fn programs_get_the_lines_as_they_are() {
     let trial = TestProject::new().graph(TWO).agent("commit");
-    trial.run(["run", "--once"]).whatever();
+    trial.run(["run", "--once"]);
     let file = trial.root().join("logs/ralph.jsonl");
     let mut text = fs::read_to_string(&file).unwrap();
     let newer = text.lines().next_back().unwrap().replace("\"finished\"", "\"teleported\"");
@@ -122,12 +122,12 @@ fn it_goes_on_with_what_comes_also_in_a_new_file() {
     let trial = TestProject::new().graph(TWO).agent("commit");
     let live = trial.start(["logs", "-f"]);
     until("it waits", || live.said() == "no run yet; waiting for one\n");
-    trial.run(["run", "--once"]).whatever();
+    trial.run(["run", "--once"]);
     let complete = |live: &Live, id: &str| live.printed().contains(&format!("{id} complete in"));
     until("the first is told", || complete(&live, "a"));
     let old = trial.root().join("logs/old.jsonl");
     fs::rename(trial.root().join("logs/ralph.jsonl"), old).unwrap();
-    trial.run(["run"]).whatever();
+    trial.run(["run"]);
     until("the second is told", || complete(&live, "b"));
     let text = live.printed();
     assert_eq!(text.matches("a complete in").count(), 1, "{text}");
@@ -137,14 +137,14 @@ fn it_goes_on_with_what_comes_also_in_a_new_file() {
 #[test]
 fn a_follower_whose_reader_has_gone_ends() {
     let trial = TestProject::new().graph(TWO).agent("commit");
-    trial.run(["run"]).whatever();
+    trial.run(["run"]);
     for words in ["logs -f", "logs -f --output"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 2");
         let mut shell = trial.process("sh");
         let mut pipe = shell.args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();
         until("it ends", || {
-            trial.run(["task-reset", "a"]).whatever();
-            trial.run(["run", "-q"]).whatever();
+            trial.run(["task-reset", "a"]);
+            trial.run(["run", "-q"]);
             trial.sign("code").exists()
         });
         assert!(pipe.wait().unwrap().success());
@@ -158,7 +158,7 @@ fn raw_is_every_byte_but_no_escape_reaches_a_terminal() {
     let script =
         "printf '\\033]0;owned\\007\\033[31mr\\303\\244d\\r\\n\\377\\n'; printf 'odd\\033[2J' >&2";
     let trial = TestProject::new().graph(TWO).command(["sh", "-c", script]);
-    trial.run(["run", "--once"]).code(1).whatever();
+    trial.run(["run", "--once"]).code(1);
     let output = trial.process(RALPH).args(["logs", "--raw"]).output().unwrap();
     assert_eq!(output.stdout, b"\x1b]0;owned\x07\x1b[31mr\xc3\xa4d\r\n\xff\n");
     assert_eq!(output.stderr, b"odd\x1b[2J");
@@ -196,7 +196,7 @@ fn typed_output_is_words_and_tools() {
         ("opencode-success.jsonl", "  > bash make\nThe sun shines.\n"),
     ] {
         let trial = replaying(name);
-        trial.run(["run", "--once"]).code(0).whatever();
+        trial.run(["run", "--once"]).code(0);
         trial.run(["logs", "--output"]).stdout(&format!(
             "[time]  Iteration 1 of 50 · a · attempt 1\n{said}[time]  a complete in [took]: reported \
              done, and committed\n"
@@ -236,7 +236,7 @@ b is reported done; it is judged by its commits when attempt 1 ends
 [time]  b complete in [took]: reported done, and committed
 [time]  the graph is complete (exit code 0): 2 completed in 2 attempts, 0 left"
     );
-    run.end(&trial).code(0).whatever();
+    run.end(&trial).code(0);
     trial.run(["attach"]).code(1).stderr(
         "ralph: error: nothing runs here: the newest run is finished; `ralph logs --output` shows \
          what its agent said\n",
@@ -254,7 +254,7 @@ fn whoever_leaves_does_not_stop_the_run() {
     assert_eq!(code(&person), 0);
     assert!(said.contains("detached; the run goes on"), "{said}");
     trial.leave("open");
-    run.end(&trial).code(0).whatever();
+    run.end(&trial).code(0);
 
     fs::remove_file(trial.sign("open")).unwrap();
     let run = trial.start_until(["run"], "waiting-b");
@@ -271,7 +271,7 @@ fn lines_are_wrapped_where_they_are_read() {
     let trial = TestProject::new().graph(TWO).agent("commit");
     let config = format!("verify: [\"true {long}\"]\nfsync: false\n");
     let trial = trial.file(".ralph/config.yaml", &config);
-    trial.run(["run", "--once"]).code(0).whatever();
+    trial.run(["run", "--once"]).code(0);
     for columns in [60, 100] {
         let mut person = on_terminal(&trial, columns, "logs");
         let text = bare(&person.exp_eof().unwrap());

@@ -65,7 +65,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     trial
         .run(["prompt", "--why"])
         .stdout("next  start             P2, longest chain 3h, unblocks 2, place 4  Begin\n");
-    trial.run(["prompt", "--json"]).whatever();
+    trial.run(["prompt", "--json"]);
     let after = trial.everything();
     assert!(before == after, "a preview changed something");
 }
@@ -103,8 +103,10 @@ fn accepting_claims_the_task() {
         .code(1)
         .stderr("ralph: error: `end` cannot be claimed: it waits for left, right\n");
     let trial = trial.agent("commit");
-    trial.run(["run"]).code(3).stderr_has("  - start: in progress, but not by this run");
-    trial.run(["task-complete", "start"]).stdout("start: in-progress -> complete\n");
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("blocked")[0]["holders"][0]["task_id"], "start");
+    trial.run(["task-complete", "start"]);
+    assert_eq!(trial.status("start"), "complete");
     trial.run(["prompt"]).stdout_has("# Task right\n");
 }
 
@@ -123,11 +125,11 @@ fn the_two_ways_of_having_no_next_task_have_their_words() {
     let trial = TestProject::new()
         .graph("tasks: [{id: a, status: complete}, {id: b, status: cancelled}]\n");
     trial.run(["prompt"]).code(1).stderr("all tasks complete\n");
-    trial.run(["prompt", "--accept"]).code(1).stderr("all tasks complete\n");
+    trial.run(["prompt", "--accept"]).code(1);
     let trial =
         TestProject::new().graph("tasks: [{id: a, status: blocked}, {id: b, depends_on: [a]}]\n");
     trial.run(["prompt"]).code(1).stderr("all tasks blocked or in progress\n");
-    trial.run(["prompt", "--why"]).code(1).stderr("all tasks blocked or in progress\n");
+    trial.run(["prompt", "--why"]).code(1);
 }
 
 #[test]

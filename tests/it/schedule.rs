@@ -110,12 +110,12 @@ fn a_time_that_comes_while_another_runs_or_in_a_pause_is_skipped() {
     let run = trial.start_until(["run"], "waiting-a");
     let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
     until("it is told", || schedule.said().contains(": another ralph runs in this repository\n"));
-    trial.run(["pause"]).whatever();
+    trial.run(["pause"]);
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     until("it is told", || schedule.said().contains(": paused; `ralph resume` goes on\n"));
     schedule.signal(Signal::INT);
-    schedule.end(&trial).code(130).whatever();
+    schedule.end(&trial).code(130);
     let why: Vec<Value> =
         trial.lines("wake_skipped").iter().map(|line| line["why"].clone()).collect();
     assert!(why.contains(&"busy".into()) && why.contains(&"paused".into()), "{why:?}");
@@ -149,7 +149,7 @@ fn ctrl_z_and_fg_reach_the_run() {
     trial.leave("open");
     until("it is done", || count(&trial, "finished") >= 1);
     schedule.signal(Signal::TERM);
-    schedule.end(&trial).code(143).whatever();
+    schedule.end(&trial).code(143);
 }
 
 #[test]
@@ -166,21 +166,21 @@ fn two_schedules_never_wait_in_one_repository() {
     let next = trial.start(["schedule"]);
     until("it waits", || count(&trial, "slept") == 2);
     next.signal(Signal::HUP);
-    next.end(&trial).code(129).whatever();
+    next.end(&trial).code(129);
     assert_eq!(trial.lines("woken").len(), 0);
 }
 
 /// The wake of a schedule that begins after one was ended in this way while times passed.
 fn after(end: impl FnOnce(Live, &TestProject)) -> (DateTime<Utc>, Value) {
     let trial = stage("tasks: [{id: a}]\n", "commit", "");
-    trial.run(["pause"]).whatever();
+    trial.run(["pause"]);
     let first = trial.start(["schedule", "--cron", EVERY_SECOND]);
     until("a time has come", || count(&trial, "wake_skipped") == 1);
     end(first, &trial);
     trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
     thread::sleep(Duration::from_millis(1100));
     let now = Utc::now();
-    trial.run(["schedule", "--cron", EVERY_SECOND, "--once"]).whatever();
+    trial.run(["schedule", "--cron", EVERY_SECOND, "--once"]);
     (now, trial.lines("woken").remove(0))
 }
 
@@ -194,7 +194,7 @@ fn what_passed_while_nobody_waited_is_caught_up_on_once() {
 fn what_passed_since_ctrl_c_is_not() {
     let (began, woken) = after(|first, trial| {
         first.signal(Signal::INT);
-        first.end(trial).code(130).whatever();
+        first.end(trial).code(130);
     });
     assert!(time(&woken, "scheduled_for") > began && woken["missed"].is_null(), "{woken}");
 }
@@ -229,7 +229,7 @@ fn settings_are_taken_in_while_it_waits() {
     trial.save(".ralph/config.yaml", &settings);
     until("it is done", || count(&trial, "completed") == 1);
     schedule.signal(Signal::TERM);
-    schedule.end(&trial).code(143).whatever();
+    schedule.end(&trial).code(143);
     assert_eq!(trial.lines("settings_rejected").len(), 1);
     assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["schedule"]));
 }
@@ -255,7 +255,7 @@ fn a_service_manager_hears_of_it() {
     assert_eq!(heard(), "WATCHDOG=1");
     trial.leave("open");
     schedule.signal(Signal::TERM);
-    schedule.end(&trial).code(143).whatever();
+    schedule.end(&trial).code(143);
     let mut last = heard();
     while last == "WATCHDOG=1" || last.starts_with("STATUS=") {
         last = heard();
@@ -266,7 +266,7 @@ fn a_service_manager_hears_of_it() {
     let shell = "env > \"$TRIAL_DIR/variables\"";
     let settings = format!("{SETTINGS}agent: [sh, -c, '{shell}']\n");
     let trial = trial.file(".ralph/config.yaml", &settings).graph("tasks: [{id: b}]\n");
-    trial.run(["run", "--once"]).code(1).whatever();
+    trial.run(["run", "--once"]).code(1);
     assert_eq!([heard(), heard()], ["READY=1", "WATCHDOG=1"]);
     let variables = fs::read_to_string(trial.sign("variables")).unwrap();
     assert!(variables.contains("RALPH_TASK_ID=b") && !variables.contains("NOTIFY"), "{variables}");
@@ -365,7 +365,7 @@ fn a_signal_ends_a_hook_too() {
     let trial = stage("tasks: [{id: a}]\n", "commit", hook);
     let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "hooked");
     schedule.signal(Signal::TERM);
-    schedule.end(&trial).code(143).whatever();
+    schedule.end(&trial).code(143);
     assert_eq!((count(&trial, "woken"), count(&trial, "loop_started")), (1, 0));
     trial.nobody_is_left();
 }

@@ -3,6 +3,7 @@
 use std::{fs, thread, time::Duration};
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::support::{TestProject, agent, until};
 
@@ -39,15 +40,15 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]    1 ready: a
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");
-    trial.run(["heartbeat"]).stdout("ended [took] ago: stopped by SIGINT\n");
 }
 
 #[test]
 fn term_and_hangup_have_their_codes() {
-    let (_, said) = stopped(Signal::TERM);
-    assert!(said.starts_with("exit code 143\n"), "{said}");
-    let (_, said) = stopped(Signal::HUP);
-    assert!(said.starts_with("exit code 129\n"), "{said}");
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let (trial, said) = stopped(signal);
+        assert!(said.starts_with(&format!("exit code {code}\n")), "{said}");
+        trial.assert_record("finished", json!({"exit_code": code}));
+    }
 }
 
 #[test]
@@ -60,7 +61,8 @@ fn a_second_signal_kills_what_does_not_listen() {
     run.signal(Signal::INT);
     until("the first signal is told", || run.said().contains("press Ctrl-C again"));
     run.signal(Signal::INT);
-    run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+    run.end(&trial).code(130);
+    trial.assert_record("stop_requested", json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
     trial.nobody_is_left();
 }
@@ -70,7 +72,8 @@ fn what_does_not_listen_is_killed_after_the_grace() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
-    run.end(&trial).code(143).stderr_has("a cancelled after [took]: ended by ralph");
+    run.end(&trial).code(143);
+    trial.assert_record("interrupted", json!({"task_id": "a", "verdict": "cancelled"}));
     trial.nobody_is_left();
 }
 
@@ -79,7 +82,8 @@ fn work_that_was_reported_before_the_signal_is_complete() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::INT);
-    run.end(&trial).code(130).stderr_has("a complete in");
+    run.end(&trial).code(130);
+    assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
     assert_eq!(trial.status("a"), "complete");
     trial.nobody_is_left();
@@ -91,7 +95,7 @@ fn a_run_that_waits_stops_at_once() {
     let run = trial.start(["run", "--wait"]);
     until("it waits", || run.said().contains("waiting until"));
     run.signal(Signal::INT);
-    run.end(&trial).whatever().code(130);
+    run.end(&trial).code(130);
 }
 
 /// The state of a process, as the kernel shows it: `T` for one that is stopped.
@@ -119,7 +123,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
     trial.leave("open");
     thread::sleep(Duration::from_millis(5500));
     run.signal(Signal::CONT);
-    run.end(&trial).stderr_has("going on: it stood still for [took], which does not count");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert!(trial.lines("completed")[0]["duration_seconds"].as_f64() < Some(5.0));
     assert!(trial.lines("continued")[0]["seconds"].as_u64() >= Some(5));
@@ -134,7 +138,7 @@ fn what_stands_still_can_be_ended() {
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.signal(Signal::TERM);
     run.signal(Signal::CONT);
-    run.end(&trial).whatever().code(143);
+    run.end(&trial).code(143);
     trial.nobody_is_left();
 
     fs::remove_file(trial.sign("hanging")).unwrap();
@@ -164,6 +168,6 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
     assert!(said.contains("left in a hurry; the next run sees to the attempt"), "{said}");
     trial.nobody_is_left();
     let trial = trial.agent("commit");
-    trial.run(["run"]).stderr_has("recovered attempt 1 at a");
-    assert_eq!(trial.status("a"), "complete");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("recovered", json!({"task_id": "a", "attempt": 1}));
 }

@@ -2,11 +2,15 @@
 //! run on them with nothing of this machine's settings.
 //!
 //! ```text
-//! TestProject::new().graph("...").agent("commit").run(["run"]).code(0).stderr("...")
+//! let trial = TestProject::new().graph("...").agent("commit");
+//! trial.run(["run"]).graph_complete();
+//! assert_eq!(trial.tasks("completed"), ["a"]);
 //! ```
 //!
-//! What a run printed is compared whole, both streams, when the [`Ran`] is dropped; a stream of
-//! which nothing was said must be empty. Times, commits and folders are replaced by placeholders.
+//! Tests assert facts: the exit code (0 unless the test says otherwise), journal records, statuses,
+//! files, commits. A stream is compared only if the test gives text for it, which is for tests of
+//! that text. Times, commits and folders in it are replaced by placeholders. A panic of the program
+//! fails every test.
 
 use std::{
     collections::BTreeMap,
@@ -205,6 +209,7 @@ impl TestProject {
             code: (output.status.code().unwrap_or(-1), 0),
             stdout: Stream::new(self.redact(&String::from_utf8_lossy(&output.stdout))),
             stderr: Stream::new(self.redact(&String::from_utf8_lossy(&output.stderr))),
+            journal: self.root.join("logs/ralph.jsonl"),
         }
     }
 
@@ -333,6 +338,15 @@ impl TestProject {
     pub fn tasks(&self, action: &str) -> Vec<String> {
         let lines = self.lines(action);
         lines.iter().map(|line| line["task_id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Expects a record in the journal with this action and at least these fields.
+    #[track_caller]
+    pub fn assert_record(&self, action: &str, fields: Value) {
+        let fields = fields.as_object().unwrap();
+        let lines = self.lines(action);
+        let fits = |line: &Value| fields.iter().all(|(name, value)| line[name] == *value);
+        assert!(lines.iter().any(fits), "no `{action}` with {fields:?} in {lines:#?}");
     }
 
     /// The guardian of an attempt such as `a.1`, once it is on record.
@@ -501,96 +515,104 @@ fn placeholder(before: &str, word: &str) -> Option<&'static str> {
     (digits(whole) && digits(part)).then_some("[took]")
 }
 
-/// One stream of a run, and what it should be.
+/// One stream of a run.
 struct Stream {
     text: String,
-    /// None when it was looked at in another way.
+    /// The exact text, if the test gives one.
     want: Option<String>,
 }
 
 impl Stream {
     fn new(text: String) -> Stream {
-        Stream { text, want: Some(String::new()) }
+        Stream { text, want: None }
     }
 }
 
-/// A run of the program that has ended. Checked when it is dropped.
+/// A run of the program that has ended. Its exit code, and the text of streams for which a test
+/// gives text, are checked when it is dropped.
 pub struct Ran {
     place: &'static Location<'static>,
     words: String,
-    /// What it is, what it should be.
+    /// The actual exit code and the expected one.
     code: (i32, i32),
     stdout: Stream,
     stderr: Stream,
+    journal: PathBuf,
 }
 
 impl Ran {
-    /// It ends with this code.
+    /// Expects this exit code instead of 0.
     pub fn code(mut self, code: i32) -> Ran {
         self.code.1 = code;
         self
     }
 
-    /// Its standard output is exactly this.
+    /// Expects exactly this text on standard output.
     pub fn stdout(mut self, text: &str) -> Ran {
         self.stdout.want = Some(text.to_owned());
         self
     }
 
-    /// Its standard error is exactly this.
+    /// Expects exactly this text on standard error.
     pub fn stderr(mut self, text: &str) -> Ran {
         self.stderr.want = Some(text.to_owned());
         self
     }
 
-    /// Its standard error, which another test compares whole, has this in it.
+    /// Expects this text somewhere on standard error. Another test compares the whole message.
     #[track_caller]
-    pub fn stderr_has(mut self, part: &str) -> Ran {
+    pub fn stderr_has(self, part: &str) -> Ran {
         let text = &self.stderr.text;
-        if !text.contains(part) {
-            self.stderr.want = None;
-            let text = std::mem::take(&mut self.stderr.text);
-            self.code.1 = self.code.0;
-            self.stdout.want = None;
-            panic!("`{part}` is not said by `ralph {}`:\n{text}", self.words);
-        }
-        self.stderr.want = None;
+        assert!(text.contains(part), "`ralph {}` does not say `{part}`:\n{text}", self.words);
         self
     }
 
-    /// Its standard output has this in it.
+    /// Expects this text somewhere on standard output.
     #[track_caller]
-    pub fn stdout_has(mut self, part: &str) -> Ran {
-        assert!(self.stdout.text.contains(part), "`{part}` is not in:\n{}", self.stdout.text);
-        self.stdout.want = None;
+    pub fn stdout_has(self, part: &str) -> Ran {
+        let text = &self.stdout.text;
+        assert!(text.contains(part), "`ralph {}` does not print `{part}`:\n{text}", self.words);
         self
     }
 
-    /// What it says is compared elsewhere.
-    pub fn whatever(mut self) -> Ran {
-        self.stdout.want = None;
-        self.stderr.want = None;
+    /// Expects that the run completed the graph, or the tasks selected from it: exit code 0, and
+    /// no task remaining according to the journal.
+    #[track_caller]
+    pub fn graph_complete(self) -> Ran {
+        assert_eq!(self.code.0, 0, "`ralph {}`:\n{}", self.words, self.stderr.text);
+        let end = self.finished();
+        assert_eq!((&end["exit_code"], &end["remaining"]), (&0.into(), &0.into()), "{end}");
         self
+    }
+
+    /// The journal's last `finished` record.
+    #[track_caller]
+    pub fn finished(&self) -> Value {
+        let text = fs::read_to_string(&self.journal).unwrap_or_default();
+        let mut lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+        let end = lines.find(|line: &Value| line["action"] == "finished");
+        end.unwrap_or_else(|| panic!("`ralph {}` did not finish a run:\n{text}", self.words))
     }
 
     /// Its standard output as JSON.
     #[track_caller]
-    pub fn json(mut self) -> Value {
-        self.stdout.want = None;
+    pub fn json(self) -> Value {
         serde_json::from_str(&self.stdout.text).expect(&self.stdout.text)
     }
 
-    /// Its standard output, to be compared by whoever asks.
-    pub fn out(mut self) -> String {
-        self.stdout.want = None;
+    /// Its standard output.
+    pub fn out(self) -> String {
         self.stdout.text.clone()
     }
 
-    /// Code and streams as one text, for a snapshot.
+    /// Its standard error.
+    pub fn err(self) -> String {
+        self.stderr.text.clone()
+    }
+
+    /// Its exit code and streams as one text, for a snapshot.
     pub fn whole(mut self) -> String {
         self.code.1 = self.code.0;
-        self.stdout.want = None;
-        self.stderr.want = None;
         let mut text = format!("exit code {}\n", self.code.0);
         for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             if !stream.text.is_empty() {
@@ -616,6 +638,9 @@ impl Drop for Ran {
             {
                 let _ = writeln!(faults, "--- {name} should be\n{want}--- and is\n{}", stream.text);
             }
+        }
+        if ["panicked at", "internal error"].iter().any(|part| self.stderr.text.contains(part)) {
+            faults += "it panicked\n";
         }
         if !faults.is_empty() {
             let both = format!("{}{}", self.stdout.text, self.stderr.text);
@@ -672,6 +697,7 @@ impl Live {
             code: (status.code().unwrap_or(-1), 0),
             stdout: Stream::new(text(&self.stdout)),
             stderr: Stream::new(text(&self.stderr)),
+            journal: trial.root.join("logs/ralph.jsonl"),
         }
     }
 }

@@ -154,7 +154,7 @@ fn a_foreign_file_is_left_alone() {
 fn an_agent_of_launchd_comes_and_goes() {
     let trial = stage();
     let name = name(&trial);
-    trial.run(["schedule", "install", "--launchd", "--user"]).whatever();
+    trial.run(["schedule", "install", "--launchd", "--user"]);
     let file = format!("Library/LaunchAgents/{name}.plist");
     assert_eq!(kept(&trial), [file.as_str()]);
     let said = told(&trial);
@@ -181,13 +181,13 @@ fn a_line_of_a_crontab_comes_and_goes_and_no_other_does() {
 
     let others = "# mine\nMAILTO=\"\"\n5 4 * * *  printf '100\\%'   # no line end";
     fs::write(trial.sign("crontab"), others).unwrap();
-    install().whatever();
+    install();
     let with = crontab();
     assert!(with.starts_with(&format!("{others}\n# Written by `ralph schedule install`: ")));
     install().stdout("the crontab has the line already, as it should be\n");
     fs::write(trial.sign("crontab"), with.replace("* * * * *", "*/5 * * * *") + "# after\n")
         .unwrap();
-    install().whatever();
+    install();
     assert_eq!(crontab(), format!("{with}# after\n"), "it is as it should be again, in its place");
     trial.run(["schedule", "uninstall"]).stdout("removed the line from your crontab\n");
     assert_eq!(crontab(), format!("{others}\n# after\n"));

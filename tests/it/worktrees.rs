@@ -20,7 +20,7 @@ fn stage(more: &str) -> TestProject {
 /// A repository in which two attempts have been merged, with their work trees.
 fn merged() -> TestProject {
     let trial = stage("").agent("commit");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     trial
 }
 
@@ -95,7 +95,7 @@ fn everybody_is_told_where_attempts_are() {
     assert_eq!(status["attempts"][0]["worktree"], "[repo].worktrees/1");
     assert_eq!(status["merge_queue"], json!({"waiting": [], "trying": null, "held": null}));
     trial.leave("green");
-    run.end(&trial).code(0).whatever();
+    run.end(&trial).code(0);
     live.kill();
     insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
     work tree                task  branch  state
@@ -114,7 +114,7 @@ fn everybody_is_told_where_attempts_are() {
 fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     let trial = stage("").agent("commit");
     trial.write("work/a.txt", "mine\n");
-    trial.run(["run", "-q", "--task", "a"]).code(4).whatever();
+    trial.run(["run", "-q", "--task", "a"]).code(4);
     let status = trial.run(["status"]).out();
     let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
     let shown: Vec<&str> = status.lines().filter(shown).collect();
@@ -127,7 +127,7 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     assert_eq!(queue["held"]["paths"], json!(["work/a.txt"]));
     stays(&trial, "1", "attempt a.1 waits to be merged by the next run: `ralph run`");
     fs::remove_file(trial.root().join("work/a.txt")).unwrap();
-    trial.run(["run", "-q", "--task", "a"]).whatever();
+    trial.run(["run", "-q", "--task", "a"]);
     assert_eq!(trial.status("a"), "complete");
 }
 
@@ -199,7 +199,7 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
     let mine = git_in(&trial, "b", &["rev-parse", "HEAD"]);
     trial.write(".ralph/config.yaml", &settings(""));
     trial.git(&["commit", "-qam", "No setup"]);
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     assert_eq!(
         (trial.status("b"), git_in(&trial, "b", &["rev-parse", "HEAD"])),
         ("complete".to_owned(), mine)
@@ -216,8 +216,8 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
     // Numbers are for attempts.
     trial.git(&["branch", "topic/2"]);
     trial.git(&["branch", "7"]);
-    trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n").whatever();
-    trial.run(["worktree", "new", "7"]).stdout("[repo].worktrees/task-7\n").whatever();
+    trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n");
+    trial.run(["worktree", "new", "7"]).stdout("[repo].worktrees/task-7\n");
     let list = trial.run(["worktree", "list", "--json"]).json();
     let kinds = list.as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap());
     let kinds: Vec<&str> = kinds.collect();
