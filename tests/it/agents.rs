@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{TestProject, agent, until};
+use crate::support::{TestProject, agent};
 
 /// A project whose agent speaks as Claude Code does, one stream after the other.
 fn speaking(streams: &str) -> TestProject {
@@ -22,7 +22,7 @@ fn speaking(streams: &str) -> TestProject {
 fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     let trial = speaking("claude-usage-limit:1 claude-success:0");
     let run = trial.start(["run", "--max-wait", "1000000h"]);
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
     trial.run(["resume", "--now"]);
     trial.assert_record("resume_requested", json!({"now": true}));
@@ -47,8 +47,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
 fn a_network_that_is_out_is_waited_for() {
     let trial = speaking("claude-network:1 claude-success:0");
     let run = trial.start(["run"]);
-    until("it waits", || run.said().contains("the provider cannot be reached"));
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     trial.run(["resume", "--now"]);
     run.end(&trial).graph_complete();
     assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["kind"], "network");
@@ -69,7 +68,7 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
             "tasks: [{{id: a}}, {{id: b}}, {{id: c}}, {{id: d}}, {{id: e, agent: {other}}}]\n"
         ));
     let run = trial.start(["run"]);
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
     assert_eq!(trial.tasks("started"), ["a", "b", "c", "e"]);
@@ -90,8 +89,9 @@ fn nobody_waits_longer_than_the_limit_says() {
     // The limit is remembered: the next run does not spend an attempt to learn of it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
+    let before = trial.lines("waiting").len();
     let run = trial.start(["run", "--max-wait", "1000000h"]);
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(before + 1, "waiting");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
 }

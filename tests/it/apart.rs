@@ -5,7 +5,7 @@
 use std::fs;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     oracle,
@@ -198,11 +198,12 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.write("notes.txt", "mine too\n");
         trial.write("check.sh", &format!("{CHECK}# mine\n"));
         let base = trial.git(&["rev-parse", "main"]);
-        let ran = trial.run(["run"]).code(4);
-        ran.stderr_has(&format!("changes of yours are in the way: {path}"));
+        trial.run(["run"]).code(4);
         assert_eq!(trial.git(&["rev-parse", "main"]), base);
         assert_eq!(trial.read(path), "mine\n");
-        assert_eq!(trial.lines("merge_held").len(), 1);
+        let held: Vec<_> =
+            trial.lines("merge_held").iter().map(|line| line["paths"].clone()).collect();
+        assert_eq!(held, [json!([path])]);
         trial.nobody_is_left();
         trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
         let trial = trial.agent("fail");
@@ -363,8 +364,8 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
         let graph = trial.graph_text().replace(']', &format!(", {{id: {id}}}]"));
         trial.save("task-graph.yaml", &graph);
         trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
-        let said = ["is changed and not committed", "is on no branch"][n];
-        trial.run(["run"]).stderr_has(said);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.lines("worktree_kept").len(), n + 1);
         assert_eq!(fs::read(slot.join("mine")).unwrap(), b"mine");
         assert_eq!(slots(&trial), ["1", "2"]);
     }
@@ -393,7 +394,9 @@ fn what_commands_leave_does_not_use_up_work_trees() {
 fn a_setup_that_fails_parks_its_task_and_no_other() {
     let more = "setup: ['[ \"$RALPH_TASK_ID\" != b ] || { echo no luck > left; exit 3; }']\n";
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
-    trial.run(["run"]).code(3).stderr_has("which was to prepare its work tree");
+    trial.run(["run"]).code(3);
+    let failed = json!({"task_id": "b", "verdict": "setup-failed"});
+    trial.assert_record("failed", failed);
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "c"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);
@@ -646,7 +649,7 @@ fn a_limit_that_one_meets_holds_back_its_agent() {
     let run = trial.start_until(["run", "--max-wait", "1000000h"], "waiting-b");
     until("the limit is known", || trial.read("logs/ralph.jsonl").contains("\"rate_limited\""));
     trial.leave("open");
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     assert_eq!(trial.tasks("started"), ["a", "b"]);
     assert_eq!(trial.tasks("completed"), ["b"]);
     trial.run(["resume", "--now"]);
@@ -676,7 +679,7 @@ fn what_is_held_back_lands_when_the_way_is_free() {
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
     let run = trial.start_until(["run"], "waiting-b");
-    until("it is said", || run.said().contains("commit or stash them"));
+    trial.wait_for_records(1, "merge_held");
     assert_eq!(trial.read("line"), "mine\n");
     trial.git(&["stash", "--quiet", "--", "line"]);
     until("it has landed", || landed(&trial, "line") == "agent\n");

@@ -86,7 +86,7 @@ fn a_signed_request_starts_a_run_once() {
     let trial = Trial::begin("commit");
     let request = signed(now(), "{\"ref\": \"$(touch /tmp/x)\"}");
     assert_eq!(trial.send(&request), ACCEPTED);
-    until("it is done", || trial.schedule.said().contains("the run ended with exit code 0"));
+    trial.stage.wait_for_records(2, "slept");
     assert_eq!(trial.send(&request), "401 Unauthorized: this request was here before");
     let trial = trial.end();
     let woken = trial.lines("woken");
@@ -126,7 +126,7 @@ fn what_is_not_to_be_believed_starts_nothing() {
     }
     let largest = signed(now(), &"x".repeat(64 * 1024));
     assert_eq!(trial.send(&largest), ACCEPTED, "the largest that is taken");
-    until("it is done", || trial.schedule.said().contains("the run ended"));
+    trial.stage.wait_for_records(2, "slept");
     assert_eq!(trial.end().lines("woken").len(), 1);
 }
 
@@ -140,7 +140,7 @@ fn one_more_run_can_be_asked_for_while_one_goes_on() {
     assert_eq!(trial.send(&signed(now(), "3")), full);
     assert_eq!(trial.send(&signed(now(), "3")), full, "it may be sent again");
     trial.stage.leave("open");
-    until("both are done", || trial.schedule.said().matches("the run ended").count() == 2);
+    trial.stage.wait_for_records(2, "finished");
     let trial = trial.end();
     assert_eq!(trial.lines("woken").len(), 2);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
@@ -184,8 +184,9 @@ fn neither_run_nor_agent_knows_the_secret() {
     );
     fs::write(root.join(".ralph/config.yaml"), settings).unwrap();
     assert_eq!(trial.send(&signed(now(), "")), ACCEPTED);
-    until("it is over", || trial.schedule.said().contains("the run ended with exit code 1"));
+    trial.stage.wait_for_records(2, "slept");
     let trial = trial.end();
+    assert_eq!(trial.lines("slept")[1]["exit_code"], 1);
     let variables = fs::read_to_string(trial.sign("variables")).unwrap();
     assert!(variables.contains("RALPH_TASK_ID=a") && !variables.contains("HOOK_SECRET"));
 }

@@ -1,6 +1,6 @@
 //! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
 
-use crate::support::{TestProject, until};
+use crate::support::TestProject;
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
@@ -68,7 +68,7 @@ fn half_saved(agent: &str) {
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
     trial.leave("open");
-    until("the fault is told", || run.said().contains("cannot be read"));
+    trial.wait_for_records(1, "graph_rejected");
     trial.save("task-graph.yaml", &whole);
     run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);

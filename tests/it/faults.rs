@@ -92,7 +92,7 @@ fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
     trial.save("task-graph.yaml", "tasks: [");
     // Without a request it would look at the file with its next beat, ten seconds later.
     trial.run(["pause"]);
-    until("the fault is told", || run.said().contains("cannot be read"));
+    trial.wait_for_records(1, "graph_rejected");
     trial.run(["resume"]);
     until("it still turns", || run.said().contains("resumed"));
     trial.save("task-graph.yaml", &whole);

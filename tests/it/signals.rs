@@ -93,7 +93,7 @@ fn work_that_was_reported_before_the_signal_is_complete() {
 fn a_run_that_waits_stops_at_once() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
     let run = trial.start(["run", "--wait"]);
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
 }

@@ -333,6 +333,17 @@ impl TestProject {
         self.journal().into_iter().filter(|line| line["action"] == action).collect()
     }
 
+    /// Waits until a run that is going on has written this many records with this action.
+    #[track_caller]
+    pub fn wait_for_records(&self, count: usize, action: &str) {
+        let action = format!("\"action\":\"{action}\"");
+        let journal = self.root.join("logs/ralph.jsonl");
+        until(&format!("the journal has {count} of {action}"), || {
+            let text = fs::read_to_string(&journal).unwrap_or_default();
+            text.matches(&action).count() >= count
+        });
+    }
+
     /// The tasks of all lines with this action, in order.
     #[track_caller]
     pub fn tasks(&self, action: &str) -> Vec<String> {

@@ -109,22 +109,16 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
         .file(".ralph/config.yaml", config)
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("commit");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
-    exit code 3
-    --- stderr ---
-    [time]  2 tasks, 0 complete
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
-    [time]  verifying a before the attempt: `test -e value`
-    [time]    exited with code 1 after [took]
-    [time]      output in logs/attempts/a/1/baseline-1.log
-    [time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
-    [time]    0 of 3 attempts used; output in logs/attempts/a/1
-    [time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 2 done
-    [time]  left:
-    [time]    2 ready: a, b
-    "#);
+    trial.run(["run"]).code(3).stderr_has(
+        "\
+[time]  verifying a before the attempt: `test -e value`
+[time]    exited with code 1 after [took]
+[time]      output in logs/attempts/a/1/baseline-1.log
+[time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
+[time]    0 of 3 attempts used; output in logs/attempts/a/1
+[time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
+",
+    );
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");
     assert!(trial.subjects().iter().all(|subject| !subject.starts_with("Work on")));
     assert_eq!(trial.status("a"), "pending");
