@@ -159,7 +159,7 @@ fn a_flood_gets_no_further() {
     let wrong = format!("sha256={}", "0".repeat(64));
     for _ in 0..200 {
         let answer = trial.send(&request(now(), &wrong, "x"));
-        assert_eq!(answer, "401 Unauthorized: the signature is wrong");
+        assert!(answer.starts_with("401 "), "{answer}");
     }
     let mut answers: Vec<String> =
         (0..12).map(|number| trial.send(&signed(now(), &number.to_string()))).collect();

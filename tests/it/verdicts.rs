@@ -154,29 +154,26 @@ tasks:
 #[test]
 fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     let trial = TestProject::new().graph(HALF).agent("fail-some");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 3
-    --- stderr ---
-    [time]  4 tasks, 0 complete
-    [time]  Iteration 1 of 50 · bad · P1 · attempt 1
-    [time]    bad
-    [time]  bad failed after [took]: exited with code 7
-    [time]    its last line: no idea how to do bad
-    [time]    1 of 1 attempts used; output in logs/attempts/bad/1
-    [time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
-    [time]  Iteration 2 of 50 · good · P2 · attempt 1
-    [time]    good
-    [time]  good complete in [took]: reported done, and committed
-    [time]    [commit] Work on good
-    [time]    1 file, +1 -0
-    [time]    3 left (2 waiting; 1 parked)
-    [time]  everything left is blocked (exit code 3)
-    [time]  1 completed in 2 attempts, [took]; 1 of 4 done
-    [time]    + good: [commit] Work on good
-    [time]  left:
-    [time]    - bad: parked after 1 attempt; 2 others wait for it
-    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
-    ");
+    trial
+        .run(["run"])
+        .code(3)
+        .stderr_has(
+            "\
+[time]    1 of 1 attempts used; output in logs/attempts/bad/1
+[time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
+",
+        )
+        .stderr_has(
+            "\
+[time]    3 left (2 waiting; 1 parked)
+[time]  everything left is blocked (exit code 3)
+[time]  1 completed in 2 attempts, [took]; 1 of 4 done
+[time]    + good: [commit] Work on good
+[time]  left:
+[time]    - bad: parked after 1 attempt; 2 others wait for it
+[time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
+",
+        );
     assert_eq!(
         (trial.status("bad"), trial.status("good")),
         ("in-progress".into(), "complete".into())
