@@ -55,7 +55,7 @@ fn a_network_that_is_out_is_waited_for() {
 
 #[test]
 fn several_that_meet_one_limit_wait_once_and_others_go_on() {
-    // Each of the three ends when all of them are at work.
+    // Each of the three ends when all three are running.
     let meet = "cat > /dev/null; touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"; \
                 until [ -e \"$TRIAL_DIR/at-a\" ] && [ -e \"$TRIAL_DIR/at-b\" ] && \
                 [ -e \"$TRIAL_DIR/at-c\" ]; do sleep 0.02; done; \
@@ -83,10 +83,10 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_limit_says() {
+fn waiting_is_bounded_by_max_wait() {
     let trial = speaking("claude-usage-limit:1");
     trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");
-    // The limit is remembered: the next run does not spend an attempt to learn of it again.
+    // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
     let before = trial.lines("waiting").len();
@@ -148,7 +148,7 @@ fn a_task_may_have_an_agent_of_its_own() {
 }
 
 #[test]
-fn words_about_limits_are_none() {
+fn text_about_limits_is_not_a_limit() {
     let trial = speaking("claude-quotes-limits:0");
     trial.run(["run", "--once"]).code(1);
     trial.assert_record("failed", json!({"task_id": "a", "verdict": "incomplete"}));
@@ -220,7 +220,7 @@ fn a_task_may_have_a_budget_of_its_own() {
 }
 
 #[test]
-fn what_an_agent_does_not_say_is_unknown() {
+fn unreported_usage_is_unknown() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     trial.run(["run", "-q"]);
     trial.run(["costs"]).stdout_has("unknown  unknown  unknown  unknown");

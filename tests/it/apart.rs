@@ -1,6 +1,5 @@
-//! Attempts in work trees of their own, and the merge queue: on real repositories, with agents that
-//! do what a test has written down for them. After each scene [`sound`] holds what is left against
-//! what must be.
+//! Isolated attempts and the merge queue, on real repositories. The agents run the script that a
+//! test has written for them. [`sound`] checks the repository after each scene.
 
 use std::fs;
 
@@ -12,11 +11,11 @@ use crate::{
     support::{SETTINGS, TestProject, agent, each, until, wait_for},
 };
 
-/// The verify command of these scenes: every test that is there.
+/// The verify command of these scenes: runs every test that exists.
 const CHECK: &str = "\
 for test in tests/*.sh; do [ ! -e \"$test\" ] || sh \"$test\" || exit 1; done
 ";
-/// Holds the first trial of `a` up until the sign `on`, once there is a `count.txt`.
+/// Makes the first verification of `a` wait for the file `on`, once `count.txt` exists.
 const HOLD: &str = "\
 if [ -e count.txt ] && [ -e work/a.txt ] && mkdir \"$TRIAL_DIR/held\"; then
     until [ -e \"$TRIAL_DIR/on\" ]; do sleep 0.02; done
@@ -24,7 +23,7 @@ fi 2> /dev/null
 ";
 const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
 
-/// A repository for two attempts at a time that are verified.
+/// A repository for two verified attempts at a time.
 fn stage(graph: &str, more: &str) -> TestProject {
     let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
     let verify = if more.contains("verify:") { "" } else { "verify: [sh check.sh]\n" };
@@ -39,7 +38,7 @@ fn stage(graph: &str, more: &str) -> TestProject {
     trial
 }
 
-/// Writes down what the agent does: `a` for every attempt at `a`, `a-2` for its second.
+/// Sets the script of the agent: `a` for every attempt at `a`, `a-2` for the second.
 fn tell(trial: &TestProject, name: &str, script: &str) {
     let name = if name.is_empty() { "do".to_owned() } else { format!("do-{name}") };
     fs::write(trial.sign(&name), script).unwrap();
@@ -57,14 +56,14 @@ fn sound(trial: &TestProject) {
     sound_but(trial, &[]);
 }
 
-/// Runs to the end, where everything is complete.
+/// Runs until the graph is complete.
 #[track_caller]
 fn completes(trial: &TestProject) {
     trial.run(["run"]).graph_complete();
     sound(trial);
 }
 
-/// The slots that there are, and `merge`.
+/// The worktrees of the pool, and `merge`.
 fn slots(trial: &TestProject) -> Vec<String> {
     let folder = trial.dir().join("repo.worktrees");
     let mut all: Vec<String> = fs::read_dir(folder)
@@ -123,7 +122,7 @@ fn a_task_begins_with_the_work_of_all_that_it_waits_for() {
 }
 
 #[test]
-fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
+fn the_second_of_two_conflicting_attempts_is_retried_with_the_conflict() {
     let trial = stage(PAIR, "");
     for id in ["a", "b"] {
         tell(&trial, &format!("{id}-1"), "together 2; put line \"by $id\"; work");
@@ -147,7 +146,7 @@ fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
 }
 
 #[test]
-fn of_two_that_are_green_alone_and_red_together_one_is_sent_back() {
+fn one_of_two_tasks_that_only_fail_together_is_retried() {
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");
     tell(&trial, "", "together 3; work");
     let test = "put tests/$id.sh 'if [ -e work/a.txt ] && [ -e work/b.txt ] && [ ! -e both ]; then \
@@ -168,7 +167,7 @@ fn of_two_that_are_green_alone_and_red_together_one_is_sent_back() {
     assert!(told.contains("merged with `main`"), "{told}");
 }
 
-/// The target goes elsewhere by a person while work waits, and while it is tried there.
+/// A person moves the target branch while work is queued, and while it is verified.
 #[test]
 fn a_person_commits_to_the_target_meanwhile() {
     let trial = stage("tasks: [{id: a}]\n", "worktree: true\njobs: 1\n");
@@ -188,7 +187,7 @@ fn a_person_commits_to_the_target_meanwhile() {
     assert_eq!(slots(&trial), ["1", "merge"]);
 }
 
-/// A file of a person is in the way of a merge: changed, or not known to git. Another one is not.
+/// A person's file blocks a merge: changed, or untracked. Another file does not.
 #[test]
 fn what_a_person_has_in_the_checkout_is_never_touched() {
     for path in ["line", "new"] {
@@ -230,9 +229,9 @@ fn a_person_looks_at_another_branch_meanwhile() {
     assert_eq!(trial.git(&["rev-list", "--count", "other..main"]), "2\n");
 }
 
-/// What agents do to git that they should not. All of it is kept, and the next attempt is undisturbed.
+/// Ways in which agents damage git. All work is kept, and the next attempt is not affected.
 #[test]
-fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
+fn no_work_is_lost_when_an_agent_damages_its_branch() {
     let scenes = [
         ("git checkout --quiet -b elsewhere; work", "off-branch"),
         ("git checkout --quiet --detach; work", "off-branch"),
@@ -268,10 +267,10 @@ fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
     each(4, &scenes, work);
 }
 
-/// Each of these ends a run, or lets it end, with one attempt queued and two at work: later ones go on.
+/// Ways to end a run while one attempt is queued and two are running; the next run continues.
 #[test]
-fn a_run_that_is_stopped_is_gone_on_with() {
-    // What is done, the exit code, and how many agents work again.
+fn the_next_run_continues_a_stopped_run() {
+    // The request, the exit code, and how many agents run again.
     let scenes = [("INT", 130), ("TERM", 143), ("stop", 4), ("stop --now", 4), ("pause", 4)];
     let work = |(how, code): &(&str, i32)| {
         let trial = stage(
@@ -285,7 +284,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         let run = trial.start_until(["run"], "waiting-b");
         wait_for(&trial.sign("waiting-a"));
         wait_for(&trial.sign("waiting-c"));
-        // So that what `a` has done is tried again.
+        // So that the work of `a` is verified again.
         let trial = trial.file("count.txt", "1\n");
         trial.leave("go");
         wait_for(&trial.sign("held"));
@@ -318,7 +317,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
 }
 
 #[test]
-fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
+fn a_deleted_worktree_costs_only_its_attempt() {
     let trial = stage(PAIR, "idle: 1s\n");
     tell(&trial, "a-1", "put half.txt half; commit; rm -rf \"$PWD\"; await never");
     tell(&trial, "b", "await open; work");
@@ -332,7 +331,7 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
     let tip = trial.git(&["log", "--all", "--format=%s", "--", "half.txt"]);
     assert_eq!(tip, "Work on a\n", "its commit is kept");
 
-    // Between two runs, all of them; and one that is then something else.
+    // All of them between two runs, one of which is then a file.
     fs::remove_dir_all(trial.dir().join("repo.worktrees")).unwrap();
     fs::create_dir_all(trial.dir().join("repo.worktrees/1")).unwrap();
     fs::write(trial.dir().join("repo.worktrees/1/mine"), "mine").unwrap();
@@ -345,7 +344,7 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
 }
 
 #[test]
-fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
+fn a_worktree_with_a_persons_work_is_not_used() {
     let trial = stage("tasks: [{id: a}]\n", "");
     completes(&trial);
     let slot = trial.dir().join("repo.worktrees/1");
@@ -373,9 +372,9 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
     sound(&trial);
 }
 
-/// Files that are left by what is no agent's work keep no work tree from being used again.
+/// Files that setup and verify commands leave do not prevent reuse of a worktree.
 #[test]
-fn what_commands_leave_does_not_use_up_work_trees() {
+fn files_left_by_commands_do_not_block_a_worktree() {
     let more = "jobs: 1\nworktree: true\nverify: [sh check.sh, 'date > verified']\n\
                 setup: 'date > set-up; echo setup >> \"$TRIAL_DIR/setups\"'\n";
     let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", more);
@@ -451,7 +450,7 @@ fn every_form_of_merge_brings_the_same_work() {
     each(3, &["rebase", "merge", "squash"], work);
 }
 
-/// An agent's copy of the graph says what it has to say of its own task and is not merged.
+/// An agent's copy of the graph counts for its own task and is not merged.
 #[test]
 fn a_graph_that_an_agent_commits_is_understood_and_not_merged() {
     let trial =
@@ -491,7 +490,7 @@ fn a_branch_that_a_person_looks_at_is_not_taken() {
 }
 
 #[test]
-fn what_cannot_be_begun_with_is_said_at_once() {
+fn an_unusable_branch_is_an_error_before_any_attempt() {
     let trial = stage(PAIR, "");
     trial.git(&["branch", "ralph"]);
     trial.run(["run"]).code(1).stderr(
@@ -514,7 +513,7 @@ fn what_cannot_be_begun_with_is_said_at_once() {
 }
 
 #[test]
-fn commands_of_an_agent_mean_the_run_that_it_is_part_of() {
+fn commands_of_an_agent_apply_to_its_own_run() {
     let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 1\nworktree: true\n");
     tell(
         &trial,
@@ -543,16 +542,16 @@ fn a_task_with_nothing_to_commit_is_complete_without_a_merge() {
     assert_eq!(trial.tasks("queued"), ["b"]);
 }
 
-/// What is reported done and not committed is committed, tried where nothing else is, and merged.
+/// Reported work that is not committed is committed, verified alone, and merged.
 #[test]
 fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
     let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
     tell(&trial, "a", "echo a > left.txt; report");
-    // Green only with what git ignores.
+    // Passes only with a file that git ignores.
     let trial = trial
         .file(".gitignore", "made\n")
         .file("tests/made.sh", "[ ! -e work/b.txt ] || [ -e made ]\n");
-    // What `a` left has landed by then, so that `b` is tried once more.
+    // The work of `a` has landed by then, so `b` is verified again.
     let landed_first = "until git cat-file -e main:left.txt 2> /dev/null; do sleep 0.02; done; ";
     tell(
         &trial,
@@ -579,7 +578,7 @@ fn twenty_tasks_and_a_second_run() {
 }
 
 #[test]
-fn an_agent_that_works_in_the_checkout_of_people_is_not_believed() {
+fn work_in_the_main_checkout_is_unverified() {
     let trial = stage("tasks: [{id: a}]\n", "max_attempts: 1\n");
     tell(&trial, "a", "cd \"$TRIAL_DIR/repo\"; work");
     trial.run(["run"]).code(3);
@@ -612,9 +611,9 @@ fn a_submodule_is_there_and_may_stay_as_it_is() {
     completes(&trial);
 }
 
-/// The machine went down while git made a work tree.
+/// The machine crashed while git created a worktree.
 #[test]
-fn a_work_tree_that_was_only_half_made_is_made_whole() {
+fn an_incomplete_worktree_is_repaired() {
     let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nworktree: true\n");
     let slot = trial.dir().join("repo.worktrees/1");
     trial.git(&["worktree", "add", "--quiet", "--detach", slot.to_str().unwrap()]);
@@ -622,7 +621,7 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     fs::write(admin.join("locked"), "initializing").unwrap();
     fs::rename(admin.join("index"), admin.join("index.lock")).unwrap();
     fs::remove_file(slot.join("check.sh")).unwrap();
-    // And one of which so little is there that git fails everywhere.
+    // And one that is so incomplete that git fails everywhere.
     let (slot, admin) = (slot.with_file_name("2"), admin.with_file_name("2"));
     fs::create_dir_all(&slot).unwrap();
     fs::create_dir_all(&admin).unwrap();
@@ -634,9 +633,9 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     assert_eq!(slots(&trial), ["1"]);
 }
 
-/// A usage limit that one of two meets is its agent's: the other one goes on, and no third begins.
+/// A usage limit applies to the agent: the other running attempt continues, and no third starts.
 #[test]
-fn a_limit_that_one_meets_holds_back_its_agent() {
+fn a_rate_limit_holds_back_all_attempts_of_its_agent() {
     let agent = agent("told");
     let settings = format!("agent: {{command: [{agent}], output: claude-json}}\n");
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", &settings).command([]);
@@ -671,9 +670,9 @@ fn each_of_two_has_a_terminal_of_its_own() {
     sound(&trial);
 }
 
-/// What is held back by a person's file is merged by the same run when that is out of the way.
+/// A landing held by a person's file is retried by the same run once the file is gone.
 #[test]
-fn what_is_held_back_lands_when_the_way_is_free() {
+fn a_held_landing_is_retried_by_the_same_run() {
     let trial = stage(PAIR, "");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
@@ -689,9 +688,9 @@ fn what_is_held_back_lands_when_the_way_is_free() {
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
-/// Work trees inside the repository are nothing that a person has left there.
+/// Worktrees inside the repository do not count as untracked files of a person.
 #[test]
-fn work_trees_may_be_inside_the_repository() {
+fn worktrees_may_be_inside_the_repository() {
     let trial = stage(PAIR, "worktree_dir: .trees\n");
     tell(&trial, "a-1", "rm .git; echo lost > lost; report");
     completes(&trial);

@@ -1,4 +1,4 @@
-//! An agent waits for a person: its task is set aside with its question, and the others go on.
+//! An agent asks a person: its task waits with its question, and the other tasks continue.
 
 use serde_json::json;
 
@@ -57,7 +57,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
         .run(["dag-status"])
         .stdout_has("Needs input; `ralph answer ID \"…\"`\n  ask  Paint it  Which colour?\n");
 
-    // Asked again only when somebody has answered.
+    // The question is not asked again before it is answered.
     trial.run(["run", "-q"]).code(4);
     assert_eq!(trial.tasks("started"), ["ask", "other"]);
 
@@ -87,7 +87,7 @@ fn a_proven_report_counts_for_more() {
 }
 
 #[test]
-fn beside_other_reasons_it_is_one_of_them() {
+fn a_question_is_one_of_several_blockers() {
     let graph = format!("{GRAPH}  - {{id: held, status: blocked}}\n");
     let trial = trial("file").graph(&graph);
     trial.run(["run"]).code(3);
@@ -127,7 +127,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
         .run(["answer", "ask", "x"])
         .code(1)
         .stderr("ralph: error: `ask` is pending; only a task that needs input is answered\n");
-    // It asks once more, and the answers add up.
+    // The agent asks again, and both answers are kept.
     trial.run(["run", "-q"]).code(4);
     trial.run(["answer", "ask", "the answer is blue"]);
     trial.run(["run", "-q"]).graph_complete();
@@ -171,7 +171,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let answered = trial.lines("answered");
     assert_eq!(answered[1]["question"], question);
     assert_eq!(answered[1]["answer"], "the answer is blue");
-    // What it was told holds until it is complete.
+    // The answers are kept until the task is complete.
     trial.run(["task-reset", "ask"]);
     assert_eq!(trial.run(["prompt", "ask", "--json"]).json()["answers"], json!([]));
 }
@@ -194,7 +194,7 @@ fn a_run_that_waits_goes_on_with_the_answer() {
 }
 
 #[test]
-fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
+fn only_the_agent_of_a_running_attempt_can_ask() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").command([
         "sh",
         "-c",

@@ -1,4 +1,5 @@
-//! `ralph check`: good files in one line, bad ones with every fault, hostile ones refused fast.
+//! `ralph check`: one line for valid files, every error of invalid ones, fast refusal of hostile
+//! ones.
 
 use std::{
     fs::{self, File},
@@ -169,7 +170,7 @@ fn every_fault_is_shown_at_once() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_shown_in_its_place() {
+fn an_invalid_pattern_is_shown_with_its_location() {
     let trial = TestProject::new().graph(
         "tasks:
   - id: a
@@ -226,7 +227,7 @@ defaults:
 }
 
 #[test]
-fn what_has_not_even_the_shape_is_shown_first() {
+fn structural_errors_are_shown_first() {
     let trial = TestProject::bare();
     trial.write("shapeless.yaml", &fixture("shapeless.yaml"));
     insta::assert_snapshot!(trial.run(["check", "shapeless.yaml"]).whole(), @r"
@@ -328,7 +329,7 @@ fn oddities_are_warnings() {
     ");
 }
 
-/// Refused with this code of 65, and with so little said, and quickly even in a slow build.
+/// The file is refused with exit code 65 and a short message, quickly even in a debug build.
 #[track_caller]
 fn refused(name: &str, bytes: &[u8], part: &str) {
     let trial = TestProject::bare();
@@ -372,7 +373,7 @@ fn a_file_of_200_mib_is_not_even_read() {
 }
 
 #[test]
-fn a_file_that_is_none_is_an_error() {
+fn a_missing_file_is_an_error() {
     let trial = TestProject::bare();
     trial.run(["check", "nowhere.yaml"]).code(65).stderr_has("there is no `nowhere.yaml`");
     trial.run(["check", "."]).code(65).stderr_has("cannot read `.`");

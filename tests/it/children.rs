@@ -1,5 +1,5 @@
-//! What an agent leaves running after its report is waited for; what one without a report leaves
-//! is not.
+//! Processes that an agent leaves running: `ralph` waits for them after a report, and not without
+//! one.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
-/// With this limit of the wait and whatever else is set.
+/// A project with this limit of the wait, and more settings.
 fn stage(how: &str, wait: &str) -> TestProject {
     let settings =
         SETTINGS.replace("child_wait_timeout: 0s", &format!("child_wait_timeout: {wait}"));
@@ -54,7 +54,7 @@ fn children_are_waited_for_after_each_kind_of_report() {
 }
 
 #[test]
-fn children_that_outstay_the_wait_are_named_and_ended() {
+fn children_past_the_wait_limit_are_named_and_ended() {
     let trial = stage("commit", "100ms");
     trial.run(["run", "--task", "a"]).graph_complete();
     let told = trial.lines("children_overdue").remove(0);
@@ -83,7 +83,7 @@ fn children_that_may_stay_outlive_attempt_and_run() {
 }
 
 #[test]
-fn without_a_report_nobody_is_waited_for() {
+fn children_are_not_waited_for_without_a_report() {
     let trial = stage("silent", "10m");
     trial.run(["run", "--once", "--task", "a"]).code(1);
     assert_eq!(trial.tasks("waiting_for_children"), [""; 0]);
@@ -91,7 +91,7 @@ fn without_a_report_nobody_is_waited_for() {
 }
 
 #[test]
-fn whatever_ends_an_attempt_ends_the_wait() {
+fn stopping_an_attempt_ends_the_wait_for_children() {
     let (trial, run) = waiting("commit");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
@@ -111,7 +111,7 @@ fn whatever_ends_an_attempt_ends_the_wait() {
 }
 
 #[test]
-fn a_run_that_dies_in_the_wait_takes_the_children_along() {
+fn children_end_with_a_run_killed_during_the_wait() {
     let (trial, run) = waiting("done-file");
     run.kill();
     trial.nobody_is_left();

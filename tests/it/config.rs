@@ -1,4 +1,4 @@
-//! Settings from all their places: `ralph config`, `ralph schema`, and edits while a run goes on.
+//! Settings from all sources: `ralph config`, `ralph schema`, and edits during a run.
 
 use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn every_setting_is_shown_with_its_origin() {
 }
 
 #[test]
-fn a_variable_that_is_no_value_is_told_by_its_name() {
+fn an_invalid_variable_is_named() {
     let trial = TestProject::new().graph(DIAMOND).env("RALPH_MAX_ITERATIONS", "many");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 64
@@ -171,7 +171,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
 }
 
 #[test]
-fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
+fn flags_have_precedence_after_an_edit_and_a_pause() {
     let trial = TestProject::new()
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("edit-settings")
@@ -181,7 +181,7 @@ fn flags_stand_above_everything_also_after_an_edit_and_a_pause() {
     assert_eq!(trial.lines("loop_started")[0]["flags"], json!({"max_iterations": 1}));
 }
 
-/// What the schema of the graph or of the settings has against a value.
+/// The errors of a value against the schema of the graph or of the settings.
 fn validator(of: &str) -> impl Fn(&Value) -> Result<(), String> {
     let schema = TestProject::bare().run(["schema", of]).json();
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());

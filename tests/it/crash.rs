@@ -1,4 +1,4 @@
-//! The runner dies in the middle, and the next one makes good.
+//! The runner is killed during an attempt, and the next run recovers.
 
 use std::{fs, thread, time::Duration};
 
@@ -15,7 +15,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
     let first = trial.start_until(["run"], "asleep");
     first.kill();
-    assert_eq!(trial.status("a"), "in-progress", "nobody was there to take it back");
+    assert_eq!(trial.status("a"), "in-progress", "a killed run does not reset it");
     assert!(trial.state().join("attempts/a.1.json").exists(), "the attempt is on record");
 
     let trial = trial.agent("commit");
@@ -34,7 +34,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
 }
 
 #[test]
-fn what_was_finished_is_not_done_again() {
+fn finished_work_is_not_repeated() {
     let trial = TestProject::new().graph(DIAMOND).agent("reported-then-gate");
     let first = trial.start_until(["run"], "waiting-start");
     first.kill();
@@ -84,11 +84,11 @@ fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
 }
 
 #[test]
-fn a_graph_that_nobody_can_read_is_an_error_also_after_a_crash() {
+fn an_unreadable_graph_is_an_error_after_a_crash() {
     let trial = oracle::stage(1).chaos("wait");
     let first = trial.start_until(["run"], "waiting");
     first.kill();
-    // A copy of another attempt would take things back.
+    // Restoring the copy of another attempt would undo changes.
     let kept = trial.state().join("graph.yaml");
     let text = fs::read_to_string(&kept).unwrap();
     fs::write(&kept, text.replace("claimed_at", "claimed_on")).unwrap();
@@ -107,7 +107,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
     let state = ralph::adapters::state::StateFolder::open(trial.state(), false);
     let held = state.is_locked().unwrap();
     kill_process(guardian, Signal::CONT).unwrap();
-    assert!(held, "another run could begin beside what is left");
+    assert!(held, "another run could start while processes of the last one live");
     until("the lock is free", || !state.is_locked().unwrap());
     trial.nobody_is_left();
 }
@@ -122,7 +122,7 @@ fn a_reset_is_possible_after_a_crash() {
     trial.agent("commit").run(["run"]).graph_complete();
 }
 
-/// Kills runs at many moments, and holds what is left against what must be.
+/// Kills runs at many moments, and checks the result.
 #[test]
 fn nothing_is_done_twice_wherever_the_run_is_killed() {
     let tasks: String = (0..6).map(|n| format!("  - id: t{n}\n")).collect();
@@ -132,7 +132,7 @@ fn nothing_is_done_twice_wherever_the_run_is_killed() {
         let before = attempts().len();
         let run = trial.start(["run", "-q"]);
         until("one more attempt began", || attempts().len() > before);
-        // Not to wait for anything: to die at another moment each time.
+        // Not a wait for something: each run is killed at another moment.
         thread::sleep(Duration::from_millis(round * 47 % 160));
         run.kill();
     }
@@ -164,7 +164,7 @@ fn a_torn_line_costs_that_line_only() {
 }
 
 #[test]
-fn the_past_may_be_lost_and_the_graph_still_says_what_is_done() {
+fn the_graph_keeps_completed_tasks_when_the_journal_is_lost() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial.run(["run", "-q", "--max-iterations", "2"]).code(2);
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
@@ -173,7 +173,7 @@ fn the_past_may_be_lost_and_the_graph_still_says_what_is_done() {
     trial.assert_record("finished", json!({"iterations": 2, "completed": 2}));
 }
 
-/// A group signal to the runner is not one to its agents, which have groups of their own.
+/// Agents have their own process groups, so a signal to the runner's group does not reach them.
 #[test]
 fn an_agent_has_a_group_of_its_own() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");

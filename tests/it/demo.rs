@@ -1,4 +1,4 @@
-//! `ralph demo`: what is promised to whoever tries it first.
+//! `ralph demo`: completes its graph and shows a retry.
 
 use crate::support::TestProject;
 

@@ -1,5 +1,4 @@
-//! `ralph doctor`: every line it can say, in repositories of which it is true, and that looking
-//! leaves no trace.
+//! `ralph doctor`: every finding, in a repository that has the problem; it changes nothing.
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject};
 
-/// A repository in which all is well, with an agent that is called `claude`.
+/// A repository without problems, with an agent called `claude`.
 fn healthy() -> TestProject {
     let trial = TestProject::new().graph(DIAMOND).file(
         ".ralph/config.yaml",
@@ -22,7 +21,7 @@ fn healthy() -> TestProject {
     trial.env("PATH", &path).env("TMPDIR", &tmp).env("CLAUDE_CODE_OAUTH_TOKEN", "very secret")
 }
 
-/// What it says of one thing: the mark, and the finding with the cure.
+/// The line about one subject: its mark, and the finding with the advice.
 #[track_caller]
 fn line(trial: &TestProject, about: &str) -> (String, String) {
     let before = trial.everything();
@@ -51,7 +50,7 @@ fn warns(trial: &TestProject, about: &str, part: &str) {
     assert!(mark == "warning" && text.contains(part), "{mark} {about} {text}");
 }
 
-/// It says that a run would end with this code, and a run does.
+/// The doctor predicts this exit code of a run, and a run ends with it.
 #[track_caller]
 fn faults(trial: &TestProject, code: i32, about: &str, part: &str) {
     let (mark, text) = line(trial, about);
@@ -96,7 +95,7 @@ fn a_healthy_repository_is_all_right() {
 }
 
 #[test]
-fn a_sick_repository_is_told_all_of_it() {
+fn every_problem_of_a_repository_is_reported() {
     let trial = healthy()
         .env("CLAUDE_CODE_OAUTH_TOKEN", "")
         .file("prompts/task.md", "# {{ task.titel }}\n")
@@ -178,7 +177,7 @@ fn the_graph_must_be_one() {
 }
 
 #[test]
-fn what_limits_name_must_be_there() {
+fn limits_must_name_existing_tags() {
     let settings = |limits: &str| format!("{}limits: {limits}\n", crate::support::SETTINGS);
     let trial = healthy().graph("tasks: [{id: a, tags: [db], agent: {command: [make, it]}}]\n");
     trial.write(".ralph/config.yaml", &settings("{claude: 3, codex: 1, db: 1, make: 2}"));
@@ -190,7 +189,7 @@ fn what_limits_name_must_be_there() {
 }
 
 #[test]
-fn every_prompt_that_is_to_come_is_rendered() {
+fn every_upcoming_prompt_is_rendered() {
     let trial = healthy().graph(
         "tasks: [{id: over, prompt: gone.md, status: complete}, {id: a, prompt: gone.md}, {id: b, \
          prompt: gone.md}]\n",
@@ -251,7 +250,7 @@ fn root_needs_a_sandbox_where_the_agent_wants_one() {
 }
 
 #[test]
-fn a_login_is_a_variable_or_a_file_and_otherwise_a_doubt() {
+fn a_login_is_a_variable_or_a_file_and_otherwise_a_warning() {
     let trial = healthy().env("CLAUDE_CODE_OAUTH_TOKEN", "");
     warns(&trial, "login", "no sign that `claude` is logged in");
     let file = trial.sign(".claude/.credentials.json");
@@ -329,7 +328,7 @@ fn the_programs_of_verify_commands_must_be_there() {
 #[test]
 fn a_hook_is_tried_as_it_would_run() {
     let trial = healthy().file("listed.txt", "x\n");
-    // Sees files and branch, may do what it likes, and no word of it reaches the repository.
+    // The hook sees files and branch, and nothing that it does reaches the repository.
     let does = "test -f listed.txt && test \"$(git branch --show-current)\" = main && \
                 git log --format=%s | grep -q Set && echo y > listed.txt && git add -A && \
                 git stash list && git tag tried";
@@ -380,7 +379,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let gpg = trial.sign("bin/gpg-of-tess");
     let good = "cat > /dev/null; printf '\\n[GNUPG:] SIG_CREATED D\\n' >&2; echo signature";
     trial.script(&gpg, good);
-    // Settings that hold because of where the repository lies.
+    // Settings that apply because of the location of the repository.
     let personal = trial.sign("personal");
     fs::write(&personal, "[commit]\ngpgSign = true\n[gpg]\nprogram = gpg-of-tess\n").unwrap();
     let global = trial.sign("gitconfig");
@@ -431,7 +430,7 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.kill();
-    // The guardian still writes down how the attempt ended.
+    // The guardian still records how the attempt ended.
     trial.nobody_is_left();
     warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
     trial.run(["pause"]);
@@ -439,7 +438,7 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
 }
 
 #[test]
-fn a_merge_that_nobody_finished_is_a_doubt() {
+fn an_unfinished_merge_is_a_warning() {
     let trial = healthy();
     let head = trial.git(&["rev-parse", "HEAD"]);
     trial.write(".git/MERGE_HEAD", &head);

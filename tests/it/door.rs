@@ -1,4 +1,4 @@
-//! Requests that start a run: good, bad, replayed, stale, oversized, slow and very many.
+//! Requests that start a run: valid, invalid, replayed, stale, oversized, slow and very many.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::support::{Live, SETTINGS, TestProject, agent, until, wait_for};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A schedule that waits for requests, and where.
+/// A schedule that waits for requests, and its address.
 struct Trial {
     stage: TestProject,
     schedule: Live,
@@ -42,7 +42,7 @@ impl Trial {
         Trial { stage: trial, schedule, address }
     }
 
-    /// Sends this and gives the first line and the text of the answer.
+    /// Sends a request, and returns the first line and the body of the response.
     fn send(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -100,7 +100,7 @@ fn a_signed_request_starts_a_run_once() {
 }
 
 #[test]
-fn what_is_not_to_be_believed_starts_nothing() {
+fn an_invalid_request_starts_nothing() {
     let trial = Trial::begin("commit");
     let wrong = format!("sha256={}", "0".repeat(64));
     for (bytes, want) in [
@@ -147,12 +147,12 @@ fn one_more_run_can_be_asked_for_while_one_goes_on() {
 }
 
 #[test]
-fn a_flood_gets_no_further() {
+fn a_flood_of_requests_is_bounded() {
     let trial = Trial::begin("gate");
     let tasks = format!("/proc/{}/task", trial.schedule.id());
     let threads = || fs::read_dir(&tasks).unwrap().count();
     let before = threads();
-    // They connect, and say nothing.
+    // These connect and send nothing.
     let idle: Vec<TcpStream> =
         (0..1000).map_while(|_| TcpStream::connect(trial.address).ok()).collect();
     assert!(idle.len() > 500, "{}", idle.len());
@@ -163,7 +163,7 @@ fn a_flood_gets_no_further() {
     }
     let mut answers: Vec<String> =
         (0..12).map(|number| trial.send(&signed(now(), &number.to_string()))).collect();
-    assert_eq!(answers[0], ACCEPTED, "those who say nothing keep nobody out");
+    assert_eq!(answers[0], ACCEPTED, "idle connections do not block others");
     let last = answers.split_off(10);
     assert_eq!(last, ["429 Too Many Requests: more than ten requests in a minute"; 2]);
     let open = fs::read_dir(format!("/proc/{}/fd", trial.schedule.id())).unwrap().count();

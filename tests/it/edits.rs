@@ -1,4 +1,4 @@
-//! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
+//! Edits of the graph file by people and agents during a run, valid and invalid.
 
 use crate::support::TestProject;
 
@@ -61,7 +61,7 @@ fn work_that_an_agent_finds_is_done() {
     assert!(trial.graph_text().contains("- id: found # by an agent\n"));
 }
 
-/// The graph is being saved while this agent ends.
+/// The graph file is incomplete when this agent ends, and saved shortly after.
 fn half_saved(agent: &str) {
     let trial = TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
     let run = trial.start_until(["run"], "waiting-a");

@@ -1,5 +1,5 @@
-//! What an attempt leaves: committed for it, kept under a ref, shown, restored; and what is looked
-//! at besides its commits.
+//! The work of an attempt: leftovers are committed or kept under a ref, shown and restored; and the
+//! evidence other than commits.
 
 use std::fs;
 
@@ -9,20 +9,20 @@ use crate::support::{SETTINGS, TestProject, wait_for};
 
 const ONE: &str = "tasks: [{id: a, title: 'Do  it', max_attempts: 1}]\n";
 
-/// A repository in which the agent is this shell script, which then reports that it is done.
+/// A repository whose agent runs this shell script and then reports its task done.
 fn reports(graph: &str, script: &str) -> TestProject {
     let script =
         format!("cat >/dev/null; {script}\n\"$RALPH\" task-complete $RALPH_TASK_ID >/dev/null");
     TestProject::new().graph(graph).command(["sh", "-c", &script])
 }
 
-/// A repository in which the agent is this shell script, which says nothing.
+/// A repository whose agent runs this shell script and reports nothing.
 fn fails(script: &str) -> TestProject {
     let script = format!("cat >/dev/null; {script}");
     TestProject::new().graph(ONE).command(["sh", "-c", &script])
 }
 
-/// Runs one attempt, and gives the line that ends it.
+/// Runs one attempt, and returns the journal record of its end.
 #[track_caller]
 fn ended(trial: &TestProject) -> Value {
     drop(trial.run(["run", "--once", "-q"]).whole());
@@ -38,7 +38,7 @@ fn status(trial: &TestProject) -> String {
     trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
 }
 
-/// Without what differs from one run to the next: sizes, the width of columns.
+/// Replaces what differs between runs: sizes, the width of columns.
 fn plain(text: &str) -> String {
     let word = |word: &str| match word {
         "bytes)" => String::new(),
@@ -90,7 +90,7 @@ fn leftovers_of_a_reported_attempt_are_committed_for_it() {
 }
 
 #[test]
-fn leftovers_beside_a_commit_are_committed_too() {
+fn leftovers_in_addition_to_a_commit_are_committed() {
     let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > two; git add two";
     let trial = reports(ONE, script);
     let ended = ended(&trial);
@@ -206,7 +206,7 @@ fn leaves_then_commits(settings: &str) -> TestProject {
         .command(["sh", "-c", script]);
     trial.write("mine", "a person's\n");
     assert_eq!(ended(&trial)["verdict"], "failed");
-    // What somebody has edited since is no longer what the attempt left.
+    // A file that a person has edited since is not a leftover of the attempt.
     trial.write("edited", "by a person\n");
     trial
 }
@@ -263,7 +263,7 @@ fn an_output_that_is_missing_or_blank_is_no_completion() {
 }
 
 #[test]
-fn what_judges_the_work_is_watched() {
+fn changes_to_hooks_and_verify_inputs_are_reported() {
     let graph = "tasks: [{id: a, verify: ['sh check.sh', 'ls tests']}]\n";
     let script =
         "echo true > check.sh; echo > tests/t; echo > tests/new; git add .; git commit -qm X
@@ -338,7 +338,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
         "ralph: error: there is a branch `main` already, and it is left as it is; name another with \
          `--branch`\n",
     );
-    // The ref outlives the journal and the work tree.
+    // The ref does not depend on the journal or the worktree.
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     fs::remove_file(trial.root().join("two 2")).unwrap();
     trial.run(["restore", "a.1", "--branch", "mine"]).stdout_has("branch mine has what");

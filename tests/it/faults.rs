@@ -1,4 +1,4 @@
-//! What goes wrong around an attempt: locks left behind, a damaged graph, logs and disks that fail.
+//! Faults around an attempt: stale locks, a damaged graph, failing logs and disks.
 
 use std::{
     fs,
@@ -85,12 +85,12 @@ fn an_emptied_graph_is_put_back() {
 }
 
 #[test]
-fn a_graph_that_is_unreadable_while_an_agent_works_stops_nobody() {
+fn an_unreadable_graph_during_an_attempt_does_not_stop_the_run() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks: [");
-    // Without a request it would look at the file with its next beat, ten seconds later.
+    // Without a request the run would read the file at its next beat, ten seconds later.
     trial.run(["pause"]);
     trial.wait_for_records(1, "graph_rejected");
     trial.run(["resume"]);
@@ -158,7 +158,7 @@ fn logs_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn logs_that_vanish_in_the_middle_begin_anew() {
+fn logs_deleted_during_a_run_are_recreated() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
@@ -182,11 +182,11 @@ fn a_journal_that_cannot_be_written_stops_the_run() {
     assert_eq!(done, ["a", "b"]);
 }
 
-/// A small disk of its own, gone when dropped.
+/// A small file system, unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None, with a line, where nothing may be mounted.
+    /// Returns `None`, and prints why, where mounting is not allowed.
     fn at(path: &Path, size: &str) -> Option<Disk> {
         let options = format!("size={size}");
         let mount =

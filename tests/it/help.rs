@@ -1,15 +1,15 @@
-//! What `--help` says, whole, on wide and on narrow screens; and what a shell completes.
+//! The text of `--help` on wide and narrow screens, and shell completions.
 //!
-//! `RALPH_WRITE=1 cargo test --test it help` writes both pages anew.
+//! `RALPH_WRITE=1 cargo test --test it help` rewrites both pages.
 
 use std::fmt::Write as _;
 
 use crate::support::{DIAMOND, RALPH, TestProject, is_page};
 
-/// The help of every command, one below the other, on a screen of so many columns.
+/// The help of every command, one after the other, on a screen of this many columns.
 fn help(columns: &str) -> String {
     let trial = TestProject::bare().env("COLUMNS", columns);
-    // Not by `run`, which puts placeholders for lengths of time.
+    // Not by `run`, which replaces durations by placeholders.
     let said = |words: &[&str]| {
         let output = trial.process(RALPH).args(words).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");

@@ -1,4 +1,4 @@
-//! `ralph init` and `ralph template`: what is found, what is written, and what is left alone.
+//! `ralph init` and `ralph template`: what they detect, write, and leave unchanged.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -7,7 +7,7 @@ use crate::{
     terminal::{bare, code, on_terminal},
 };
 
-/// What a set-up writes into a repository with nothing in it.
+/// The files that `ralph init` writes into an empty repository.
 const WRITTEN: [&str; 7] = [
     ".ralph/.gitignore",
     ".ralph/config.yaml",
@@ -18,7 +18,7 @@ const WRITTEN: [&str; 7] = [
     "task-graph.yaml",
 ];
 
-/// What is said of it on standard output.
+/// The standard output for these files.
 const SAID: &str = "\
 created  .ralph/config.yaml
 created  .ralph/.gitignore
@@ -65,7 +65,7 @@ fn said(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// What is not committed.
+/// The untracked files.
 fn untracked(trial: &TestProject) -> Vec<String> {
     let text = trial.git(&["ls-files", "--others", "--exclude-standard"]);
     text.lines().map(str::to_owned).collect()
@@ -107,7 +107,7 @@ fn an_empty_repository_is_set_up_once() {
     assert!(before == trial.everything(), "the second time something was changed");
 }
 
-/// Files, programs, and what the settings say besides the agent.
+/// Files, programs, and the settings other than the agent.
 type Kind =
     (&'static [(&'static str, &'static str)], &'static [&'static str], &'static [&'static str]);
 
@@ -140,7 +140,7 @@ fn each_kind_of_project_gets_its_own_command() {
             &["cargo", "npm"],
             &["verify:", "  - cargo test", "  - npm test"],
         ),
-        // Declared, but it cannot run here.
+        // Declared, but not runnable here.
         (&[("go.mod", "module x\n")], &[], &[]),
     ];
     for (files, programs, verify) in cases {
@@ -224,7 +224,7 @@ fn files_of_others_are_added_to_and_nothing_else() {
 }
 
 #[test]
-fn what_is_there_is_overwritten_by_force_alone() {
+fn existing_files_are_overwritten_only_with_force() {
     let trial = repository(&[]);
     let own = [
         (".ralph/config.yaml", "timeout: 5m\n"),
@@ -479,7 +479,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
 }
 
 #[test]
-fn whoever_leaves_the_wizard_leaves_no_file() {
+fn leaving_the_wizard_writes_no_file() {
     for leave in ["\u{3}", "\u{1b}", "n"] {
         let trial = folder(&[]);
         let last = leave == "n";

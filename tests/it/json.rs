@@ -1,6 +1,6 @@
 //! The shapes of what `--json` prints: `docs/json.md` lists every field and its kind.
 //!
-//! `RALPH_WRITE=1 cargo test --test it json` writes the page anew.
+//! `RALPH_WRITE=1 cargo test --test it json` rewrites the page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ missing. Fields are added and never renamed within a version. Made by `RALPH_WRI
 --test it json`; what journal lines hold stands in [journal.md](journal.md).
 ";
 
-/// The commands, what is shown by each, and whether it can be asked where nothing has happened yet.
+/// The commands, what each shows, and whether it works before the first run.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "Where the graph stands."),
     (&["status", "--json"], "How the newest run stands."),

@@ -41,7 +41,7 @@ fn over_fifty_iterations_are_warned_about() {
 }
 
 #[test]
-fn the_limit_may_come_from_the_environment_and_not_be_nought() {
+fn the_limit_may_come_from_the_environment_and_must_not_be_zero() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit").env("RALPH_MAX_ITERATIONS", "1");
     trial.run(["run"]).code(2);
     assert_eq!(trial.lines("loop_started")[0]["max_iterations"], 1);

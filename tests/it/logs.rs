@@ -1,5 +1,5 @@
-//! `ralph logs` and `ralph attach`: what happens and what agents print, shown to people and to
-//! programs, while it comes and afterwards.
+//! `ralph logs` and `ralph attach`: events and agent output, for people and programs, live and
+//! afterwards.
 
 use std::{fs, process::Stdio};
 
@@ -10,7 +10,7 @@ use crate::{
 
 const TWO: &str = "tasks: [{id: a, title: One}, {id: b, depends_on: [a]}]\n";
 
-/// An agent that prints the named recording and, if it is told so, does its task.
+/// An agent that replays the named recording, then commits and reports its task done.
 fn replaying(name: &str) -> TestProject {
     let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
     let format = format!("{}-json", name.split('-').next().unwrap());
@@ -89,7 +89,7 @@ fn programs_get_the_lines_as_they_are() {
     trial.run(["logs", "--json", "-n", "1"]).stdout(&last).stderr(said);
     let of_a = trial.run(["logs", "--json", "--task", "a"]).stderr(said).out();
     assert!(of_a.lines().all(|line| line.contains("\"task_id\":\"a\"")), "{of_a}");
-    // What only a newer version knows, people are not told.
+    // Records of a newer version are not shown to people.
     assert!(!trial.run(["logs", "--all"]).stderr(said).out().contains("teleported"));
 }
 
@@ -114,7 +114,7 @@ fn a_new_day_is_named() {
 }
 
 #[test]
-fn it_goes_on_with_what_comes_also_in_a_new_file() {
+fn following_continues_in_a_new_journal() {
     let trial = TestProject::new().graph(TWO).agent("commit");
     let live = trial.start(["logs", "-f"]);
     until("it waits", || live.said() == "no run yet; waiting for one\n");
@@ -237,7 +237,7 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
 }
 
 #[test]
-fn whoever_leaves_does_not_stop_the_run() {
+fn detaching_does_not_stop_the_run() {
     let trial = TestProject::new().graph(TWO).agent("gate");
     let run = trial.start_until(["run", "--once"], "waiting-a");
     let mut person = on_terminal(&trial, 60, "attach");

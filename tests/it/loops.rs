@@ -1,4 +1,4 @@
-//! `ralph loop`: an agent on a prompt file, again and again, until something ends it.
+//! `ralph loop`: an agent runs on a prompt file repeatedly, until something ends the loop.
 
 use std::{fs, path::PathBuf};
 
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
-/// A loop that waits for nothing.
+/// The arguments of a loop without delays.
 const FAST: [&str; 7] =
     ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "9", "--restart-delay", "0"];
 
-/// The same, and more.
+/// The arguments of a loop without delays, and more.
 fn fast<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&FAST, more].concat()
 }
 
-/// A repository with a prompt, and an agent that reads it and does what the script says.
+/// A repository with a prompt, and an agent that reads the prompt and runs this script.
 fn trial(script: &str) -> TestProject {
     let script = format!("prompt=$(cat); n=$RALPH_ATTEMPT; {script}");
     TestProject::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
 }
 
-/// The journal of a loop, read as that of a run is.
+/// The records of a loop's journal with this action.
 fn lines(trial: &TestProject, name: &str, action: &str) -> Vec<Value> {
     let text = trial.read(&format!("logs/loops/{name}/ralph.jsonl"));
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
@@ -78,7 +78,7 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     assert_eq!(prompt(&trial, 4), "Do task A\n", "as it is");
     assert_eq!(trial.git(&["status", "--short"]), "", "its own files are ignored");
     assert!(!trial.root().join("logs/ralph.jsonl").exists());
-    // What says done is there until somebody removes it.
+    // `DONE` holds until a person removes it.
     insta::assert_snapshot!(trial.run(FAST).whole(), @r"
     exit code 0
     --- stderr ---
@@ -241,7 +241,7 @@ fn the_prompt_file_is_read_for_each_iteration() {
 }
 
 #[test]
-fn what_cannot_begin_begins_nothing() {
+fn invalid_arguments_start_no_loop() {
     let trial = trial("");
     let words = |file| ["loop", "--prompt-file", file, "--max-iterations", "2"];
     let missing = "ralph: error: prompt file not found: `./missing.md`\n";
@@ -345,7 +345,7 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
     assert_eq!(trial.status("loop"), "pending", "the task of the graph is another");
 }
 
-/// A loop whose agent waits for the sign `open`.
+/// A loop whose agent waits for the file `open`.
 fn gated(name: &str, iterations: &str) -> (TestProject, Live) {
     let trial =
         trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
@@ -507,7 +507,7 @@ fn loops_and_a_run_go_on_at_once() {
     let start = |name| {
         trial.start(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", name])
     };
-    // One has the name of the task.
+    // One of the loops has the name of the task.
     let runs = [trial.start(["run"]), start("one"), start("two")];
     wait_for(&trial.sign("at-two"));
     let running = || {
@@ -594,7 +594,7 @@ fn what_an_agent_left_running_with_its_report_is_waited_for() {
 }
 
 #[test]
-fn the_list_tells_the_living_from_the_dead() {
+fn the_list_shows_crashed_loops() {
     let (trial, run) = gated("docs", "3");
     let listed = || trial.run(["ls", "--json"]).json()[0].clone();
     let alive = listed();
@@ -609,7 +609,7 @@ fn the_list_tells_the_living_from_the_dead() {
 }
 
 #[test]
-fn a_loop_in_another_work_tree_is_named_as_such() {
+fn a_loop_in_another_worktree_is_shown_as_elsewhere() {
     let (trial, run) = gated("docs", "3");
     trial.git(&["worktree", "add", "-q", "../other"]);
     let other = trial.dir().join("other");

@@ -1,4 +1,4 @@
-//! Branches that both changed the graph, brought together by real merges, rebases and cherry-picks.
+//! Branches that both changed the graph, combined by real merges, rebases and cherry-picks.
 
 use std::fs;
 
@@ -21,14 +21,14 @@ tasks:
 const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps both sides' \
                    lines in `docs/knowledge/learnings.md`\n";
 
-/// A repository in which git merges by task, on its branch `main`.
+/// A repository with the merge driver, on branch `main`.
 fn set(graph: &str) -> TestProject {
     let trial = TestProject::new().graph(graph);
     trial.run(["merge-driver", "--install"]).stdout(SET);
     trial
 }
 
-/// Puts an edit of the graph, `old => new` in place, on a branch that begins at `main`; back there.
+/// Commits an edit of the graph, `old => new`, on a new branch from `main`, and returns to `main`.
 fn branch(trial: &TestProject, name: &str, edits: &[(&str, &str)]) {
     trial.git(&["checkout", "--quiet", "-b", name, "main"]);
     let text = edits.iter().fold(trial.graph_text(), |text, (old, new)| {
@@ -40,7 +40,7 @@ fn branch(trial: &TestProject, name: &str, edits: &[(&str, &str)]) {
     trial.git(&["checkout", "--quiet", "main"]);
 }
 
-/// Runs git, which may fail: exit code and what it says on standard error.
+/// Runs git, which may fail, and returns its exit code and standard error.
 fn tried(trial: &TestProject, words: &[&str]) -> (Option<i32>, String) {
     let output = trial.process("git").args(words).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -79,7 +79,7 @@ tasks:
 ";
     assert_eq!(trial.graph_text(), want);
 
-    // A rebase and a cherry-pick of the same come to the same.
+    // A rebase and a cherry-pick have the same result.
     trial.git(&["branch", "--quiet", "merged"]);
     trial.git(&["reset", "--quiet", "--hard", "one"]);
     for name in ["two", "three"] {
@@ -161,7 +161,7 @@ fn edges_and_line_ends_stay_as_they_are() {
 }
 
 #[test]
-fn what_fits_together_and_is_no_graph_is_a_conflict() {
+fn a_clean_merge_that_is_no_valid_graph_is_a_conflict() {
     let trial = set("tasks:\n- id: a\n- id: b\n");
     branch(&trial, "one", &[("id: a\n", "id: a\n  depends_on: [b]\n")]);
     branch(&trial, "two", &[("id: b\n", "id: b\n  depends_on: [a]\n")]);
@@ -221,7 +221,7 @@ fn a_new_project_has_it_on_request() {
 }
 
 #[test]
-fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
+fn installing_twice_and_uninstalling_leaves_no_trace() {
     let trial = TestProject::new().graph(GRAPH);
     let attributes = trial.root().join(".git/info/attributes");
     let _ = fs::remove_file(&attributes);
@@ -253,11 +253,11 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
 #[test]
 fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
     let trial = TestProject::new().graph(GRAPH);
-    // Where it lies, there are characters that mean something to git and to shells.
+    // Its path has characters that are special to git and to shells.
     let folder = trial.dir().join("it's 100%O $here");
     fs::create_dir(&folder).unwrap();
     let moved = folder.join("ralph");
-    // By another process: what this one has open for writing, a test beside it may inherit.
+    // By another process: a parallel test could inherit a file that is open for writing here.
     assert!(trial.process("cp").arg(RALPH).arg(&moved).status().unwrap().success());
     let output = trial
         .process(moved.to_str().unwrap())

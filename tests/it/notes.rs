@@ -1,4 +1,4 @@
-//! Notes that agents leave: for the tasks that depend on theirs, and for everybody.
+//! Notes of agents: for the tasks that depend on theirs, and for all tasks.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ tasks:
 
 const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
-/// A chain of three tasks whose agents run this first, and then do their work.
+/// A chain of three tasks whose agents run this script and then do their work.
 fn chain(script: &str) -> TestProject {
     let work = "mkdir -p work; echo $RALPH_TASK_ID > work/$RALPH_TASK_ID; git add work
         git commit -qm \"Work on $RALPH_TASK_ID\"; \"$RALPH\" task-complete $RALPH_TASK_ID";

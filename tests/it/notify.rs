@@ -1,4 +1,4 @@
-//! Those who are told what happens, and the hooks: real commands, real requests.
+//! Notifiers and hooks: real commands, real requests.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn trial(settings: &str) -> TestProject {
         .agent("commit")
 }
 
-/// What commands were told, one JSON text a line.
+/// The input of notifier commands, one JSON object a line.
 fn told(trial: &TestProject) -> Vec<Value> {
     let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
@@ -27,7 +27,7 @@ fn events(trial: &TestProject) -> Vec<String> {
     told(trial).iter().map(|it| it["event"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The settings for a command that notes what it is told.
+/// The settings for a notifier command that records its input.
 const NOTE: &str = "notify: [{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
 
 #[test]
@@ -59,7 +59,7 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
 }
 
 #[test]
-fn without_a_list_only_what_ends_a_run_or_waits_for_somebody_is_told() {
+fn by_default_only_the_end_and_questions_are_notified() {
     let trial =
         trial("max_attempts: 1\nnotify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n").agent("fail");
     trial.run(["run", "-q"]).code(3);
@@ -69,7 +69,7 @@ fn without_a_list_only_what_ends_a_run_or_waits_for_somebody_is_told() {
 }
 
 #[test]
-fn who_cannot_be_told_is_named_once_and_fails_nothing() {
+fn a_failing_notifier_is_reported_once_and_fails_nothing() {
     let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
     let said = trial.run(["run"]).whole();
@@ -86,7 +86,7 @@ fn who_cannot_be_told_is_named_once_and_fails_nothing() {
 }
 
 #[test]
-fn one_that_hangs_holds_up_neither_run_nor_others_and_is_gone_with_it() {
+fn a_hanging_notifier_delays_nothing_and_ends_with_the_run() {
     let hang = "setsid sleep 600 & echo x >> \"$TRIAL_DIR/hung\"; exec sleep 600";
     let trial = trial(&format!(
         "notify_wait: 300ms\nnotify:\n  - {{on: any, run: '{hang}'}}\n  \
@@ -101,7 +101,7 @@ fn one_that_hangs_holds_up_neither_run_nor_others_and_is_gone_with_it() {
 }
 
 #[test]
-fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
+fn a_hanging_notifier_ends_at_its_limit_and_with_ralph() {
     let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
     let late = trial(&format!("notify_timeout: 200ms\nnotify: [{{run: '{hang}'}}]\n"));
     late.run(["notify", "--test"])
@@ -118,8 +118,9 @@ fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
 }
 
 #[test]
-fn the_end_is_told_in_a_flood_too() {
-    // Twice a task, which is more than a queue holds, and one who is slower than the loop.
+fn the_end_is_notified_when_the_queue_is_full() {
+    // Two notifications a task are more than the queue holds, and the notifier is slower than the
+    // run.
     let tasks: String = (0..18).map(|n| format!("  - id: t{n}\n")).collect();
     let slow = "[ $RALPH_EVENT != started ] || until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
@@ -136,8 +137,8 @@ fn the_end_is_told_in_a_flood_too() {
 
 #[test]
 fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
-    // What an attempt leaves behind when its guardian is killed is swept from among the children of
-    // the run; those who tell are children of it too.
+    // The run ends the processes of an attempt whose guardian is killed. They are then its
+    // children, as notifiers are.
     let slow = "touch \"$TRIAL_DIR/telling\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
     let trial = trial(&format!("notify: [{{on: started, run: '{slow}'}}]\n"));
@@ -156,7 +157,7 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
 }
 
 #[test]
-fn settings_that_change_change_who_is_told() {
+fn changed_settings_change_the_notifiers() {
     let trial = trial("notify: []\n");
     fs::write(trial.sign("next"), format!("{SETTINGS}{NOTE}")).unwrap();
     let script = "cat > /dev/null; cp ../next .ralph/config.yaml; echo $RALPH_TASK_ID >> x; \
@@ -282,7 +283,7 @@ fn a_hook_that_finishes_the_task_spares_the_agent() {
 }
 
 #[test]
-fn who_is_told_is_listed_tried_and_examined() {
+fn notifiers_are_listed_and_tested() {
     let trial = trial(
         "notify:\n  - {on: [parked, finished], run: 'cat >> \"$TRIAL_DIR/told\"'}\n  - desktop: true\n",
     );
@@ -328,10 +329,10 @@ mod webhook {
 
     use super::*;
 
-    /// What came in a request: headers with small names, and the body.
+    /// A request: headers with lower-case names, and the body.
     type Request = (Vec<(String, String)>, String);
 
-    /// A server that answers each of these once, then is gone.
+    /// A server that sends each of these responses once, then stops.
     fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<Request>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://me:pass@{}/secret/path", listener.local_addr().unwrap());
@@ -413,7 +414,7 @@ mod webhook {
     }
 
     #[test]
-    fn one_that_does_not_answer_does_not_hold_up_the_run_for_long() {
+    fn a_webhook_without_an_answer_does_not_delay_the_run() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let trial = trial(&format!(

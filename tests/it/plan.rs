@@ -1,4 +1,4 @@
-//! `ralph plan`: what the night will look like.
+//! `ralph plan`: the forecast of a run.
 
 use crate::support::TestProject;
 
@@ -13,11 +13,11 @@ tasks:
 ";
 
 #[test]
-fn the_night_is_laid_out() {
+fn the_plan_lists_tasks_in_order() {
     let trial = TestProject::new().graph(GRAPH);
     let page = trial.process(crate::support::RALPH).args(["plan"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
-    // The clock's own words are cut off.
+    // Clock times are cut off.
     let lines: Vec<&str> = page.lines().map(|line| line.get(..15).unwrap_or(line).trim()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     4 tasks to do,

@@ -1,4 +1,4 @@
-//! `ralph prompt`: looks, and touches nothing unless it is told to claim.
+//! `ralph prompt`: shows the next prompt, and changes nothing without `--accept`.
 
 use crate::support::{DIAMOND, TestProject};
 

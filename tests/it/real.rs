@@ -1,4 +1,4 @@
-//! A real graph, where it is at hand.
+//! A real graph, if the file is available.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ fn a_real_graph_is_worked_off_with_only_its_statuses_changed() {
         return;
     }
     let text = fs::read_to_string(GRAPH).unwrap();
-    // As it is, with most of it done, and with all of it still to do.
+    // As it is, with most tasks complete, and with all tasks pending.
     for text in [text.clone(), text.replace("status: complete", "status: ready")] {
         work_off(&text);
     }

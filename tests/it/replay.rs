@@ -1,10 +1,10 @@
-//! `ralph replay` as the agent of a run: recordings with times, attempts of another day, plain files.
+//! `ralph replay` as the agent of a run: timed recordings, earlier attempts, plain files.
 
 use crate::support::{RALPH, TestProject};
 
 const ONE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
 
-/// A repository in which a recording of a failure lies beside the graph.
+/// A repository with the recording of a failure.
 fn recorded() -> TestProject {
     let timed =
         "[0.01, \"out\", \"thinki\"]\n[0.02, \"err\", \"oh\"]\n[9000, \"out\", \"gave up\"]\n";
@@ -52,7 +52,7 @@ fn a_file_is_what_was_printed() {
 }
 
 #[test]
-fn what_cannot_be_played_is_said() {
+fn an_unplayable_recording_is_an_error() {
     let trial = recorded().file("empty/x", "").file("bad/timed.jsonl", "[1]\n");
     trial.run(["replay", "empty"]).code(1).stderr(
         "ralph: error: `[repo]/empty` is no recording; name a file, or a folder with `stdout` or \

@@ -1,4 +1,4 @@
-//! `ralph pause`, `resume`, `stop`, `status`: what is asked of a run from another terminal.
+//! `ralph pause`, `resume`, `stop` and `status`: requests to a run from another terminal.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use crate::support::{Live, SETTINGS, TestProject, until};
 
 const THREE: &str = "tasks: [{id: a}, {id: b}, {id: c}]\n";
 
-/// A run whose agent waits for the sign `open` at its first task.
+/// A run whose agent waits for the file `open` at its first task.
 fn gated() -> (TestProject, Live) {
     let trial = TestProject::new().graph(THREE).agent("gate");
     let run = trial.start_until(["run", "--max-iterations", "7", "--timeout", "40m"], "waiting-a");
@@ -92,7 +92,7 @@ fn obeyed(trial: &TestProject, run: Live, request: &str) {
 }
 
 #[test]
-fn a_run_that_waits_for_others_obeys_at_once() {
+fn a_waiting_run_handles_requests_at_once() {
     for request in ["pause", "stop"] {
         let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n");
         let trial = trial.agent("commit");
@@ -122,7 +122,7 @@ fn a_pause_without_a_run_holds_the_next() {
     trial.run(["run"]).code(4);
     trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
     trial.run(["run", "--once"]);
-    // A run that ended by itself is over: another such begins.
+    // A run that ended by itself is not continued: `resume` starts another with the same flags.
     trial.run(["pause"]);
     trial.run(["resume"]);
     assert_eq!(trial.lines("loop_started")[1]["once"], true);

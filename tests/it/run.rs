@@ -450,7 +450,7 @@ fn a_folder_with_blanks_and_quotes_is_a_folder_like_any_other() {
 }
 
 #[test]
-fn what_a_commit_is_called_is_shown_and_not_obeyed() {
+fn control_characters_in_commit_subjects_are_escaped() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").command([
         "sh",
         "-c",

@@ -1,5 +1,5 @@
-//! `ralph schedule`: runs that are started by the clock. By the second, so that nobody waits long;
-//! `RALPH_CRON="* * * * *" cargo test --test it schedule::by_the_clock` goes by the minute.
+//! `ralph schedule`: runs that start at set times, here every second, which keeps the tests short.
+//! `RALPH_CRON="* * * * *" cargo test --test it schedule::by_the_clock` starts them every minute.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use crate::support::{DIAMOND, Live, RALPH, SETTINGS, TestProject, agent, until, 
 
 const EVERY_SECOND: &str = "* * * * * *";
 
-/// A repository whose settings have this agent and these lines more.
+/// A repository whose settings have this agent and these additional lines.
 fn stage(graph: &str, name: &str, more: &str) -> TestProject {
     let settings = format!("{SETTINGS}agent: [{}]\n{more}", agent(name));
     TestProject::new().graph(graph).file(".ralph/config.yaml", &settings)
@@ -26,7 +26,7 @@ fn time(line: &Value, field: &str) -> DateTime<Utc> {
     line[field].as_str().unwrap_or_else(|| panic!("`{field}` of {line}")).parse().unwrap()
 }
 
-/// How many lines of the journal have this action, while others write to it.
+/// The number of journal lines with this action, while others write to it.
 fn count(trial: &TestProject, action: &str) -> usize {
     let text = fs::read_to_string(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
     text.matches(&format!("\"action\":\"{action}\"")).count()
@@ -38,7 +38,7 @@ fn by_the_clock() {
     let trial = stage(DIAMOND, "commit", "");
     let schedule = trial.start(["schedule", "--cron", &cron, "--", "--max-iterations", "2"]);
     let began = Instant::now();
-    // Two minutes, where it goes by them.
+    // Two minutes, if it starts runs every minute.
     while count(&trial, "completed") < 4 && began.elapsed() < Duration::from_secs(180) {
         thread::sleep(Duration::from_millis(20));
     }
@@ -53,7 +53,7 @@ fn by_the_clock() {
     assert!(said.contains("  next wake ") && said.contains("  woken for "), "{said}");
     assert!(said.contains("the run ended with exit code 2"), "{said}");
 
-    // Each run went on where the one before had stopped.
+    // Each run continued where the previous one had stopped.
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     let woken = trial.lines("woken");
     assert_eq!(woken[0]["run"], serde_json::json!(["--max-iterations", "2"]));
@@ -79,7 +79,7 @@ fn one_wake_ends_as_its_run_does() {
     assert_eq!(trial.run(["status", "--json"]).json()["status"], "finished");
 }
 
-/// A schedule whose run waits for the sign `open` at its only task.
+/// A schedule whose run waits for the file `open` at its only task.
 fn gated() -> (TestProject, Live) {
     let trial = stage("tasks: [{id: a}]\n", "gate", "");
     let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "waiting-a");
@@ -158,7 +158,7 @@ fn two_schedules_never_wait_in_one_repository() {
     until("it waits", || count(&trial, "slept") == 1);
     let other = "ralph: error: another `ralph schedule` waits in this repository: process [pid]\n";
     trial.run(["schedule"]).code(5).stderr(other);
-    // A crontab says nothing of it.
+    // A crontab gets no message about it.
     trial.run(["schedule", "--due"]).stderr("");
     trial.run(["status"]).stdout_has("\nSchedule: next wake ");
     first.kill();
@@ -169,7 +169,7 @@ fn two_schedules_never_wait_in_one_repository() {
     assert_eq!(trial.lines("woken").len(), 0);
 }
 
-/// The wake of a schedule that begins after one was ended in this way while times passed.
+/// The first wake of a schedule that starts some time after another was ended in this way.
 fn after(end: impl FnOnce(Live, &TestProject)) -> (DateTime<Utc>, Value) {
     let trial = stage("tasks: [{id: a}]\n", "commit", "");
     trial.run(["pause"]);
@@ -184,13 +184,13 @@ fn after(end: impl FnOnce(Live, &TestProject)) -> (DateTime<Utc>, Value) {
 }
 
 #[test]
-fn what_passed_while_nobody_waited_is_caught_up_on_once() {
+fn a_time_missed_after_a_crash_is_caught_up_once() {
     let (began, woken) = after(|first, _| first.kill());
     assert!(time(&woken, "scheduled_for") < began, "{woken}");
 }
 
 #[test]
-fn what_passed_since_ctrl_c_is_not() {
+fn a_time_missed_after_ctrl_c_is_not_caught_up() {
     let (began, woken) = after(|first, trial| {
         first.signal(Signal::INT);
         first.end(trial).code(130);
@@ -206,7 +206,7 @@ fn a_crontab_asks_whether_a_time_has_come() {
     let slept = trial.lines("slept");
     assert!(slept.len() == 1 && slept[0]["process"].is_null(), "{slept:?}");
     due("0 0 1 1 *").stderr("");
-    // Other times begin anew.
+    // A changed schedule counts from now on.
     due(EVERY_SECOND).stderr_has("next wake ");
     assert_eq!(trial.lines("woken").len(), 0);
     thread::sleep(Duration::from_millis(1100));
@@ -261,7 +261,7 @@ fn a_service_manager_hears_of_it() {
     }
     assert_eq!(last, "STOPPING=1");
 
-    // A run that such a manager starts itself speaks for itself, and its agents do not.
+    // A run that the service manager starts notifies it, and its agents cannot.
     let shell = "env > \"$TRIAL_DIR/variables\"";
     let settings = format!("{SETTINGS}agent: [sh, -c, '{shell}']\n");
     let trial = trial.file(".ralph/config.yaml", &settings).graph("tasks: [{id: b}]\n");
@@ -272,7 +272,7 @@ fn a_service_manager_hears_of_it() {
 }
 
 #[test]
-fn what_cannot_be_waited_for_is_told_at_once() {
+fn an_invalid_schedule_is_an_error_at_once() {
     let trial = TestProject::new();
     let said = |words: &[&str]| {
         let output = trial.process(RALPH).args(words).output().unwrap();

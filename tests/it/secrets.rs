@@ -1,4 +1,4 @@
-//! No secret of the environment gets into `logs/` or into the folder out of reach, whoever tells it.
+//! No secret of the environment gets into `logs/` or the state folder, whichever process prints it.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ralph::core::redact::MARK;
 
 use crate::support::{SETTINGS, TestProject, until, wait_for};
 
-/// The same numbers every time.
+/// Pseudo-random secrets, the same in every run.
 struct SecretMaker(u64);
 
 impl SecretMaker {
@@ -37,7 +37,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).flat_map(group).collect()
 }
 
-/// The values of secret variables, of which programs print many spellings.
+/// The values of secret variables, which programs print in many spellings.
 fn values(dice: &mut SecretMaker) -> Vec<String> {
     (0..24)
         .map(|at| match at % 2 {
@@ -74,7 +74,7 @@ fn planted(dice: &mut SecretMaker, values: &[String]) -> (String, String, Vec<St
     (text + "\n", clean + "\n", secrets)
 }
 
-/// Every file that `ralph` writes by itself, `task-graph.yaml` apart.
+/// Every file that `ralph` writes by itself, except `task-graph.yaml`.
 fn written(trial: &TestProject) -> Vec<(String, String)> {
     let all = trial.everything().into_iter();
     let texts = all.map(|(path, (_, bytes))| {
@@ -116,7 +116,7 @@ fn of_five_thousand_secrets_none_is_written() {
     for task in ["fail", "leave", "ask"] {
         assert!(trial.read(&format!("logs/attempts/{task}/1/stderr")) == clean, "{task}");
         let prompt = trial.read(&format!("logs/attempts/{task}/1/prompt.md"));
-        // What has the shape of a key may be there for a reason.
+        // Text that looks like a key may be intended.
         assert!(prompt.contains(&format!("Log in with {MARK}, ghp_a1a1")), "{prompt}");
     }
     let verify = trial.read("logs/attempts/leave/1/verify-1.log");
@@ -137,7 +137,7 @@ fn of_five_thousand_secrets_none_is_written() {
     let files = written(&trial);
     assert!(files.len() > 12, "{files:?}");
     for (path, text) in files {
-        // What was compared whole has been looked at.
+        // Files that were compared in full are already checked.
         if text.len() < 100_000 {
             let leaked = values.iter().filter(|secret| text.contains(*secret)).count();
             assert_eq!(leaked, 0, "{path}");

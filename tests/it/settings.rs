@@ -1,4 +1,4 @@
-//! `.ralph/config.yaml` and `prompts/`: what a project says about itself.
+//! `.ralph/config.yaml` and `prompts/`: the settings and templates of a project.
 
 use crate::support::{DIAMOND, SETTINGS, TestProject, agent};
 

@@ -1,4 +1,5 @@
-//! Signals to the runner: one ends the attempt, a second kills it; none is held against the task.
+//! Signals to the runner: the first ends the attempt, the second kills it; the attempt does not
+//! count.
 
 use std::{fs, thread, time::Duration};
 
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{TestProject, agent, until};
 
-/// A run whose agent is at work, signalled once.
+/// A run that gets one signal while its agent works.
 fn stopped(signal: Signal) -> (TestProject, String) {
     let trial =
         TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
@@ -52,7 +53,7 @@ fn term_and_hangup_have_their_codes() {
 }
 
 #[test]
-fn a_second_signal_kills_what_does_not_listen() {
+fn a_second_signal_kills_at_once() {
     let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
@@ -68,7 +69,7 @@ fn a_second_signal_kills_what_does_not_listen() {
 }
 
 #[test]
-fn what_does_not_listen_is_killed_after_the_grace() {
+fn a_process_that_ignores_signals_is_killed_after_the_grace() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
@@ -98,7 +99,7 @@ fn a_run_that_waits_stops_at_once() {
     run.end(&trial).code(130);
 }
 
-/// The state of a process, as the kernel shows it: `T` for one that is stopped.
+/// The state of a process in `/proc`: `T` if it is stopped.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
@@ -106,7 +107,7 @@ fn state(pid: u32) -> Option<char> {
 
 #[test]
 fn ctrl_z_stops_the_agent_too_and_every_clock() {
-    // Says all the time that it lives, so that only a clock that ran on could find it idle.
+    // Prints all the time, so that only a clock that did not stop could make it idle.
     let script = "cat > /dev/null; echo $$ > \"$TRIAL_DIR/pid\"
         until [ -e \"$TRIAL_DIR/open\" ]; do echo .; sleep 0.05; done; exec \"$0\"";
     let commit = agent("commit");
@@ -131,7 +132,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
 }
 
 #[test]
-fn what_stands_still_can_be_ended() {
+fn a_suspended_run_can_be_ended() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
@@ -156,7 +157,7 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
     let run = trial.start_until(["run"], "hanging");
-    // Stopped, so that all three are there when it goes on, before its agent can have ended.
+    // Stopped, so that all three signals arrive before its agent can end.
     run.signal(Signal::STOP);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         run.signal(signal);

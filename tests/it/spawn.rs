@@ -1,4 +1,4 @@
-//! `ralph spawn`: child agents with records of their own, at any depth.
+//! `ralph spawn`: child agents with their own records, at any depth.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Looking and steering: `dag-status`, `heartbeat`, `task-reset`, `task-complete`, `task-block`.
+//! `dag-status`, `heartbeat`, `task-reset`, `task-complete` and `task-block`.
 
 use serde_json::json;
 
@@ -105,7 +105,7 @@ fn a_parked_task_is_shown_with_its_last_failure() {
 }
 
 #[test]
-fn text_of_strangers_is_shown_and_not_obeyed() {
+fn control_characters_in_tasks_are_escaped() {
     let trial = TestProject::new().graph("tasks: [{id: a, title: \"red \\e[31m\\u202E alert\"}]\n");
     let text = trial.run(["dag-status"]).out();
     assert!(text.contains("red \\u{1b}[31m\\u{202e} alert") && !text.contains('\u{1b}'), "{text}");
@@ -137,7 +137,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
 }
 
 #[test]
-fn what_cannot_be_worked_on_beside_a_running_attempt_is_named() {
+fn tasks_that_cannot_run_now_are_listed_with_the_reason() {
     let graph = "\
 tasks:
   - {id: a, touches: src/**, tags: [db], priority: high}

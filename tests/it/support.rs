@@ -1,5 +1,5 @@
-//! The one builder: a repository in a temporary folder, a graph, an agent, and the real program
-//! run on them with nothing of this machine's settings.
+//! The test harness: a repository in a temporary folder with a graph and an agent, and the real
+//! program running in it, independent of this machine's settings.
 //!
 //! ```text
 //! let trial = TestProject::new().graph("...").agent("commit");
@@ -33,13 +33,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Long enough for a busy machine; nothing waits so long unless it is broken.
+/// The limit of every wait: long enough for a busy machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The program.
 pub const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 
-/// Two independent roots, one that joins them, and priorities that do not follow the file.
+/// A graph whose order in the file is not the order of the work.
 pub const DIAMOND: &str = "\
 version: 1
 # The order of the file is not the order of the work.
@@ -60,17 +60,17 @@ tasks:
   - {id: start, title: Begin}
 ";
 
-/// The settings of a trial: durability is not the point, nobody waits for a grace of seconds or
-/// for what an agent left running, and an agent that fails at once is meant to.
+/// The settings of a test project: short graces, no wait for leftover processes, no fsync, and no
+/// limit on agents that fail at once.
 pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
                             child_wait_timeout: 0s\n";
 
-/// A fake agent by name.
+/// The path of a fake agent.
 pub fn agent(name: &str) -> String {
     format!("{}/tests/agents/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A repository to try something in.
+/// A temporary repository for one test.
 pub struct TestProject {
     _dir: TempDir,
     root: PathBuf,
@@ -80,7 +80,7 @@ pub struct TestProject {
 }
 
 impl TestProject {
-    /// An empty folder that is no repository.
+    /// An empty folder that is not a repository.
     pub fn bare() -> TestProject {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let dir = tempfile::Builder::new().prefix("trial-").tempdir().unwrap();
@@ -96,7 +96,7 @@ impl TestProject {
         TestProject::bare().repository()
     }
 
-    /// A repository made of the empty folder.
+    /// Makes the empty folder a repository.
     pub fn repository(self) -> TestProject {
         let trial = self;
         trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
@@ -105,12 +105,12 @@ impl TestProject {
         trial.file(".ralph/config.yaml", SETTINGS)
     }
 
-    /// With this graph.
+    /// Adds this graph, committed.
     pub fn graph(self, text: &str) -> TestProject {
         self.file("task-graph.yaml", text)
     }
 
-    /// With this file, committed.
+    /// Adds this file, committed.
     pub fn file(self, path: &str, text: &str) -> TestProject {
         self.write(path, text);
         self.git(&["add", "--force", "--", path]);
@@ -118,13 +118,13 @@ impl TestProject {
         self
     }
 
-    /// `ralph run` and `ralph loop` get this fake agent.
+    /// Sets the fake agent of `ralph run` and `ralph loop`.
     pub fn agent(mut self, name: &str) -> TestProject {
         self.agent = vec![agent(name)];
         self
     }
 
-    /// `ralph run` gets the agent `chaos`, whose first attempt does what these words say.
+    /// Sets the agent `chaos`, with these words for its first attempt.
     pub fn chaos(self, words: &str) -> TestProject {
         let never = self.sign("never");
         if !never.exists() {
@@ -133,13 +133,13 @@ impl TestProject {
         self.agent("chaos").env("RALPH_CHAOS", words)
     }
 
-    /// `ralph run` and `ralph loop` get this command line.
+    /// Sets the agent's command line for `ralph run` and `ralph loop`.
     pub fn command<const N: usize>(mut self, words: [&str; N]) -> TestProject {
         self.agent = words.map(str::to_owned).to_vec();
         self
     }
 
-    /// The program, its agents and git get this variable.
+    /// Sets a variable for the program, its agents and git.
     pub fn env(mut self, name: &str, value: &str) -> TestProject {
         self.env.insert(name.to_owned(), value.to_owned());
         self
@@ -150,17 +150,17 @@ impl TestProject {
         &self.root
     }
 
-    /// The folder around the repository, where agents leave their signs.
+    /// The folder that contains the repository and the signal files of agents.
     pub fn dir(&self) -> PathBuf {
         self.root.parent().unwrap().to_owned()
     }
 
-    /// The folder out of reach.
+    /// The state folder, `.git/ralph`.
     pub fn state(&self) -> PathBuf {
         self.root.join(".git/ralph")
     }
 
-    /// Every variable that a process of this trial has.
+    /// Every environment variable of this project's processes.
     pub fn variables(&self) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.display().to_string();
         let mut all: BTreeMap<String, String> = [
@@ -213,7 +213,7 @@ impl TestProject {
         }
     }
 
-    /// Starts the program and comes back while it runs.
+    /// Starts the program and returns while it runs.
     pub fn start<'a>(&self, words: impl AsRef<[&'a str]>) -> Live {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let words = words.as_ref();
@@ -225,14 +225,14 @@ impl TestProject {
         Live { child: command.spawn().unwrap(), words: words.join(" "), stdout, stderr }
     }
 
-    /// Starts the program and comes back when an agent has left this sign.
+    /// Starts the program and returns when an agent has created this signal file.
     pub fn start_until<'a>(&self, words: impl AsRef<[&'a str]>, sign: &str) -> Live {
         let run = self.start(words);
         wait_for(&self.sign(sign));
         run
     }
 
-    /// Runs git, and gives its output.
+    /// Runs git, and returns its output.
     pub fn git(&self, words: &[&str]) -> String {
         let output = self.process("git").args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
@@ -240,7 +240,7 @@ impl TestProject {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The subjects of all commits but the first ones, oldest first.
+    /// The subjects of all commits except the initial ones, oldest first.
     pub fn subjects(&self) -> Vec<String> {
         self.git(&["log", "--reverse", "--format=%s"])
             .lines()
@@ -249,22 +249,22 @@ impl TestProject {
             .collect()
     }
 
-    /// Writes a file, with its folder.
+    /// Writes a file, and creates its folder.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Writes a file at once and whole, as an editor does.
+    /// Replaces a file atomically, as an editor does.
     pub fn save(&self, path: &str, text: &str) {
         let aside = self.dir().join("saved");
         fs::write(&aside, text).unwrap();
         fs::rename(aside, self.root.join(path)).unwrap();
     }
 
-    /// Puts an executable script somewhere. By another process: what this one has open for writing,
-    /// a thread that forks hands on, and then it cannot be executed.
+    /// Creates an executable script. Another process writes it: a file that is open for writing
+    /// here could be inherited by a fork in another thread, and could not be executed.
     pub fn script(&self, path: &Path, text: &str) {
         let plain = self.sign("script");
         fs::write(&plain, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -272,7 +272,7 @@ impl TestProject {
         assert!(install.args(["-D", "-m", "755"]).args([&plain, path]).status().unwrap().success());
     }
 
-    /// Git runs this script as its hook of that name.
+    /// Installs this script as a git hook.
     pub fn hook(&self, name: &str, text: &str) {
         self.script(&self.root().join(".git/hooks").join(name), text);
     }
@@ -283,22 +283,22 @@ impl TestProject {
         fs::read_to_string(self.root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
-    /// A file of the trial's folder.
+    /// The path of a signal file.
     pub fn sign(&self, name: &str) -> PathBuf {
         self.dir().join(name)
     }
 
-    /// Leaves a sign for an agent.
+    /// Creates a signal file for an agent.
     pub fn leave(&self, name: &str) {
         fs::write(self.sign(name), "").unwrap();
     }
 
-    /// The graph as it is now.
+    /// The text of the graph file.
     pub fn graph_text(&self) -> String {
         self.read("task-graph.yaml")
     }
 
-    /// The status of a task, as `ralph` understands the file.
+    /// The status of a task, as `ralph` reads it.
     pub fn status(&self, id: &str) -> String {
         let path = self.root.join("task-graph.yaml");
         let file =
@@ -308,7 +308,7 @@ impl TestProject {
         file.graph().task(number).status.to_string()
     }
 
-    /// The journal: every line must be JSON and have what every line has.
+    /// The records of the journal. Every line must be JSON and have the common fields.
     #[track_caller]
     pub fn journal(&self) -> Vec<Value> {
         let text = self.read("logs/ralph.jsonl");
@@ -327,13 +327,13 @@ impl TestProject {
         lines
     }
 
-    /// The lines of the journal with this action.
+    /// The records with this action.
     #[track_caller]
     pub fn lines(&self, action: &str) -> Vec<Value> {
         self.journal().into_iter().filter(|line| line["action"] == action).collect()
     }
 
-    /// Waits until a run that is going on has written this many records with this action.
+    /// Waits until the journal has this many records with this action.
     #[track_caller]
     pub fn wait_for_records(&self, count: usize, action: &str) {
         let action = format!("\"action\":\"{action}\"");
@@ -344,7 +344,7 @@ impl TestProject {
         });
     }
 
-    /// The tasks of all lines with this action, in order.
+    /// The task ids of all records with this action, in order.
     #[track_caller]
     pub fn tasks(&self, action: &str) -> Vec<String> {
         let lines = self.lines(action);
@@ -360,7 +360,7 @@ impl TestProject {
         assert!(lines.iter().any(fits), "no `{action}` with {fields:?} in {lines:#?}");
     }
 
-    /// The guardian of an attempt such as `a.1`, once it is on record.
+    /// The guardian of an attempt such as `a.1`, once it is recorded.
     pub fn guardian(&self, attempt: &str) -> Pid {
         let path = self.state().join(format!("attempts/{attempt}.json"));
         let mut guardian = None;
@@ -374,8 +374,7 @@ impl TestProject {
         guardian.unwrap()
     }
 
-    /// Everything below the trial's folder: path -> mode and contents, `.git` included. Access
-    /// times and the refreshed index of git are no change.
+    /// Every path of the repository, `.git` included, with its mode and contents.
     pub fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let mut all = BTreeMap::new();
         let mut folders = vec![self.root.clone()];
@@ -393,7 +392,8 @@ impl TestProject {
         all
     }
 
-    /// No process of this trial is left. What is ending is given time; a zombie is dead.
+    /// Expects that no process of this project is left, or that the last ones end soon. Zombies do
+    /// not count.
     #[track_caller]
     pub fn nobody_is_left(&self) {
         let marker = format!("TRIAL={}", self.trial);
@@ -415,7 +415,7 @@ impl TestProject {
         }
     }
 
-    /// Replaces what differs from one run to the next.
+    /// Replaces what differs between runs by placeholders.
     pub fn redact(&self, text: &str) -> String {
         let text = text
             .replace(&self.root.display().to_string(), "[repo]")
@@ -423,13 +423,13 @@ impl TestProject {
             .replace(RALPH, "[ralph]")
             .replace(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents"), "[agents]");
         let text = redact(&text);
-        // Whether there is anything left to wait for depends on how fast the machine is.
+        // Whether a wait is needed depends on the speed of the machine.
         let waits = |line: &&str| !line.starts_with("[time]  waiting until [time]: backing off");
         text.split_inclusive('\n').filter(waits).collect()
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -445,7 +445,7 @@ pub fn wait_for(path: &Path) {
     until(&format!("{} is there", path.display()), || path.exists());
 }
 
-/// Does the work, so many pieces of it at once; what comes of it is in no order.
+/// Applies a function to all items, this many at once. The results are in no order.
 pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -461,7 +461,7 @@ pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R
     results.into_inner().unwrap()
 }
 
-/// A page of the docs that is made from the program is what was made; `RALPH_WRITE=1` writes it.
+/// Expects that a generated page of the docs is up to date; `RALPH_WRITE=1` writes it.
 #[track_caller]
 pub fn is_page(path: &str, want: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -475,7 +475,7 @@ pub fn is_page(path: &str, want: &str) {
     assert_eq!(found.lines().count(), want.lines().count());
 }
 
-/// Text with times, lengths of time, commits, runs and processes replaced.
+/// Replaces times, durations, commits, runs and processes by placeholders.
 fn redact(text: &str) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || ":.-".contains(c);
     let mut shown = String::with_capacity(text.len());
@@ -660,7 +660,7 @@ impl Drop for Ran {
     }
 }
 
-/// A run of the program that goes on; killed when dropped.
+/// A run of the program that has not ended; killed when dropped.
 pub struct Live {
     child: Child,
     words: String,
@@ -669,7 +669,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Its process.
+    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -686,12 +686,12 @@ impl Live {
         self.child.wait().unwrap();
     }
 
-    /// What it said so far.
+    /// Its standard error so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// What it printed so far.
+    /// Its standard output so far.
     pub fn printed(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
@@ -720,7 +720,7 @@ impl Drop for Live {
     }
 }
 
-/// A folder on PATH with a program of this name in it, which is a fake agent.
+/// A `PATH` that starts with a folder in which a fake agent has this name.
 pub fn disguised(trial: &TestProject, agent_name: &str, name: &str) -> String {
     let folder = trial.dir().join("bin");
     fs::create_dir_all(&folder).unwrap();
@@ -732,8 +732,8 @@ fn path_with(folder: &OsStr) -> String {
     format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap())
 }
 
-/// Whether there is a test whose name begins so: `crash::a_reset`, or `src/plan::a_choice` for one
-/// that stands beside what it tests.
+/// Whether a test exists whose name starts like this: `crash::a_reset`, or `src/plan::a_choice` for
+/// a unit test.
 pub fn is_a_test(test: &str) -> bool {
     let (file, name) = test.split_once("::").unwrap();
     let folder = if file.starts_with("src/") { "" } else { "tests/it/" };

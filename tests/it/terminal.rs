@@ -1,4 +1,4 @@
-//! On a terminal, and into a pipe whose reader has seen enough.
+//! Output to a terminal, and to a pipe whose reader closes it.
 
 use std::{fs, process::Command};
 
@@ -13,7 +13,7 @@ tasks:
   - {id: second, title: 日本語の題名はとても長いので端末の幅には決して収まりませんから切らなければなりませんよね本当に}
 ";
 
-/// The program on a terminal of so many columns.
+/// The program on a terminal with this many columns.
 pub fn on_terminal(trial: &TestProject, columns: u32, words: &str) -> PtySession {
     let mut command = Command::new("sh");
     let script = format!("stty cols {columns} rows 30 && exec \"$RALPH\" {words}");
@@ -22,7 +22,7 @@ pub fn on_terminal(trial: &TestProject, columns: u32, words: &str) -> PtySession
     rexpect::session::spawn_command(command, Some(60_000)).unwrap()
 }
 
-/// The exit code, once it has ended.
+/// Waits for the end, and returns the exit code.
 pub fn code(session: &PtySession) -> i32 {
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => code,
@@ -30,13 +30,13 @@ pub fn code(session: &PtySession) -> i32 {
     }
 }
 
-/// What was said, whole: rexpect takes each byte for a character.
+/// The decoded output: rexpect treats each byte as a character.
 fn utf8(text: &str) -> String {
     let bytes = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
     String::from_utf8(bytes).unwrap()
 }
 
-/// The text without what moves the cursor or paints.
+/// The text without escape sequences.
 pub fn bare(text: &str) -> String {
     let mut shown = String::new();
     let text = utf8(text);

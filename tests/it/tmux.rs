@@ -1,5 +1,5 @@
-//! An agent with a terminal of its own, in a real tmux: it is judged, limited and ended like any
-//! other, and a person can go there.
+//! An agent with its own terminal in a real tmux: it is judged, limited and ended like any other,
+//! and a person can attach to it.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     terminal::{bare, code, on_terminal},
 };
 
-/// A repository of one task; none where there is no tmux to try it with.
+/// A repository with one task; `None` without tmux.
 fn trial() -> Option<TestProject> {
     if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no tmux here");
@@ -25,7 +25,7 @@ fn trial() -> Option<TestProject> {
     Some(trial.env("TMPDIR", &dir))
 }
 
-/// Nothing runs, and no socket is left where they were.
+/// Expects that no process and no socket is left.
 #[track_caller]
 fn nothing_is_left(trial: &TestProject) {
     trial.nobody_is_left();
@@ -87,8 +87,8 @@ fn how_the_agent_ends_is_told_as_it_was() {
 }
 
 #[test]
-fn whatever_ends_it_nothing_is_left() {
-    // What cannot be reached through its group, its terminal or its parent.
+fn no_process_survives_any_end_of_an_attempt_with_a_terminal() {
+    // A process that cannot be reached through its group, its terminal or its parent.
     let script = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM HUP; sleep 600' & \
                   touch \"$TRIAL_DIR/there\"; while :; do sleep 1; done";
     let start = |flags: &[&str]| {
@@ -119,7 +119,7 @@ fn whatever_ends_it_nothing_is_left() {
     let (trial, live) = start(&[]).unwrap();
     live.kill();
     trial.nobody_is_left();
-    // The folder is in the record of the attempt, and goes with it.
+    // The folder is in the record of the attempt, and is removed with it.
     let trial = trial.agent("commit");
     trial.run(["run", "--tmux"]).graph_complete();
     assert_eq!(trial.tasks("recovered"), ["a"]);
@@ -159,7 +159,7 @@ fn what_an_agent_left_running_is_waited_for_and_can_still_print() {
 #[test]
 fn an_agent_whose_screen_stands_still_is_idle_however_busy_it_is() {
     let Some(trial) = trial() else { return };
-    // Paints, and so prints, but nothing new is to be seen.
+    // It prints, but the screen does not change.
     let script = "while :; do printf '\\033[Hworking'; done";
     let trial = trial.command(["sh", "-c", script]);
     trial.run(["run", "--tmux", "--once", "--idle", "1s"]).code(1);
@@ -199,7 +199,7 @@ fn a_person_goes_to_the_window_and_leaves_it() {
     person.exp_eof().unwrap();
     assert_eq!(code(&person), 0);
 
-    // Within tmux there is a choice, and elsewhere than on a terminal no window.
+    // Inside tmux there is a choice, and without a terminal no window is opened.
     let trial = trial.env("TMUX", "/tmp/x,1,0");
     let mut person = on_terminal(&trial, 200, "attach");
     let said = bare(&person.exp_eof().unwrap());

@@ -1,7 +1,7 @@
 //! Runner, guardian and agent are killed at random, alone or together, until the graph is complete;
-//! then everything that is left is held against what must be.
+//! then the oracle checks the result.
 //!
-//! `RALPH_TORTURE_SEED` repeats a trial, `RALPH_TORTURE_KILLS` asks for more kills.
+//! `RALPH_TORTURE_SEED` repeats a test, `RALPH_TORTURE_KILLS` sets the number of kills.
 
 use std::{
     env, fs,
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const TASKS: usize = 6;
 
-/// Kills in one repository, then the graph is worked off undisturbed.
+/// The kills in one repository, after which the graph is completed undisturbed.
 const KILLS: usize = 8;
 
-/// Numbers that follow from a seed (`SplitMix64`).
+/// Pseudo-random numbers from a seed (`SplitMix64`).
 struct SeededNumbers(u64);
 
 impl SeededNumbers {
@@ -35,7 +35,7 @@ impl SeededNumbers {
     }
 }
 
-/// What was counted over all trials.
+/// The counts over all repositories.
 #[derive(Default)]
 struct Tally {
     kills: usize,
@@ -81,8 +81,8 @@ fn start(trial: &TestProject) -> Child {
     command.spawn().unwrap()
 }
 
-/// Kills something below or with the runner at once, by stopping all of it first. Which is drawn;
-/// returns what, or nothing if there was nothing of the kind.
+/// Kills the runner, its processes or both at the same moment, by stopping all of them first.
+/// Returns what was killed, drawn at random, or `None` if there was no such process.
 fn strike(run: &Child, dice: &mut SeededNumbers) -> Option<&'static str> {
     let own = number(&run.id().to_string())?;
     let family = below(run.id());
@@ -115,7 +115,7 @@ fn torment(
     let deadline = Instant::now() + SOON * 2;
     loop {
         assert!(Instant::now() < deadline, "the trial does not end");
-        // Not to wait for anything: to strike at another moment each time.
+        // Not a wait for something: each kill comes at another moment.
         thread::sleep(Duration::from_micros(dice.roll(120_000)));
         if struck < kills && run.try_wait().unwrap().is_none() && strike(&run, dice).is_some() {
             (struck, hit) = (struck + 1, true);
@@ -130,9 +130,10 @@ fn torment(
         if let Some(status) = run.try_wait().unwrap() {
             match status.code() {
                 None => died = Some(Instant::now()),
-                // The guardian of the last one is at work.
+                // The guardian of the previous run is still active.
                 Some(5) => thread::sleep(Duration::from_millis(1)),
-                // A run may stop because too much of what it started was killed, but no other.
+                // A run may stop because too many of its processes were killed, for no other
+                // reason.
                 Some(code) if !hit || code == 0 => return (trial, code),
                 Some(_) => {}
             }
@@ -145,7 +146,7 @@ fn torment(
     }
 }
 
-/// Whether the run has come so far as to begin its own attempts.
+/// Whether the run has started its own attempts.
 fn said(trial: &TestProject) -> bool {
     let said = fs::read_to_string(trial.sign("said")).unwrap_or_default();
     said.contains("Iteration ") || said.contains("complete (")
@@ -164,7 +165,7 @@ fn await_recovery(trial: &TestProject, run: &mut Child, began: Instant, tally: &
     }
 }
 
-/// Whoever still lives with this trial's folder in its command line.
+/// The processes with this project's folder in their command lines.
 fn survivors(trial: &TestProject) -> Vec<Pid> {
     let sign = trial.sign("never").display().to_string();
     let lives = |path: std::path::PathBuf| {
@@ -188,7 +189,7 @@ fn no_kill_at_any_moment_costs_anything() {
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
         let trial = oracle::stage(TASKS).chaos("b6:kept");
-        // In turn in one checkout and in work trees; which first follows from the seed.
+        // Alternately in one checkout and in worktrees; the seed decides which is first.
         let is_apart = (tally.kills / KILLS + seed as usize) % 2 == 1;
         let trial = if is_apart { oracle::apart(trial) } else { trial };
         let (trial, code) = torment(trial, kills, &mut dice, &mut tally);

@@ -1,5 +1,5 @@
-//! `ralph schedule install` and `uninstall`: what is written for the keepers of the system, and that
-//! nothing else is touched. The programs of the keepers are scripts that write down what they hear.
+//! `ralph schedule install` and `uninstall`: the files for service managers, and that nothing else
+//! changes. Scripts that record their arguments replace the programs of the service managers.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,7 +7,7 @@ use crate::support::{RALPH, TestProject};
 
 const SETTINGS: &str = "schedule: {cron: 0 */4 * * *, time_zone: Europe/Berlin, run: [-q]}\n";
 
-/// A crontab that lies in the trial's folder, as `crontab` of Debian speaks of it.
+/// A `crontab` with a file in the project's folder and the messages of Debian's.
 const CRONTAB: &str = r#"kept="$TRIAL_DIR/crontab"
 case "$1" in
     -l) [ -e "$kept" ] || { echo "no crontab for tess" >&2; exit 1; }; cat "$kept" ;;
@@ -15,7 +15,7 @@ case "$1" in
     *) exit 2 ;;
 esac"#;
 
-/// A keeper that writes down what it is told, and fails where a file says so.
+/// A service manager that records its arguments, and fails if the file `broken` exists.
 const KEEPER: &str = r#"echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
 [ ! -e "$TRIAL_DIR/broken" ] || { echo "no bus here" >&2; exit 1; }"#;
 
@@ -29,14 +29,14 @@ fn stage() -> TestProject {
     trial.env("PATH", &path)
 }
 
-/// What the keeper was told since it was asked last.
+/// The recorded arguments since the last call.
 fn told(trial: &TestProject) -> String {
     let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
     let _ = fs::remove_file(trial.sign("told"));
     trial.redact(&text)
 }
 
-/// All files of these folders of the trial's home, by name.
+/// All files in these folders of the test's home, by name.
 fn kept(trial: &TestProject) -> Vec<String> {
     let folders = [".config/systemd/user", "Library/LaunchAgents"];
     let mut names: Vec<String> = folders
@@ -69,7 +69,7 @@ fn printing_touches_nothing() {
     assert!(line.contains(" [ralph] -C [repo] schedule --due >>[repo]/.git/ralph/"), "{line}");
     assert_eq!(trial.everything(), before);
     assert!(kept(&trial).is_empty() && told(&trial).is_empty());
-    // Those of the machine are for whom the repository is.
+    // System units run as the owner of the repository.
     let unit = trial.run(["schedule", "install", "--systemd", "--print"]).whole();
     assert!(unit.contains("would be written to /etc/systemd/system/ralph-repo-"), "{unit}");
 }
@@ -112,7 +112,7 @@ fn a_service_of_systemd_comes_and_goes() {
 }
 
 #[test]
-fn a_keeper_that_is_not_there_is_told_of() {
+fn a_missing_service_manager_is_reported() {
     let trial = stage();
     let name = name(&trial);
     trial.leave("broken");
@@ -237,14 +237,14 @@ fn systemd_understands_the_unit() {
         fs::write(&path, &unit).unwrap();
         assert_eq!(verify(&trial, &path), "", "{unit}");
     }
-    // It would say so.
+    // systemd would report an error.
     let unit = run(&["schedule", "install", "--systemd", "--print"]);
     let path = trial.dir().join("wrong.service");
     fs::write(&path, unit.replace("WatchdogSec", "WatchdogSeconds")).unwrap();
     assert!(verify(&trial, &path).contains("Unknown key"));
 }
 
-/// What is said of this unit; others of this machine may have faults of their own.
+/// The messages about this unit; other units of this machine may have errors.
 fn verify(trial: &TestProject, path: &Path) -> String {
     let mut command = trial.process("systemd-analyze");
     command.current_dir(trial.dir()).arg("verify").arg(path);

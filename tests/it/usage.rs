@@ -1,4 +1,4 @@
-//! The command line itself: help, version, and what is said of a wrong one.
+//! The command line itself: help, version, usage errors.
 
 use crate::support::TestProject;
 

@@ -1,4 +1,4 @@
-//! Every verdict by an agent that earns it, and what comes after: retry, parking, stopping.
+//! Every verdict, by an agent that causes it, and the consequences: retry, parking, stopping.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::TestProject;
 
-/// Runs one attempt by this agent, and gives verdict and reason.
+/// Runs one attempt by this agent, and expects this verdict and reason.
 #[track_caller]
 fn judged(agent: &str, verdict: &str, why: &str) -> TestProject {
     let trial = TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
@@ -83,7 +83,7 @@ fn a_task_may_need_no_commit() {
 }
 
 #[test]
-fn what_an_agent_prints_is_shown_and_not_obeyed() {
+fn control_characters_in_output_are_escaped() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
     let text =
         trial.run(["run"]).code(3).stderr_has(r"its last line: \u{1b}[2J\u{1b}]0;owned\u{7}").err();
@@ -243,7 +243,7 @@ fn an_agent_that_does_not_start_stops_the_run() {
 }
 
 #[test]
-fn a_flood_of_output_harms_nobody() {
+fn a_flood_of_output_is_kept_on_disk() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("flood");
     trial.run(["run"]).graph_complete();
     let length = fs::metadata(trial.root().join("logs/attempts/a/1/stdout")).unwrap().len();
@@ -253,7 +253,7 @@ fn a_flood_of_output_harms_nobody() {
 }
 
 #[test]
-fn a_prompt_that_nobody_reads_blocks_nobody() {
+fn an_unread_prompt_blocks_nothing() {
     let text = "The quick brown fox. ".repeat(200_000);
     let graph = format!("tasks:\n  - id: a\n    description: {text}\n");
     let trial = TestProject::new().graph(&graph).agent("never-reads");

@@ -1,4 +1,4 @@
-//! Verify commands: what must succeed before a task is complete.
+//! Verify commands, which must pass before a task is complete.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{TestProject, agent, until};
 
-/// A check that says what it wanted.
+/// A check that prints what it expected.
 const VALUE: &str =
     "test \"$(cat value)\" = good || { echo \"wanted good, found $(cat value)\"; exit 3; }";
 
@@ -142,7 +142,7 @@ fn a_task_that_is_to_mend_the_baseline_may_begin() {
 }
 
 #[test]
-fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
+fn the_next_run_continues_a_stopped_verification() {
     let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
     for kill in [false, true] {
         let trial = TestProject::new().graph(&graph(verify)).agent("commit");
@@ -178,7 +178,7 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
         let pid = i32::try_from(record["guardian"]["pid"].as_i64()?).unwrap();
         rustix::process::Pid::from_raw(pid)
     };
-    // For a moment it is still that of the agent, which is gone.
+    // For a moment the record still has the guardian of the agent, which has ended.
     let kill = |pid| rustix::process::kill_process(pid, Signal::KILL).is_ok();
     until("its guardian is on record", || guardian().is_some_and(kill));
     run.end(&trial).graph_complete();

@@ -1,5 +1,5 @@
-//! `ralph worktree`, and what else shows people where several attempts are: `status`, `dag-status`,
-//! `attach`, `logs -f`, `doctor`, the lines of a run.
+//! `ralph worktree`, and the other views of isolated attempts: `status`, `dag-status`, `attach`,
+//! `logs -f`, `doctor`, the lines of a run.
 
 use std::fs;
 
@@ -17,24 +17,24 @@ fn stage(more: &str) -> TestProject {
     TestProject::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
 }
 
-/// A repository in which two attempts have been merged, with their work trees.
+/// A repository in which two attempts have been merged, with their worktrees.
 fn merged() -> TestProject {
     let trial = stage("").agent("commit");
     trial.run(["run", "-q"]);
     trial
 }
 
-/// A file of a work tree beside the repository.
-fn beside(trial: &TestProject, path: &str) -> std::path::PathBuf {
+/// The path of a file in a worktree.
+fn worktree_file(trial: &TestProject, path: &str) -> std::path::PathBuf {
     trial.dir().join("repo.worktrees").join(path)
 }
 
 fn git_in(trial: &TestProject, tree: &str, words: &[&str]) -> String {
-    let tree = beside(trial, tree).display().to_string();
+    let tree = worktree_file(trial, tree).display().to_string();
     trial.git(&[&["-C", &tree], words].concat())
 }
 
-/// `remove` says why not, and everything is as it was.
+/// `remove` refuses with this reason and changes nothing.
 #[track_caller]
 fn stays(trial: &TestProject, name: &str, why: &str) {
     let before = trial.git(&["worktree", "list", "--porcelain"]);
@@ -44,7 +44,7 @@ fn stays(trial: &TestProject, name: &str, why: &str) {
 }
 
 #[test]
-fn everybody_is_told_where_attempts_are() {
+fn every_view_shows_the_worktrees_of_attempts() {
     let trial = stage("verify: sh \"$TRIAL_DIR/check.sh\"\n");
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");
     let run = trial.start_until(["run"], "waiting-a");
@@ -80,7 +80,7 @@ fn everybody_is_told_where_attempts_are() {
     until("it follows", || live.said().contains("not shown"));
     assert_eq!(live.said(), "also at work, and not shown: a (`--task a`)\n");
 
-    // Verified, both; then one is tried, and the other waits.
+    // Both are verified; then one is merged, and the other waits.
     trial.leave("open");
     let stages = || {
         let status = trial.run(["status", "--json"]).json();
@@ -135,15 +135,15 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
 fn nothing_is_removed_that_is_kept_nowhere_else() {
     let trial = merged();
     let change = "put it on a branch, or undo it, in `[repo].worktrees/1`";
-    fs::write(beside(&trial, "1/new"), "").unwrap();
+    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
     stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
     git_in(&trial, "1", &["add", "new"]);
     stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
     git_in(&trial, "1", &["commit", "-qm", "New"]);
     let commit = git_in(&trial, "1", &["rev-parse", "HEAD"]).trim().to_owned();
     stays(&trial, "1", &format!("commit [commit] is on no branch; {change}"));
-    // Gone by hand, it is the last that knows the commit.
-    fs::rename(beside(&trial, "1"), trial.sign("aside")).unwrap();
+    // Moved away by hand: its record is the last reference to the commit.
+    fs::rename(worktree_file(&trial, "1"), trial.sign("aside")).unwrap();
     stays(
         &trial,
         "1",
@@ -152,7 +152,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     trial.git(&["branch", "kept", &commit]);
     trial.run(["worktree", "remove", "1"]).stderr("forgot ../repo.worktrees/1\n");
 
-    let two = beside(&trial, "2").display().to_string();
+    let two = worktree_file(&trial, "2").display().to_string();
     trial.git(&["worktree", "lock", "--reason", "mine", &two]);
     stays(
         &trial,
@@ -177,7 +177,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
 }
 
 #[test]
-fn a_person_gets_a_work_tree_that_no_run_takes() {
+fn a_worktree_of_a_person_is_not_used_by_runs() {
     let trial = stage("setup: npm ci\n").agent("commit");
     let tip = &trial.git(&["rev-parse", "--short", "HEAD"])[..7];
     trial.run(["worktree", "new", "b"]).stdout("[repo].worktrees/b\n").stderr(
@@ -192,8 +192,8 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
         .run(["worktree", "new", "bb"])
         .code(1)
         .stderr("ralph: error: there is no task and no branch `bb`; did you mean `b`?\n");
-    // What a person begins stays theirs, and its branch is moved by nobody.
-    fs::write(beside(&trial, "b/begun"), "").unwrap();
+    // The worktree of a person is theirs, and its branch is not moved.
+    fs::write(worktree_file(&trial, "b/begun"), "").unwrap();
     git_in(&trial, "b", &["add", "begun"]);
     git_in(&trial, "b", &["commit", "-qm", "Begin"]);
     let mine = git_in(&trial, "b", &["rev-parse", "HEAD"]);
@@ -207,13 +207,13 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
     trial
         .run(["worktree", "remove", "b"])
         .stderr("removed ../repo.worktrees/b; branch ralph/b stays\n");
-    // It is gone on with as it was left.
+    // A new worktree for the branch continues it.
     trial
         .run(["worktree", "new", "ralph/b"])
         .stdout("[repo].worktrees/b\n")
         .stderr_has("on branch ralph/b, as it is, at ");
-    assert!(beside(&trial, "b/begun").exists());
-    // Numbers are for attempts.
+    assert!(worktree_file(&trial, "b/begun").exists());
+    // Numbers are reserved for attempts.
     trial.git(&["branch", "topic/2"]);
     trial.git(&["branch", "7"]);
     trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n");
@@ -247,7 +247,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
         let of_run = of_run.iter().any(|begin| line.starts_with(begin));
         assert!(named || goes_on || of_run, "{line:?} in\n{text}");
     }
-    // Each is followed by what belongs to it.
+    // Each head line is followed by its details.
     for id in ["a", "b"] {
         let at = lines.iter().position(|line| line.starts_with(&format!("{id}: `test"))).unwrap();
         let head =
@@ -261,7 +261,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
 }
 
 #[test]
-fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
+fn the_doctor_checks_what_isolated_attempts_need() {
     let trial = merged();
     let found = |trial: &TestProject| -> Vec<(String, String)> {
         let report: Value = trial.run(["doctor", "--json", "--", "true"]).json();
@@ -278,7 +278,7 @@ fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
     assert!(of(&all, "git").starts_with("ok git version "));
     assert_eq!((of(&all, "left over"), of(&all, "branches")), (String::new(), String::new()));
 
-    fs::write(beside(&trial, "1/new"), "").unwrap();
+    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
     trial.git(&["branch", "ralph/a"]);
     trial.write(".worktreeinclude", "# what is needed\n.env\ncache/*.bin\n");
     trial.write(".gitignore", ".env\n");
