@@ -161,7 +161,7 @@ fn an_agent_that_stays_after_its_result_is_ended_and_its_work_counts() {
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("terminating"), ["a"]);
     assert_eq!(trial.lines("completed")[0]["outcome"], "lingered");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

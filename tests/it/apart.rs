@@ -46,7 +46,7 @@ fn tell(trial: &TestProject, name: &str, script: &str) {
 
 #[track_caller]
 fn sound_but(trial: &TestProject, dirt: &[&str]) {
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let faults = oracle::merged(trial, "sh check.sh", dirt);
     assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
 }
@@ -203,7 +203,7 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         let held: Vec<_> =
             trial.lines("merge_held").iter().map(|line| line["paths"].clone()).collect();
         assert_eq!(held, [json!([path])]);
-        trial.nobody_is_left();
+        trial.no_process_is_left();
         trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
         let trial = trial.agent("fail");
         trial.run(["run"]).graph_complete();
@@ -300,7 +300,7 @@ fn the_next_run_continues_a_stopped_run() {
         trial.leave("open");
         trial.leave("on");
         run.end(&trial).code(*code);
-        trial.nobody_is_left();
+        trial.no_process_is_left();
         let again = if *how == "pause" { "resume" } else { "run" };
         trial.run([again]).graph_complete();
         sound(&trial);

@@ -49,7 +49,7 @@ fn children_are_waited_for_after_each_kind_of_report() {
             (trial.tasks("started"), trial.status("a")),
             (vec!["a".into()], "complete".into())
         );
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }
 
@@ -63,7 +63,7 @@ fn children_past_the_wait_limit_are_named_and_ended() {
     let ended = trial.lines("completed").remove(0);
     assert!(ended["swept"].as_array().unwrap().contains(&"sh".into()), "{ended}");
     assert_eq!(trial.tasks("children_ended"), [""; 0]);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     assert!(!trial.sign("ended-near").exists() && !trial.sign("ended-far").exists());
 }
 
@@ -79,7 +79,7 @@ fn children_that_may_stay_outlive_attempt_and_run() {
     trial.leave("open");
     wait_for(&trial.sign("ended-near"));
     wait_for(&trial.sign("ended-far"));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn children_are_not_waited_for_without_a_report() {
     let trial = stage("silent", "10m");
     trial.run(["run", "--once", "--task", "a"]).code(1);
     assert_eq!(trial.tasks("waiting_for_children"), [""; 0]);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -95,26 +95,26 @@ fn stopping_an_attempt_ends_the_wait_for_children() {
     let (trial, run) = waiting("commit");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     assert_eq!(trial.status("a"), "complete", "it was reported and committed");
 
     let (trial, run) = waiting("commit");
     trial.run(["stop", "--now"]);
     run.end(&trial);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 
     let trial = stage("commit", "10m");
     trial.run(["run", "--task", "a", "--timeout", "2s"]).graph_complete();
     assert_eq!(trial.tasks("terminating"), ["a"]);
     assert_eq!(trial.tasks("children_ended"), [""; 0]);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn children_end_with_a_run_killed_during_the_wait() {
     let (trial, run) = waiting("done-file");
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial.run(["run", "--task", "a"]).graph_complete();
     assert_eq!(trial.tasks("recovered"), ["a"]);
     assert_eq!((trial.lines("started").len(), trial.status("a")), (1, "complete".into()));

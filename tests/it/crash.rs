@@ -30,7 +30,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     assert_eq!(ended["verdict"], "interrupted");
     assert_eq!(trial.lines("recovered").len(), 1);
     assert!(!trial.state().join("attempts/a.1.json").exists());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn finished_work_is_not_repeated() {
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "start").count(), 1);
     assert_eq!(trial.read("work/start.txt"), "attempt 1\n");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
     first.kill();
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     let first = trial.start_until(["run"], "waiting-a");
     first.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let trial = trial.agent("fail");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("recovered").len(), 1);
@@ -109,7 +109,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
     kill_process(guardian, Signal::CONT).unwrap();
     assert!(held, "another run could start while processes of the last one live");
     until("the lock is free", || !state.is_locked().unwrap());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn nothing_is_done_twice_wherever_the_run_is_killed() {
     }
     let open: Vec<_> = trial.state().join("attempts").read_dir().unwrap().flatten().collect();
     assert!(open.is_empty(), "{open:?}");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn an_agent_has_a_group_of_its_own() {
     });
     run.signal(Signal::INT);
     run.end(&trial).code(130);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

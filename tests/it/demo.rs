@@ -15,5 +15,5 @@ fn the_demo_completes_and_shows_a_retry() {
         .run(["demo", "--to", "../shown"])
         .code(1)
         .stderr("ralph: error: `../shown` exists already; name a folder to be made\n");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }

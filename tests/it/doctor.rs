@@ -207,7 +207,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     assert_eq!(line(&trial, "version").1, "2.1.329 (Claude Code)");
     trial.script(&bin.join("claude"), "echo 2.1.330; sleep 600 &");
     assert_eq!(line(&trial, "version"), ("ok".to_owned(), "2.1.330".to_owned()));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial.script(&bin.join("claude"), "exit 3");
     warns(&trial, "version", "`claude --version` failed: exited with code 3");
     let trial = trial.env("PATH", "/usr/bin:/bin");
@@ -370,7 +370,7 @@ fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let trial = healthy().file(".ralph/config.yaml", &settings);
     trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
     warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     trial.write(".ralph/config.yaml", &settings);
     trial.script(&gpg, "exec sleep 600");
     warns(&trial, "signing", "and it did not end within [took]");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -431,7 +431,7 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     let run = trial.start_until(["run"], "waiting-a");
     run.kill();
     // The guardian still records how the attempt ended.
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
     trial.run(["pause"]);
     faults(&trial, 4, "runs", "`ralph resume` takes the pause away");

@@ -29,7 +29,7 @@ fn ended(trial: &TestProject) -> Value {
     let ends = ["completed", "failed", "interrupted"];
     let ended =
         trial.journal().into_iter().rfind(|line| ends.iter().any(|end| line["action"] == *end));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     ended.expect("an attempt has ended")
 }
 

@@ -67,7 +67,7 @@ fn a_task_has_its_own_limit_of_doing_nothing() {
         .agent("sleepy");
     trial.run(["run", "--idle", "0s"]).code(3);
     trial.assert_record("failed", json!({"outcome": "idle"}));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_agent_past_its_limit_is_killed_with_its_group() {
     assert_eq!(ended["limit_seconds"], 1);
     assert_eq!(trial.lines("terminating").len(), 1);
     assert_eq!(fs::read_to_string(trial.sign("hanging")).unwrap().split(' ').count(), 2);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_task_may_have_its_own_limit() {
         .agent("sleepy");
     trial.run(["run"]).code(3);
     trial.assert_record("failed", json!({"outcome": "timed_out"}));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn work_reported_and_committed_before_the_limit_counts() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     trial.run(["run", "--timeout", "5s"]).graph_complete();
     assert_eq!(trial.lines("completed")[0]["outcome"], "timed_out");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn an_attempt_without_a_sign_of_life_is_ended() {
     assert_eq!(trial.tasks("terminating"), ["a"]);
     let ended = trial.lines("failed").remove(0);
     assert_eq!((&ended["verdict"], &ended["outcome"]), (&"timed-out".into(), &"idle".into()));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn an_idle_iteration_is_restarted_and_no_failure() {
     assert_eq!(lines(&trial, "loop", "iterated")[0]["outcome"], "idle");
     let said = trial.run(["status", "--name", "loop", "--json"]).json();
     assert_eq!((&said["failures"], &said["limits"]["idle_seconds"]), (&json!(0), &json!(1.0)));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn a_loop_is_stopped_by_its_name() {
     trial.run(["stop", "--name", "docs", "--now"]);
     run.end(&trial).code(4);
     assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "cancelled");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -447,7 +447,7 @@ fn a_crashed_loop_goes_on_with_its_count() {
     assert!(said.contains("docs: recovered iteration 1, left open by run [run]"), "{said}");
     assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "interrupted");
     assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn ctrl_c_ends_a_loop_and_its_agent() {
     let (trial, run) = gated("docs", "3");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial.leave("open");
     trial.run(["resume", "--name", "docs"]).code(2);
     assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
@@ -539,7 +539,7 @@ fn loops_and_a_run_go_on_at_once() {
         shown,
         ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/2"]
     );
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

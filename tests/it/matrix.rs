@@ -259,7 +259,7 @@ fn is_well(trial: &TestProject) {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let edited = trial.variables().get("RALPH_CHAOS").is_some_and(|words| words.contains("c11"));
     assert!(torn == 0 || edited, "{torn} torn lines");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[track_caller]
@@ -296,7 +296,7 @@ fn another_boot() {
     let trial = stage("wait");
     let (mut run, record) = waiting(&trial);
     signal(&mut run, Signal::KILL);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     change(&record, |record| {
         for process in ["agent", "guardian"] {
             record[process]["boot_id"] = "of another boot".into();
@@ -310,7 +310,7 @@ fn the_runner_aborts() {
     let trial = stage("wait");
     let (mut run, _) = waiting(&trial);
     signal(&mut run, Signal::ABORT);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     completes(&trial);
     assert_eq!(trial.tasks("recovered"), ["t0"]);
 }
@@ -319,7 +319,7 @@ fn a_stranger_has_the_number() {
     let trial = stage("wait");
     let (mut run, record) = waiting(&trial);
     signal(&mut run, Signal::KILL);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     change(&record, |record| {
         for process in ["agent", "guardian"] {

@@ -55,7 +55,7 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
     assert!(variables[1].ends_with(": reported done, and committed|none"), "{variables:?}");
     assert!(variables[3].starts_with("finished|||0|repo: "), "{variables:?}");
     assert_eq!(fs::read_dir(trial.state().join("notify")).unwrap().count(), 0, "nothing stays");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_hanging_notifier_delays_nothing_and_ends_with_the_run() {
     assert_eq!(fs::read_to_string(trial.sign("hung")).unwrap(), "x\n", "the rest was not tried");
     let last = trial.journal().pop().unwrap();
     assert_eq!(last["action"], "notify_failed", "told after the end: {last}");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn a_hanging_notifier_ends_at_its_limit_and_with_ralph() {
         .code(1)
         .stdout_has("ended by ralph at its limit")
         .stderr("1 of 1 notifier could not be told; mend `notify` in the settings\n");
-    late.nobody_is_left();
+    late.no_process_is_left();
 
     let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
     let run = killed.command(["sleep", "600"]);
     let live = run.start_until(["run"], "hung");
     live.kill();
-    run.nobody_is_left();
+    run.no_process_is_left();
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
     trial.leave("go");
     run.end(&trial).code(1);
     assert_eq!(events(&trial), ["started"], "it was told to its end");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn hooks_run_in_order_and_know_what_it_is_about() {
     assert!(json["text"].as_str().unwrap().starts_with("a complete in "));
     assert!(trial.read("logs/hooks/before_run-1.log").contains("\"event\":\"before_run\""));
     assert_eq!(trial.git(&["status", "--short", "--", "logs"]), "");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let trial = trial(&format!("hook_timeout: 1s\nhooks: {{before_run: '{hang}'}}\n"));
     trial.run(["run"]).code(1);
     trial.assert_record("hook_failed", serde_json::json!({"outcome": "timed_out"}));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -255,12 +255,12 @@ fn a_hook_is_ended_by_signals_and_with_ralph() {
         run.signal(Signal::INT);
         run.end(&trial).code(130);
         assert!(trial.lines("hook_failed").is_empty() && trial.lines("started").is_empty());
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
     let trial = trial(&format!("hooks: {{before_run: '{hang}'}}\n"));
     let run = trial.start_until(["run"], "hung");
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

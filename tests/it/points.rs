@@ -127,7 +127,7 @@ fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
     if !faults.is_empty() {
         faults.push(trial.read("logs/ralph.jsonl"));
     }
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let text = fs::read_to_string(record).unwrap();
     let (kills, passed): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.starts_with("killed at "));

@@ -33,5 +33,5 @@ fn work_off(text: &str) {
     };
     assert_eq!(others(&trial.graph_text()), others(text));
     trial.run(["run"]).graph_complete();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }

@@ -159,7 +159,7 @@ fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
     run.end(&trial).code(4);
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_second_term_does_not_wait() {
     run.signal(Signal::TERM);
     run.end(&trial).code(143);
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

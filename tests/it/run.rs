@@ -45,7 +45,7 @@ fn a_diamond_is_worked_off_in_order() {
     assert_eq!(trial.tasks("started"), ["start", "right", "left", "end"]);
     let subjects = ["start", "right", "left", "end"].map(|id| format!("Work on {id}"));
     assert_eq!(trial.subjects(), subjects);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn by_the_clock() {
     assert_eq!(time(&slept[0], "until"), time(&woken[0], "scheduled_for"));
     assert_eq!(trial.lines("schedule_ended")[0]["signal"], "SIGTERM");
     trial.run(["status", "--json"]).json()["schedule"].as_null().unwrap();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_signal_ends_the_run_once_and_then_the_schedule() {
         let ended = &trial.lines("schedule_ended")[0];
         assert_eq!((&ended["signal"], &ended["exit_code"]), (&name.into(), &code.into()));
         assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }
 
@@ -366,7 +366,7 @@ fn a_signal_ends_a_hook_too() {
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143);
     assert_eq!((count(&trial, "woken"), count(&trial, "loop_started")), (1, 0));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

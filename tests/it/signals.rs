@@ -19,7 +19,7 @@ fn stopped(signal: Signal) -> (TestProject, String) {
     assert_eq!(trial.graph_text(), before, "the task is as it was");
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert!(trial.state().join("attempts").read_dir().unwrap().next().is_none());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     (trial, said)
 }
 
@@ -65,7 +65,7 @@ fn a_second_signal_kills_at_once() {
     run.end(&trial).code(130);
     trial.assert_record("stop_requested", json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_process_that_ignores_signals_is_killed_after_the_grace() {
     run.signal(Signal::TERM);
     run.end(&trial).code(143);
     trial.assert_record("interrupted", json!({"task_id": "a", "verdict": "cancelled"}));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn work_that_was_reported_before_the_signal_is_complete() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
     assert_eq!(trial.status("a"), "complete");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert!(trial.lines("completed")[0]["duration_seconds"].as_f64() < Some(5.0));
     assert!(trial.lines("continued")[0]["seconds"].as_u64() >= Some(5));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn a_suspended_run_can_be_ended() {
     run.signal(Signal::TERM);
     run.signal(Signal::CONT);
     run.end(&trial).code(143);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 
     fs::remove_file(trial.sign("hanging")).unwrap();
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
     let code = said.lines().next().unwrap();
     assert!(["exit code 129", "exit code 130", "exit code 143"].contains(&code), "{said}");
     assert!(said.contains("left in a hurry; the next run sees to the attempt"), "{said}");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();
     trial.assert_record("recovered", json!({"task_id": "a", "attempt": 1}));

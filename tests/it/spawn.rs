@@ -37,7 +37,7 @@ fn children_and_grandchildren_have_records_and_pass_everything_on() {
     let want = format!("to the child\n{own} {run}\ngrandchild\ngrandchild: 7\nchild: 5\n");
     assert!(said.starts_with(&want), "{said}");
     trial.run(["status", "--json"]).json();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_child_whose_watcher_was_killed_is_closed_with_its_attempt() {
     assert_eq!((&ended["outcome"], ended.get("exit_code")), (&"crashed".into(), None));
     assert_eq!(ended["child_run_id"], trial.lines("child_started")[0]["child_run_id"]);
     assert!(ended["seq"].as_u64() < trial.lines("completed")[0]["seq"].as_u64());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn children_are_shown_while_they_live_and_closed_after_a_crash() {
     assert_eq!(children[1]["parent_run_id"], children[0]["run_id"]);
     trial.run(["status"]).stdout_has("  child agent: sh -c ");
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     assert_eq!(trial.tasks("child_ended"), [""; 0]);
 
     trial.leave("open");

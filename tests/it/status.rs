@@ -133,7 +133,7 @@ fn while_an_agent_works_its_task_is_left_to_it() {
     assert_eq!(trial.status("a"), "in-progress", "a report is not a verdict");
     trial.leave("open");
     run.end(&trial).graph_complete();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

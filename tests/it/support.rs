@@ -395,7 +395,7 @@ impl TestProject {
     /// Expects that no process of this project is left, or that the last ones end soon. Zombies do
     /// not count.
     #[track_caller]
-    pub fn nobody_is_left(&self) {
+    pub fn no_process_is_left(&self) {
         let marker = format!("TRIAL={}", self.trial);
         let left = || -> Vec<String> {
             let mut left = Vec::new();

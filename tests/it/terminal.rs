@@ -81,7 +81,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
             text.contains(['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']),
             "a spinner turns"
         );
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }
 
@@ -110,7 +110,7 @@ fn ctrl_c_is_typed() {
     assert!(said.contains("(exit code 130)"), "{said}");
     trial.assert_record("stop_requested", serde_json::json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -162,6 +162,6 @@ fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
         let (during, end) = text.rsplit_once("the graph is complete").unwrap();
         assert!(during.contains("═══") && !during.contains("═\r\n  Iteration"), "{text}");
         assert!(!end.contains("merge queue") && !end.contains("at work"), "{text}");
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }

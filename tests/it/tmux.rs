@@ -28,7 +28,7 @@ fn trial() -> Option<TestProject> {
 /// Expects that no process and no socket is left.
 #[track_caller]
 fn nothing_is_left(trial: &TestProject) {
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> =
         entries.filter(|name| name.to_string_lossy().starts_with("ralph-")).collect();
@@ -118,7 +118,7 @@ fn no_process_survives_any_end_of_an_attempt_with_a_terminal() {
 
     let (trial, live) = start(&[]).unwrap();
     live.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     // The folder is in the record of the attempt, and is removed with it.
     let trial = trial.agent("commit");
     trial.run(["run", "--tmux"]).graph_complete();

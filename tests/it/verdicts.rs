@@ -16,7 +16,7 @@ fn judged(agent: &str, verdict: &str, why: &str) -> TestProject {
     let ended = trial.lines(action).remove(0);
     assert_eq!((ended["verdict"].as_str(), ended["why"].as_str()), (Some(verdict), Some(why)));
     assert_eq!(trial.status("a"), if done { "complete" } else { "pending" });
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial
 }
 

@@ -54,7 +54,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     );
     assert_eq!(trial.read("logs/attempts/a/1/verify-2.log"), "wanted good, found bad\n");
     assert!(trial.read("logs/attempts/a/2/prompt.md").contains("verify a`"));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
         .agent("commit");
     trial.run(["run"]).code(3);
     assert_eq!(trial.lines("verify_failed")[0]["outcome"], "timed_out");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_next_run_continues_a_stopped_verification() {
             run.end(&trial).code(130);
             trial.assert_record("verify_postponed", json!({"task_id": "a", "attempt": 1}));
         }
-        trial.nobody_is_left();
+        trial.no_process_is_left();
         trial.run(["status"]).stdout_has("Current attempt: a, attempt 1, since [time], cut off");
         trial.leave("go");
         trial.run(["run"]).graph_complete();
@@ -183,7 +183,7 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
     until("its guardian is on record", || guardian().is_some_and(kill));
     run.end(&trial).graph_complete();
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn every_view_shows_the_worktrees_of_attempts() {
     let list = trial.run(["worktree", "list", "--json"]).json();
     assert_eq!(list[0]["state"], "free");
     assert_eq!(list[3]["kind"], "main");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
