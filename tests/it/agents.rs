@@ -25,7 +25,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     trial.wait_for_records(1, "waiting");
     trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
     trial.run(["resume", "--now"]);
-    trial.assert_record("resume_requested", json!({"now": true}));
+    trial.assert_record("resume_requested", &json!({"now": true}));
     run.end(&trial).graph_complete();
     let limited = &trial.lines("rate_limited")[0];
     assert_eq!(
@@ -151,7 +151,7 @@ fn a_task_may_have_an_agent_of_its_own() {
 fn text_about_limits_is_not_a_limit() {
     let trial = speaking("claude-quotes-limits:0");
     trial.run(["run", "--once"]).code(1);
-    trial.assert_record("failed", json!({"task_id": "a", "verdict": "incomplete"}));
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
     assert!(trial.lines("rate_limited").is_empty());
 }
 
@@ -242,8 +242,8 @@ fn a_promise_counts_only_if_the_graph_agrees() {
         .graph(two)
         .command(["sh", "-c", script, &commit]);
     trial.run(["run"]);
-    trial.assert_record("promised", json!({"kept": true}));
-    trial.assert_record("finished", json!({"exit_code": 0, "remaining": 1}));
+    trial.assert_record("promised", &json!({"kept": true}));
+    trial.assert_record("finished", &json!({"exit_code": 0, "remaining": 1}));
     assert_eq!(trial.tasks("completed"), ["a"]);
 
     let trial =

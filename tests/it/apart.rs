@@ -395,7 +395,7 @@ fn a_setup_that_fails_parks_its_task_and_no_other() {
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
     trial.run(["run"]).code(3);
     let failed = json!({"task_id": "b", "verdict": "setup-failed"});
-    trial.assert_record("failed", failed);
+    trial.assert_record("failed", &failed);
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "c"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);

@@ -75,7 +75,7 @@ fn exit_code_42_asks_too() {
     trial.run(["run", "-q"]).code(4);
     let asked = json!({"task_id": "ask", "exit_code": 42,
                        "last_line": "I do not know which colour."});
-    trial.assert_record("needs_input", asked);
+    trial.assert_record("needs_input", &asked);
     assert_eq!(trial.lines("finished")[0]["exit_code"], 4);
 }
 
@@ -189,7 +189,7 @@ fn a_run_that_waits_goes_on_with_the_answer() {
         .unwrap();
     assert!(answer.wait().unwrap().success());
     run.end(&trial).graph_complete();
-    trial.assert_record("answered", json!({"task_id": "ask", "answer": "the answer is blue"}));
+    trial.assert_record("answered", &json!({"task_id": "ask", "answer": "the answer is blue"}));
     assert_eq!(trial.tasks("completed"), ["other", "ask", "after"]);
 }
 

@@ -162,7 +162,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     for id in ["b", "c"] {
         let red = json!({"task_id": id, "verdict": "verify-failed"});
-        trial.assert_record("failed", red);
+        trial.assert_record("failed", &red);
     }
     assert_eq!(trial.tasks("parked"), ["b", "c"]);
     assert_eq!(trial.lines("settings_loaded")[0]["changed"], json!(["max_attempts", "verify"]));

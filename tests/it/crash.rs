@@ -41,7 +41,7 @@ fn finished_work_is_not_repeated() {
 
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("recovered", json!({"task_id": "start", "attempt": 1}));
+    trial.assert_record("recovered", &json!({"task_id": "start", "attempt": 1}));
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "start").count(), 1);
     assert_eq!(trial.read("work/start.txt"), "attempt 1\n");
@@ -77,7 +77,7 @@ fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
         let first = trial.start_until(["run"], "waiting");
         first.kill();
         trial.run(["run"]).graph_complete();
-        trial.assert_record("graph_guarded", json!({"task_id": "t0", "undone": true}));
+        trial.assert_record("graph_guarded", &json!({"task_id": "t0", "undone": true}));
         assert_eq!(oracle::faults(&trial, 2), (Vec::new(), 0), "{harm}");
         assert_eq!(trial.root().join("logs/attempts/t0/1/graph.damaged.yaml").exists(), kept);
     }
@@ -170,7 +170,7 @@ fn the_graph_keeps_completed_tasks_when_the_journal_is_lost() {
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     fs::remove_dir_all(trial.state()).unwrap();
     trial.run(["run", "-q"]).graph_complete();
-    trial.assert_record("finished", json!({"iterations": 2, "completed": 2}));
+    trial.assert_record("finished", &json!({"iterations": 2, "completed": 2}));
 }
 
 /// Agents have their own process groups, so a signal to the runner's group does not reach them.

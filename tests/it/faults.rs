@@ -79,7 +79,7 @@ fn a_deleted_graph_is_put_back() {
 fn an_emptied_graph_is_put_back() {
     let trial = TestProject::new().graph(DIAMOND).chaos("work,report,c3:empty");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("graph_guarded", json!({"what": "damaged", "undone": true}));
+    trial.assert_record("graph_guarded", &json!({"what": "damaged", "undone": true}));
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     assert_eq!(trial.read("logs/attempts/start/1/graph.damaged.yaml"), "");
 }
@@ -124,7 +124,7 @@ fn a_status_that_is_not_committed_may_be_a_persons() {
     trial.leave("open");
     run.end(&trial).graph_complete();
     let change = json!({"task_id": "b", "new": "cancelled", "cause": "edited_during_attempt"});
-    trial.assert_record("status_changed", change);
+    trial.assert_record("status_changed", &change);
     assert_eq!(trial.status("b"), "cancelled");
     assert!(trial.lines("graph_guarded").is_empty());
 }
@@ -137,7 +137,7 @@ fn tasks_that_an_agents_commit_drops_come_back() {
     trial.run(["run"]).graph_complete();
     trial.assert_record(
         "graph_guarded",
-        json!({"what": "dropped", "tasks": ["b", "c"], "undone": true,
+        &json!({"what": "dropped", "tasks": ["b", "c"], "undone": true,
                "kept": "logs/attempts/a/1/graph.damaged.yaml"}),
     );
     assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);

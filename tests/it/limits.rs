@@ -66,7 +66,7 @@ fn a_task_has_its_own_limit_of_doing_nothing() {
         .graph("tasks: [{id: a, idle: 600ms, max_attempts: 1}]\n")
         .agent("sleepy");
     trial.run(["run", "--idle", "0s"]).code(3);
-    trial.assert_record("failed", json!({"outcome": "idle"}));
+    trial.assert_record("failed", &json!({"outcome": "idle"}));
     trial.no_process_is_left();
 }
 
@@ -93,7 +93,7 @@ fn a_task_may_have_its_own_limit() {
         .graph("tasks: [{id: a, max_attempts: 1, timeout: 300ms}]\n")
         .agent("sleepy");
     trial.run(["run"]).code(3);
-    trial.assert_record("failed", json!({"outcome": "timed_out"}));
+    trial.assert_record("failed", &json!({"outcome": "timed_out"}));
     trial.no_process_is_left();
 }
 

@@ -230,7 +230,7 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
 fn a_failing_hook_after_something_is_told_and_the_run_goes_on() {
     let trial = trial("hooks: {after_attempt: 'exit 3', after_run: 'exit 4'}\n");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("hook_failed", serde_json::json!({"hook": "after_run", "exit_code": 4}));
+    trial.assert_record("hook_failed", &serde_json::json!({"hook": "after_run", "exit_code": 4}));
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     let hooks: Vec<Value> =
         trial.lines("hook_failed").into_iter().map(|it| it["hook"].clone()).collect();
@@ -242,7 +242,7 @@ fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let hang = "setsid sleep 600 & trap \"\" TERM; while :; do sleep 0.05; done";
     let trial = trial(&format!("hook_timeout: 1s\nhooks: {{before_run: '{hang}'}}\n"));
     trial.run(["run"]).code(1);
-    trial.assert_record("hook_failed", serde_json::json!({"outcome": "timed_out"}));
+    trial.assert_record("hook_failed", &serde_json::json!({"outcome": "timed_out"}));
     trial.no_process_is_left();
 }
 

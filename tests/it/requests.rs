@@ -42,9 +42,9 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     assert_eq!(trial.lines("loop_started").len(), 1);
 
     trial.run(["resume"]).graph_complete();
-    trial.assert_record("started", json!({"task_id": "b", "iteration": 2}));
-    trial.assert_record("started", json!({"task_id": "c", "iteration": 3}));
-    trial.assert_record("finished", json!({"completed": 2, "iterations": 2}));
+    trial.assert_record("started", &json!({"task_id": "b", "iteration": 2}));
+    trial.assert_record("started", &json!({"task_id": "c", "iteration": 3}));
+    trial.assert_record("finished", &json!({"completed": 2, "iterations": 2}));
     let (first, second) = (&trial.lines("loop_started")[0], &trial.lines("loop_started")[1]);
     assert_eq!((&first["before"], &second["before"]), (&Value::Null, &json!(1)));
     for field in ["agent", "max_iterations", "timeout_seconds", "idle_seconds", "filter"] {
@@ -172,7 +172,7 @@ fn term_lets_the_attempt_finish() {
     assert_eq!(status(&trial)["status"], "stopping");
     trial.leave("open");
     run.end(&trial).code(143);
-    trial.assert_record("stop_requested", json!({"signal": "SIGTERM"}));
+    trial.assert_record("stop_requested", &json!({"signal": "SIGTERM"}));
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
 
@@ -244,6 +244,6 @@ fn the_status_of_a_killed_run_is_crashed() {
     trial.leave("open");
     trial.run(["resume"]).graph_complete();
     assert_eq!(trial.tasks("recovered"), ["a"]);
-    trial.assert_record("started", json!({"iteration": 2}));
+    trial.assert_record("started", &json!({"iteration": 2}));
     assert_eq!(status(&trial)["status"], "finished");
 }

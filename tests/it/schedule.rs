@@ -126,7 +126,7 @@ fn a_signal_ends_the_run_once_and_then_the_schedule() {
         let (trial, schedule) = gated();
         schedule.signal(signal);
         schedule.end(&trial).code(code);
-        trial.assert_record("finished", serde_json::json!({"exit_code": code}));
+        trial.assert_record("finished", &serde_json::json!({"exit_code": code}));
         let asked = trial.lines("stop_requested");
         assert_eq!((asked.len(), &asked[0]["signal"]), (1, &name.into()));
         let ended = &trial.lines("schedule_ended")[0];

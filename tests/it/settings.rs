@@ -9,7 +9,7 @@ fn the_agent_and_its_limit_may_be_settings() {
         .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a, max_attempts: 1}]\n");
     trial.run(["run"]).code(3);
-    trial.assert_record("failed", serde_json::json!({"outcome": "timed_out"}));
+    trial.assert_record("failed", &serde_json::json!({"outcome": "timed_out"}));
     assert_eq!(trial.lines("loop_started")[0]["agent"], serde_json::json!([agent("sleepy")]));
     let trial = trial.agent("commit");
     trial.run(["task-reset", "a"]);

@@ -48,7 +48,7 @@ fn term_and_hangup_have_their_codes() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let (trial, said) = stopped(signal);
         assert!(said.starts_with(&format!("exit code {code}\n")), "{said}");
-        trial.assert_record("finished", json!({"exit_code": code}));
+        trial.assert_record("finished", &json!({"exit_code": code}));
     }
 }
 
@@ -63,7 +63,7 @@ fn a_second_signal_kills_at_once() {
     until("the first signal is told", || run.said().contains("press Ctrl-C again"));
     run.signal(Signal::INT);
     run.end(&trial).code(130);
-    trial.assert_record("stop_requested", json!({"signal": "SIGINT"}));
+    trial.assert_record("stop_requested", &json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
     trial.no_process_is_left();
 }
@@ -74,7 +74,7 @@ fn a_process_that_ignores_signals_is_killed_after_the_grace() {
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     run.end(&trial).code(143);
-    trial.assert_record("interrupted", json!({"task_id": "a", "verdict": "cancelled"}));
+    trial.assert_record("interrupted", &json!({"task_id": "a", "verdict": "cancelled"}));
     trial.no_process_is_left();
 }
 
@@ -170,5 +170,5 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
     trial.no_process_is_left();
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("recovered", json!({"task_id": "a", "attempt": 1}));
+    trial.assert_record("recovered", &json!({"task_id": "a", "attempt": 1}));
 }

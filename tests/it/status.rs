@@ -180,7 +180,7 @@ fn a_report_without_work_does_not_complete() {
     trial.run(["task-complete", "a"]);
     trial.leave("open");
     run.end(&trial).code(1);
-    trial.assert_record("failed", json!({"task_id": "a", "verdict": "unverified"}));
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "unverified"}));
 }
 
 #[test]

@@ -353,7 +353,7 @@ impl TestProject {
 
     /// Expects a record in the journal with this action and at least these fields.
     #[track_caller]
-    pub fn assert_record(&self, action: &str, fields: Value) {
+    pub fn assert_record(&self, action: &str, fields: &Value) {
         let fields = fields.as_object().unwrap();
         let lines = self.lines(action);
         let fits = |line: &Value| fields.iter().all(|(name, value)| line[name] == *value);

@@ -108,7 +108,7 @@ fn ctrl_c_is_typed() {
     let said = bare(&session.exp_eof().unwrap());
     assert_eq!(code(&session), 130);
     assert!(said.contains("(exit code 130)"), "{said}");
-    trial.assert_record("stop_requested", serde_json::json!({"signal": "SIGINT"}));
+    trial.assert_record("stop_requested", &serde_json::json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
     trial.no_process_is_left();
 }

@@ -81,7 +81,7 @@ fn how_the_agent_ends_is_told_as_it_was() {
         let Some(trial) = trial() else { return };
         let trial = trial.command(["sh", "-c", script]);
         trial.run(["run", "--tmux", "--once"]).code(1);
-        trial.assert_record("failed", how);
+        trial.assert_record("failed", &how);
         nothing_is_left(&trial);
     }
 }
@@ -102,7 +102,7 @@ fn no_process_survives_any_end_of_an_attempt_with_a_terminal() {
     };
     let Some((trial, live)) = start(&["--timeout", "1s"]) else { return };
     live.end(&trial).code(1);
-    trial.assert_record("failed", json!({"outcome": "timed_out"}));
+    trial.assert_record("failed", &json!({"outcome": "timed_out"}));
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
@@ -113,7 +113,7 @@ fn no_process_survives_any_end_of_an_attempt_with_a_terminal() {
     let (trial, live) = start(&[]).unwrap();
     kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
     live.end(&trial).code(1);
-    trial.assert_record("interrupted", json!({"verdict": "interrupted"}));
+    trial.assert_record("interrupted", &json!({"verdict": "interrupted"}));
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
@@ -173,7 +173,7 @@ fn an_agent_whose_screen_changes_is_not_idle() {
     let script = "for n in 1 2 3 4 5 6; do printf '\\033[Hstep %s' $n; sleep 0.5; done; exit 9";
     let trial = trial.command(["sh", "-c", script]);
     trial.run(["run", "--tmux", "--once", "--idle", "2s"]).code(1);
-    trial.assert_record("failed", json!({"outcome": "exited", "exit_code": 9}));
+    trial.assert_record("failed", &json!({"outcome": "exited", "exit_code": 9}));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn each_way_to_report_counts() {
 fn a_task_may_need_no_commit() {
     let trial = TestProject::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("completed", json!({"task_id": "a", "report": "command"}));
+    trial.assert_record("completed", &json!({"task_id": "a", "report": "command"}));
     assert_eq!(trial.status("a"), "complete");
 }
 
@@ -95,7 +95,7 @@ fn a_done_file_of_an_earlier_attempt_is_no_report() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
     trial.write(".ralph/tasks/a/DONE", "of yesterday\n");
     trial.run(["run", "--once"]).code(1);
-    trial.assert_record("failed", json!({"task_id": "a", "verdict": "incomplete"}));
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn files_that_were_dirty_before_are_not_the_agents() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("lie");
     trial.write("mine.txt", "in the middle of something\n");
     trial.run(["run", "--once"]).code(1);
-    trial.assert_record("failed", json!({"task_id": "a", "verdict": "unverified"}));
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "unverified"}));
     assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
 }
 
@@ -191,7 +191,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 fn three_attempts_and_no_more() {
     let trial = TestProject::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
     trial.run(["run"]).code(3);
-    trial.assert_record("parked", json!({"task_id": "bad", "attempts": 3}));
+    trial.assert_record("parked", &json!({"task_id": "bad", "attempts": 3}));
     assert_eq!(trial.status("bad"), "in-progress");
     let attempts: Vec<_> =
         trial.lines("failed").iter().map(|line| line["attempt"].as_u64().unwrap()).collect();
@@ -216,7 +216,7 @@ fn a_commit_of_the_graph_alone_is_no_proof() {
     let graph = |fields: &str| format!("tasks:\n  - {{id: a, max_attempts: 1{fields}}}\n");
     let trial = TestProject::new().graph(&graph("")).command(["sh", "-c", script]);
     trial.run(["run"]).code(3);
-    trial.assert_record("failed", json!({"verdict": "unverified", "metadata_only": true}));
+    trial.assert_record("failed", &json!({"verdict": "unverified", "metadata_only": true}));
     let trial =
         TestProject::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
     trial.run(["run"]).graph_complete();

@@ -66,7 +66,7 @@ fn an_agent_does_not_choose_its_own_judge() {
         .command(["sh", "-c", script, &agent("commit")]);
     trial.run(["run"]).code(3);
     let guarded = json!({"what": "changed", "tasks": ["a", "b"], "undone": false});
-    trial.assert_record("graph_guarded", guarded);
+    trial.assert_record("graph_guarded", &guarded);
     assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
     assert!(trial.graph_text().contains("verify: []"), "what may be a person's stays");
 }
@@ -125,7 +125,7 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
 
     let trial = trial.file("value", "good\n");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("verifying", json!({"task_id": "a", "baseline": true}));
+    trial.assert_record("verifying", &json!({"task_id": "a", "baseline": true}));
     assert_eq!(trial.lines("verified").len(), 4, "before and after each");
 }
 
@@ -152,13 +152,13 @@ fn the_next_run_continues_a_stopped_verification() {
         } else {
             run.signal(Signal::INT);
             run.end(&trial).code(130);
-            trial.assert_record("verify_postponed", json!({"task_id": "a", "attempt": 1}));
+            trial.assert_record("verify_postponed", &json!({"task_id": "a", "attempt": 1}));
         }
         trial.no_process_is_left();
         trial.run(["status"]).stdout_has("Current attempt: a, attempt 1, since [time], cut off");
         trial.leave("go");
         trial.run(["run"]).graph_complete();
-        trial.assert_record("recovered", json!({"task_id": "a", "attempt": 1}));
+        trial.assert_record("recovered", &json!({"task_id": "a", "attempt": 1}));
         assert_eq!(trial.status("a"), "complete");
         assert_eq!(trial.lines("started").len(), 1, "the work was done once");
         assert_eq!(trial.subjects(), ["Work on a"]);
