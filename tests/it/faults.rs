@@ -14,7 +14,10 @@ use crate::support::{DIAMOND, TestProject, until};
 #[test]
 fn locks_of_a_killed_git_are_removed() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").chaos("d3");
-    trial.run(["run", "--timeout", "1s"]).graph_complete();
+    trial
+        .run(["run", "--timeout", "1s"])
+        .graph_complete()
+        .stderr_has("  removed what a killed git had left: .git/index.lock, ");
     let left = &trial.lines("failed")[0]["unlocked"];
     assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
     assert_eq!(trial.tasks("completed"), ["a"]);

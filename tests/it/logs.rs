@@ -1,10 +1,15 @@
 //! `ralph logs` and `ralph attach`: events and agent output, for people and programs, live and
 //! afterwards.
+//!
+//! `logs.txt` has the exact text of every kind of record; `RALPH_WRITE=1 cargo test --test it logs`
+//! rewrites it.
 
 use std::{fs, process::Stdio};
 
+use ralph::core::event::Event;
+
 use crate::{
-    support::{Live, RALPH, TestProject, until},
+    support::{Live, RALPH, TestProject, is_page, until},
     terminal::{bare, code, on_terminal},
 };
 
@@ -91,6 +96,182 @@ fn programs_get_the_lines_as_they_are() {
     assert!(of_a.lines().all(|line| line.contains("\"task_id\":\"a\"")), "{of_a}");
     // Records of a newer version are not shown to people.
     assert!(!trial.run(["logs", "--all"]).stderr(said).out().contains("teleported"));
+}
+
+macro_rules! ended {
+    ($verdict:literal) => {
+        concat!(
+            r#""attempt":1,"verdict":""#,
+            $verdict,
+            r#"","why":"[why]","outcome":"exited","exit_code":1,"duration_seconds":1.0,"log":"[log]""#
+        )
+    };
+}
+
+/// Records of every action: the action, the task, and the other fields.
+const RECORDS: &[(&str, &str, &str)] = &[
+    (
+        "loop_started",
+        "",
+        r#""schema":1,"version":"1","pid":7,"agent":["my-agent"],"max_iterations":9,"max_attempts":3,"timeout_seconds":7200.0,"idle_seconds":900.0"#,
+    ),
+    ("graph_loaded", "", r#""tasks":2,"complete":1"#),
+    ("graph_rejected", "", r#""error":"g.yaml:1:1: bad""#),
+    ("settings_loaded", "", r#""changed":["jobs","notify"]"#),
+    ("settings_rejected", "", r#""error":"c.yaml:1:1: bad""#),
+    ("record_damaged", "", r#""kept":"[kept]""#),
+    ("graph_guarded", "a", r#""what":"damaged","undone":true,"kept":"[kept]""#),
+    ("graph_guarded", "a", r#""what":"deleted","undone":true"#),
+    ("graph_guarded", "a", r#""what":"finished","tasks":["b","c"],"undone":true"#),
+    ("graph_guarded", "a", r#""what":"dropped","tasks":["b"],"undone":true,"kept":"[kept]""#),
+    ("graph_guarded", "a", r#""what":"apart","tasks":["b"],"undone":true"#),
+    ("graph_guarded", "a", r#""what":"changed","tasks":["a","b"],"undone":false"#),
+    (
+        "started",
+        "a",
+        r#""attempt":1,"base":"b","branch":"main","log":"[log]","why":"P2","worktree":"/w/1""#,
+    ),
+    ("worktree_kept", "", r#""worktree":"/w/1","why":"`x` is changed and not committed""#),
+    ("setting_up", "a", r#""attempt":1,"command":"npm ci","log":"[log]""#),
+    ("queued", "a", r#""attempt":1,"waiting":2"#),
+    ("merging", "a", r#""branch":"main","onto":"b","tasks":["a","b"]"#),
+    ("split", "a", r#""branch":"main","onto":"b","tasks":["a"]"#),
+    ("merge_held", "a", r#""branch":"main","checkout":"/r","paths":["x"]"#),
+    ("reported", "a", r#""attempt":1"#),
+    ("asked", "a", r#""attempt":1,"question":"Which colour?""#),
+    ("answered", "a", r#""question":"Which colour?","answer":"blue""#),
+    ("noted", "a", r#""attempt":1,"note":"see x""#),
+    ("noted", "a", r#""attempt":1,"note":"see y","for_all":true,"tag":"tests""#),
+    ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
+    ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]","baseline":true"#),
+    (
+        "verified",
+        "a",
+        r#""command":"make","outcome":"exited","exit_code":0,"duration_seconds":1.0,"log":"[log]""#,
+    ),
+    (
+        "verify_failed",
+        "a",
+        r#""command":"make","outcome":"timed_out","limit_seconds":900,"duration_seconds":900.0,"log":"[log]""#,
+    ),
+    ("verify_postponed", "a", r#""attempt":1"#),
+    (
+        "child_started",
+        "a",
+        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b""#,
+    ),
+    (
+        "child_ended",
+        "a",
+        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b","outcome":"exited","exit_code":7,"duration_seconds":1.0"#,
+    ),
+    (
+        "child_ended",
+        "a",
+        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b","outcome":"crashed""#,
+    ),
+    (
+        "waiting_for_children",
+        "a",
+        r#""attempt":1,"children":["sh","worker"],"limit_seconds":300.0"#,
+    ),
+    ("children_ended", "a", r#""attempt":1,"duration_seconds":2.0"#),
+    (
+        "children_overdue",
+        "a",
+        r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"kill""#,
+    ),
+    (
+        "children_overdue",
+        "a",
+        r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"leave""#,
+    ),
+    ("terminating", "a", r#""attempt":1,"why":"it did nothing for 15m""#),
+    ("completed", "a", ended!("complete")),
+    ("failed", "a", ended!("failed")),
+    ("interrupted", "a", ended!("cancelled")),
+    ("needs_input", "a", ended!("needs-input")),
+    ("rate_limited", "a", ended!("rate-limited")),
+    ("denied", "a", ended!("denied")),
+    ("iterated", "a", ended!("again")),
+    ("promised", "a", r#""attempt":1,"kept":true"#),
+    ("promised", "a", r#""attempt":1,"kept":false"#),
+    ("parked", "a", r#""attempts":3"#),
+    ("recovered", "a", r#""attempt":1,"from_run":"r""#),
+    ("status_changed", "a", r#""old":"pending","new":"complete","cause":"command""#),
+    ("status_changed", "a", r#""old":"pending","new":"blocked","cause":"edited""#),
+    ("status_changed", "a", r#""old":null,"new":"pending","cause":"edited_during_attempt""#),
+    ("status_changed", "a", r#""old":"complete","new":"pending","cause":"put_back""#),
+    ("status_changed", "a", r#""old":"in-progress","new":"pending","cause":"recovered""#),
+    ("reset", "a", ""),
+    ("waiting", "", r#""until":"2026-11-20T23:00:00.000Z","why":"a backs off""#),
+    ("blocked", "", r#""holders":[{"task_id":"a","why":"parked after 3 attempts","frees":2}]"#),
+    ("pause_requested", "", ""),
+    ("resume_requested", "", ""),
+    ("resume_requested", "", r#""now":true"#),
+    ("stop_requested", "", ""),
+    ("stop_requested", "", r#""now":true"#),
+    ("stop_requested", "", r#""signal":"SIGTERM""#),
+    ("stop_requested", "", r#""signal":"SIGINT","now":true"#),
+    ("suspended", "", ""),
+    ("continued", "", r#""seconds":60,"slept":false"#),
+    ("continued", "", r#""seconds":60,"slept":true"#),
+    ("clock_set", "", r#""seconds":-60"#),
+    (
+        "hook_failed",
+        "",
+        r#""hook":"after_run","command":"tidy","outcome":"exited","exit_code":4,"duration_seconds":1.0,"log":"[log]""#,
+    ),
+    ("notify_failed", "", r#""notifier":"desktop","moment":"finished","why":"no bus""#),
+    ("slept", "", r#""until":"2026-11-21T00:00:00.000Z","cron":["@daily"]"#),
+    (
+        "woken",
+        "",
+        r#""trigger":"cron","scheduled_for":"2026-11-20T22:00:00.000Z","late_seconds":0,"missed":2,"run":[]"#,
+    ),
+    ("woken", "", r#""trigger":"webhook","run":["--once"]"#),
+    (
+        "wake_skipped",
+        "",
+        r#""trigger":"cron","scheduled_for":"2026-11-20T22:00:00.000Z","why":"still_running""#,
+    ),
+    (
+        "wake_skipped",
+        "",
+        r#""trigger":"cron","scheduled_for":"2026-11-20T22:00:00.000Z","why":"busy""#,
+    ),
+    (
+        "wake_skipped",
+        "",
+        r#""trigger":"cron","scheduled_for":"2026-11-20T22:00:00.000Z","why":"paused""#,
+    ),
+    ("schedule_ended", "", r#""signal":"SIGTERM""#),
+    (
+        "finished",
+        "",
+        r#""why":"everything left is blocked","exit_code":3,"iterations":2,"completed":1,"remaining":1,"duration_seconds":5.0"#,
+    ),
+];
+
+#[test]
+fn every_kind_of_record_has_its_line() {
+    let trial = TestProject::new().graph(TWO);
+    let text: String = (0..)
+        .zip(RECORDS)
+        .map(|(seq, (action, task, fields))| {
+            let task = if task.is_empty() { "null".to_owned() } else { format!("\"{task}\"") };
+            let comma = if fields.is_empty() { "" } else { "," };
+            format!(
+                "{{\"timestamp\":\"2026-11-20T22:44:03.000Z\",\"run_id\":\"r\",\"seq\":{seq},\
+                 \"iteration\":1,\"task_id\":{task},\"action\":\"{action}\"{comma}{fields}}}\n"
+            )
+        })
+        .collect();
+    trial.write("logs/ralph.jsonl", &text);
+    for action in Event::ACTIONS {
+        assert!(RECORDS.iter().any(|(name, _, _)| name == action), "no record `{action}`");
+    }
+    is_page("tests/it/logs.txt", &trial.run(["logs", "--all"]).stderr("").out());
 }
 
 #[test]
