@@ -179,7 +179,7 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("the limit of 1 tokens for a run (");
-    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2).stderr_has("for a run reached");
+    trial.run(["run", "--max-duration", "1ms", "-q"]).code(2);
     let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
     let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");
     trial.run(["run"]).code(2).stderr_has("the limit of $0.0100 for 24 hours (");

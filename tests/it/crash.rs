@@ -19,13 +19,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     assert!(trial.state().join("attempts/a.1.json").exists(), "the attempt is on record");
 
     let trial = trial.agent("commit");
-    trial.run(["run"]).graph_complete().stderr_has(
-        "\
-[time]  recovered attempt 1 at a, left open by run [run]
-[time]  a interrupted after [took]: cut off when the runner died
-[time]    0 of 1 attempts used; output in logs/attempts/a/1
-",
-    );
+    trial.run(["run"]).graph_complete().stderr_has("0 of 1 attempts used; output in");
     let ended = trial.lines("interrupted").remove(0);
     assert_eq!(ended["verdict"], "interrupted");
     assert_eq!(trial.lines("recovered").len(), 1);

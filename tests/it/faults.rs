@@ -54,12 +54,7 @@ fn the_advice_fits_what_holds() {
 fn a_graph_wrecked_by_an_agent_is_put_back() {
     let graph = "tasks:\n  - id: a # mine\n";
     let trial = TestProject::new().graph(graph).chaos("work,report,c3:cut");
-    trial.run(["run"]).graph_complete().stderr_has(
-        "\
-[time]  the graph file cannot be read: task-graph.yaml:2:9: `[` is opened here and never closed
-[time]  the attempt left the graph file unreadable; the last good one is back; what it left is kept in logs/attempts/a/1/graph.damaged.yaml
-",
-    );
+    trial.run(["run"]).graph_complete();
     let told = trial.lines("graph_guarded").remove(0);
     assert_eq!((&told["what"], &told["undone"]), (&"damaged".into(), &true.into()));
     assert_eq!(told["kept"], "logs/attempts/a/1/graph.damaged.yaml");

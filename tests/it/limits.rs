@@ -73,12 +73,7 @@ fn a_task_has_its_own_limit_of_doing_nothing() {
 #[test]
 fn an_agent_past_its_limit_is_killed_with_its_group() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("hang");
-    trial.run(["run", "--timeout", "1s"]).code(3).stderr_has(
-        "\
-[time]  ending a: its limit of [took] is reached
-[time]  a timed-out after [took]: ended by ralph at its limit of [took]
-",
-    );
+    trial.run(["run", "--timeout", "1s"]).code(3);
     let ended = trial.lines("failed").remove(0);
     assert_eq!((&ended["verdict"], &ended["outcome"]), (&"timed-out".into(), &"timed_out".into()));
     assert_eq!(ended["limit_seconds"], 1);
@@ -108,7 +103,7 @@ fn work_reported_and_committed_before_the_limit_counts() {
 #[test]
 fn an_attempt_without_a_sign_of_life_is_ended() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
-    trial.run(["run", "--idle", "1s"]).code(3).stderr_has("ending a: it did nothing for [took]");
+    trial.run(["run", "--idle", "1s"]).code(3);
     assert_eq!(trial.tasks("terminating"), ["a"]);
     let ended = trial.lines("failed").remove(0);
     assert_eq!((&ended["verdict"], &ended["outcome"]), (&"timed-out".into(), &"idle".into()));

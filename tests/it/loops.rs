@@ -181,8 +181,7 @@ fn failures_in_a_row_end_a_loop() {
         .stderr_has("1 failure, and no more are allowed (exit code 1)");
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "0"])
-        .code(2)
-        .stderr_has("failure 1 in a row\n");
+        .code(2);
 }
 
 #[test]

@@ -207,10 +207,11 @@ fn a_crontab_asks_whether_a_time_has_come() {
     assert!(slept.len() == 1 && slept[0]["process"].is_null(), "{slept:?}");
     due("0 0 1 1 *").stderr("");
     // A changed schedule counts from now on.
-    due(EVERY_SECOND).stderr_has("next wake ");
+    due(EVERY_SECOND);
+    assert_eq!(trial.lines("slept").len(), 2);
     assert_eq!(trial.lines("woken").len(), 0);
     thread::sleep(Duration::from_millis(1100));
-    due(EVERY_SECOND).stderr_has("the run ended with exit code 0");
+    due(EVERY_SECOND);
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.lines("slept").last().unwrap()["exit_code"], 0);
     assert_eq!(trial.lines("schedule_ended").len(), 0);
@@ -298,7 +299,7 @@ fn an_invalid_schedule_is_an_error_at_once() {
       |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     ");
     let bare = TestProject::bare();
-    bare.run(["schedule", "--cron", "@daily"]).code(1).stderr_has("make one with `git init`");
+    bare.run(["schedule", "--cron", "@daily"]).code(1);
 }
 
 #[test]

@@ -110,14 +110,7 @@ fn files_that_were_dirty_before_are_not_the_agents() {
 #[test]
 fn a_second_attempt_is_told_of_the_first() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail-once");
-    trial.run(["run"]).graph_complete().stderr_has(
-        "\
-[time]  a failed after [took]: exited with code 1
-[time]    its last line: the tests are red
-[time]    1 of 3 attempts used; output in logs/attempts/a/1
-[time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
-",
-    );
+    trial.run(["run"]).graph_complete().stderr_has(" · attempt 2 (1 of 3 used)\n");
     let prompt = trial.read("logs/attempts/a/2/prompt.md");
     let at = prompt.find("## Where you stand").unwrap();
     let end = prompt.find("## How to work").unwrap();
