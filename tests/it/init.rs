@@ -84,8 +84,8 @@ fn an_empty_repository_is_set_up_once() {
         let text = trial.read(file);
         let first = text.lines().next().unwrap();
         let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
-        let beside = Path::new(file).parent().unwrap();
-        let schema = trial.read(beside.join(schema).to_str().unwrap());
+        let folder = Path::new(file).parent().unwrap();
+        let schema = trial.read(folder.join(schema).to_str().unwrap());
         assert!(schema.contains("\"$schema\": \"https://json-schema.org/"), "{file}");
     }
     assert!(!trial.sign(".ralph").exists(), "nothing for all projects was asked for");

@@ -305,8 +305,8 @@ fn notifiers_are_listed_and_tested() {
     trial.run(["doctor", "--", "true"]).stdout_has("desktop: ");
     trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
     assert!(trial.lines("notify_failed").is_empty());
-    let nobody = TestProject::new();
-    nobody
+    let without = TestProject::new();
+    without
         .run(["notify"])
         .stderr("nobody is to be told; `notify` in `.ralph/config.yaml` names who is\n");
 }
