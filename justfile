@@ -48,4 +48,4 @@ crash-points:
 
 # Apply each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
 bugs *NAMES:
-    tests/bugs/run {{NAMES}}
+    RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --test it bugs:: -- --nocapture

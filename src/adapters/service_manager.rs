@@ -97,9 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_service_manager_is_no_error() {
-        Manager::at(None).tell(READY);
-        Manager::at(Some("/no/such/socket".into())).tell(READY);
-        Manager::at(Some("".into())).tell(READY);
+    fn a_missing_or_unreachable_socket_is_no_failure() {
+        assert!(Manager::at(None).socket.is_none());
+        for address in ["/no/such/socket", ""] {
+            let manager = Manager::at(Some(address.into()));
+            let (socket, address) = manager.socket.as_ref().unwrap();
+            assert!(send(socket, address, READY).is_err(), "{address:?}");
+            manager.tell(READY);
+        }
     }
 }

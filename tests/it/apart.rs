@@ -1,22 +1,21 @@
-//! Attempts in work trees of their own, and the merge queue: on real repositories, with agents that
-//! do what a test has written down for them. After each scene [`sound`] holds what is left against
-//! what must be.
+//! Isolated attempts and the merge queue, on real repositories. The agents run the script that a
+//! test has written for them. [`sound`] checks the repository after each scene.
 
 use std::fs;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    support::{SETTINGS, Workspace, agent, each, until, wait_for},
+    support::{SETTINGS, TestProject, agent, each, until, wait_for},
 };
 
-/// The verify command of these scenes: every test that is there.
+/// The verify command of these scenes: runs every test that exists.
 const CHECK: &str = "\
 for test in tests/*.sh; do [ ! -e \"$test\" ] || sh \"$test\" || exit 1; done
 ";
-/// Holds the first trial of `a` up until the sign `on`, once there is a `count.txt`.
+/// Makes the first verification of `a` wait for the file `on`, once `count.txt` exists.
 const HOLD: &str = "\
 if [ -e count.txt ] && [ -e work/a.txt ] && mkdir \"$TRIAL_DIR/held\"; then
     until [ -e \"$TRIAL_DIR/on\" ]; do sleep 0.02; done
@@ -24,12 +23,12 @@ fi 2> /dev/null
 ";
 const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
 
-/// A repository for two attempts at a time that are verified.
-fn stage(graph: &str, more: &str) -> Workspace {
+/// A repository for two verified attempts at a time.
+fn stage(graph: &str, more: &str) -> TestProject {
     let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
     let verify = if more.contains("verify:") { "" } else { "verify: [sh check.sh]\n" };
     let settings = format!("{SETTINGS}{jobs}{verify}{more}");
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     trial.write("check.sh", CHECK);
     trial.write("line", "one\ntwo\nthree\n");
     trial.write("task-graph.yaml", graph);
@@ -39,33 +38,33 @@ fn stage(graph: &str, more: &str) -> Workspace {
     trial
 }
 
-/// Writes down what the agent does: `a` for every attempt at `a`, `a-2` for its second.
-fn tell(trial: &Workspace, name: &str, script: &str) {
+/// Sets the script of the agent: `a` for every attempt at `a`, `a-2` for the second.
+fn tell(trial: &TestProject, name: &str, script: &str) {
     let name = if name.is_empty() { "do".to_owned() } else { format!("do-{name}") };
     fs::write(trial.sign(&name), script).unwrap();
 }
 
 #[track_caller]
-fn sound_but(trial: &Workspace, dirt: &[&str]) {
-    trial.nobody_is_left();
+fn sound_but(trial: &TestProject, dirt: &[&str]) {
+    trial.no_process_is_left();
     let faults = oracle::merged(trial, "sh check.sh", dirt);
     assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
 }
 
 #[track_caller]
-fn sound(trial: &Workspace) {
+fn sound(trial: &TestProject) {
     sound_but(trial, &[]);
 }
 
-/// Runs to the end, where everything is complete.
+/// Runs until the graph is complete.
 #[track_caller]
-fn completes(trial: &Workspace) {
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+fn completes(trial: &TestProject) {
+    trial.run(["run"]).graph_complete();
     sound(trial);
 }
 
-/// The slots that there are, and `merge`.
-fn slots(trial: &Workspace) -> Vec<String> {
+/// The worktrees of the pool, and `merge`.
+fn slots(trial: &TestProject) -> Vec<String> {
     let folder = trial.dir().join("repo.worktrees");
     let mut all: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -77,16 +76,16 @@ fn slots(trial: &Workspace) -> Vec<String> {
 }
 
 /// The lines of a file in `main`.
-fn landed(trial: &Workspace, path: &str) -> String {
+fn landed(trial: &TestProject, path: &str) -> String {
     trial.git(&["show", &format!("main:{path}")])
 }
 
 /// The prompt of an attempt.
-fn prompt(trial: &Workspace, attempt: &str) -> String {
+fn prompt(trial: &TestProject, attempt: &str) -> String {
     fs::read_to_string(trial.sign(&format!("prompt-{attempt}"))).unwrap()
 }
 
-fn verdicts(trial: &Workspace) -> Vec<String> {
+fn verdicts(trial: &TestProject) -> Vec<String> {
     let ended = ["completed", "failed", "interrupted"];
     let lines = trial.journal().into_iter();
     lines
@@ -123,7 +122,7 @@ fn a_task_begins_with_the_work_of_all_that_it_waits_for() {
 }
 
 #[test]
-fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
+fn the_second_of_two_conflicting_attempts_is_retried_with_the_conflict() {
     let trial = stage(PAIR, "");
     for id in ["a", "b"] {
         tell(&trial, &format!("{id}-1"), "together 2; put line \"by $id\"; work");
@@ -147,7 +146,7 @@ fn of_two_that_change_one_line_the_second_is_told_and_does_it_again() {
 }
 
 #[test]
-fn of_two_that_are_green_alone_and_red_together_one_is_sent_back() {
+fn one_of_two_tasks_that_only_fail_together_is_retried() {
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");
     tell(&trial, "", "together 3; work");
     let test = "put tests/$id.sh 'if [ -e work/a.txt ] && [ -e work/b.txt ] && [ ! -e both ]; then \
@@ -168,7 +167,7 @@ fn of_two_that_are_green_alone_and_red_together_one_is_sent_back() {
     assert!(told.contains("merged with `main`"), "{told}");
 }
 
-/// The target goes elsewhere by a person while work waits, and while it is tried there.
+/// A person moves the target branch while work is queued, and while it is verified.
 #[test]
 fn a_person_commits_to_the_target_meanwhile() {
     let trial = stage("tasks: [{id: a}]\n", "worktree: true\njobs: 1\n");
@@ -180,7 +179,7 @@ fn a_person_commits_to_the_target_meanwhile() {
     wait_for(&trial.sign("held"));
     let trial = trial.file("count.txt", "2\n");
     trial.leave("on");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.tasks("merging").len(), 2);
@@ -188,7 +187,7 @@ fn a_person_commits_to_the_target_meanwhile() {
     assert_eq!(slots(&trial), ["1", "merge"]);
 }
 
-/// A file of a person is in the way of a merge: changed, or not known to git. Another one is not.
+/// A person's file blocks a merge: changed, or untracked. Another file does not.
 #[test]
 fn what_a_person_has_in_the_checkout_is_never_touched() {
     for path in ["line", "new"] {
@@ -198,15 +197,16 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.write("notes.txt", "mine too\n");
         trial.write("check.sh", &format!("{CHECK}# mine\n"));
         let base = trial.git(&["rev-parse", "main"]);
-        let ran = trial.run(["run"]).code(4);
-        ran.stderr_has(&format!("changes of yours are in the way: {path}"));
+        trial.run(["run"]).code(4);
         assert_eq!(trial.git(&["rev-parse", "main"]), base);
         assert_eq!(trial.read(path), "mine\n");
-        assert_eq!(trial.lines("merge_held").len(), 1);
-        trial.nobody_is_left();
+        let held: Vec<_> =
+            trial.lines("merge_held").iter().map(|line| line["paths"].clone()).collect();
+        assert_eq!(held, [json!([path])]);
+        trial.no_process_is_left();
         trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
         let trial = trial.agent("fail");
-        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        trial.run(["run"]).graph_complete();
         sound_but(&trial, &[" M check.sh", "?? notes.txt"]);
         assert_eq!(trial.tasks("started"), ["a"], "no agent is paid again");
         assert_eq!(trial.read(path), "agent\n");
@@ -222,16 +222,16 @@ fn a_person_looks_at_another_branch_meanwhile() {
     wait_for(&trial.sign("waiting-a"));
     trial.git(&["checkout", "--quiet", "-b", "other"]);
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed").len(), 2);
     assert_eq!(trial.git(&["symbolic-ref", "--short", "HEAD"]), "other\n");
     assert_eq!(trial.git(&["rev-list", "--count", "other..main"]), "2\n");
 }
 
-/// What agents do to git that they should not. All of it is kept, and the next attempt is undisturbed.
+/// Ways in which agents damage git. All work is kept, and the next attempt is not affected.
 #[test]
-fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
+fn no_work_is_lost_when_an_agent_damages_its_branch() {
     let scenes = [
         ("git checkout --quiet -b elsewhere; work", "off-branch"),
         ("git checkout --quiet --detach; work", "off-branch"),
@@ -254,7 +254,7 @@ fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
             "a-2",
             "[ -z \"$(git status --porcelain)\" ]; [ \"$(cat line | head -1)\" = one ]; work",
         );
-        trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        trial.run(["run"]).graph_complete();
         sound(&trial);
         assert_eq!(verdicts(&trial)[0], format!("a {verdict}"), "{script}");
         assert_eq!(trial.tasks("failed").len(), 1, "{script}");
@@ -267,10 +267,10 @@ fn whatever_an_agent_does_to_its_branch_nothing_is_lost() {
     each(4, &scenes, work);
 }
 
-/// Each of these ends a run, or lets it end, with one attempt queued and two at work: later ones go on.
+/// Ways to end a run while one attempt is queued and two are running; the next run continues.
 #[test]
-fn a_run_that_is_stopped_is_gone_on_with() {
-    // What is done, the exit code, and how many agents work again.
+fn the_next_run_continues_a_stopped_run() {
+    // The request, the exit code, and how many agents run again.
     let scenes = [("INT", 130), ("TERM", 143), ("stop", 4), ("stop --now", 4), ("pause", 4)];
     let work = |(how, code): &(&str, i32)| {
         let trial = stage(
@@ -284,14 +284,14 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         let run = trial.start_until(["run"], "waiting-b");
         wait_for(&trial.sign("waiting-a"));
         wait_for(&trial.sign("waiting-c"));
-        // So that what `a` has done is tried again.
+        // So that the work of `a` is verified again.
         let trial = trial.file("count.txt", "1\n");
         trial.leave("go");
         wait_for(&trial.sign("held"));
         match *how {
             "INT" => run.signal(Signal::INT),
             "TERM" => run.signal(Signal::TERM),
-            words => drop(trial.run(words.split(' ').collect::<Vec<_>>()).whatever()),
+            words => drop(trial.run(words.split(' ').collect::<Vec<_>>())),
         }
         until("it is known", || {
             let text = trial.read("logs/ralph.jsonl");
@@ -299,10 +299,10 @@ fn a_run_that_is_stopped_is_gone_on_with() {
         });
         trial.leave("open");
         trial.leave("on");
-        run.end(&trial).code(*code).whatever();
-        trial.nobody_is_left();
+        run.end(&trial).code(*code);
+        trial.no_process_is_left();
         let again = if *how == "pause" { "resume" } else { "run" };
-        trial.run([again]).stderr_has("the graph is complete (exit code 0)");
+        trial.run([again]).graph_complete();
         sound(&trial);
         assert_eq!(trial.tasks("completed").len(), 5, "{how}");
         let of_a = trial.tasks("started").iter().filter(|id| *id == "a").count();
@@ -317,7 +317,7 @@ fn a_run_that_is_stopped_is_gone_on_with() {
 }
 
 #[test]
-fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
+fn a_deleted_worktree_costs_only_its_attempt() {
     let trial = stage(PAIR, "idle: 1s\n");
     tell(&trial, "a-1", "put half.txt half; commit; rm -rf \"$PWD\"; await never");
     tell(&trial, "b", "await open; work");
@@ -325,26 +325,26 @@ fn a_work_tree_that_somebody_deletes_costs_its_attempt_and_nothing_else() {
     wait_for(&trial.sign("waiting-b"));
     until("it is ended", || trial.read("logs/ralph.jsonl").contains("\"timed-out\""));
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     sound(&trial);
     assert_eq!(trial.tasks("completed").len(), 2);
     let tip = trial.git(&["log", "--all", "--format=%s", "--", "half.txt"]);
     assert_eq!(tip, "Work on a\n", "its commit is kept");
 
-    // Between two runs, all of them; and one that is then something else.
+    // All of them between two runs, one of which is then a file.
     fs::remove_dir_all(trial.dir().join("repo.worktrees")).unwrap();
     fs::create_dir_all(trial.dir().join("repo.worktrees/1")).unwrap();
     fs::write(trial.dir().join("repo.worktrees/1/mine"), "mine").unwrap();
     let graph = trial.graph_text().replace(']', ", {id: c}]");
     trial.save("task-graph.yaml", &graph);
     trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     sound(&trial);
     assert_eq!(fs::read(trial.dir().join("repo.worktrees/1/mine")).unwrap(), b"mine");
 }
 
 #[test]
-fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
+fn a_worktree_with_a_persons_work_is_not_used() {
     let trial = stage("tasks: [{id: a}]\n", "");
     completes(&trial);
     let slot = trial.dir().join("repo.worktrees/1");
@@ -363,8 +363,8 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
         let graph = trial.graph_text().replace(']', &format!(", {{id: {id}}}]"));
         trial.save("task-graph.yaml", &graph);
         trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
-        let said = ["is changed and not committed", "is on no branch"][n];
-        trial.run(["run"]).stderr_has(said);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.lines("worktree_kept").len(), n + 1);
         assert_eq!(fs::read(slot.join("mine")).unwrap(), b"mine");
         assert_eq!(slots(&trial), ["1", "2"]);
     }
@@ -372,9 +372,9 @@ fn a_work_tree_in_which_a_person_has_worked_is_left_alone() {
     sound(&trial);
 }
 
-/// Files that are left by what is no agent's work keep no work tree from being used again.
+/// Files that setup and verify commands leave do not prevent reuse of a worktree.
 #[test]
-fn what_commands_leave_does_not_use_up_work_trees() {
+fn files_left_by_commands_do_not_block_a_worktree() {
     let more = "jobs: 1\nworktree: true\nverify: [sh check.sh, 'date > verified']\n\
                 setup: 'date > set-up; echo setup >> \"$TRIAL_DIR/setups\"'\n";
     let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", more);
@@ -393,7 +393,9 @@ fn what_commands_leave_does_not_use_up_work_trees() {
 fn a_setup_that_fails_parks_its_task_and_no_other() {
     let more = "setup: ['[ \"$RALPH_TASK_ID\" != b ] || { echo no luck > left; exit 3; }']\n";
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
-    trial.run(["run"]).code(3).stderr_has("setup command");
+    trial.run(["run"]).code(3);
+    let failed = json!({"task_id": "b", "verdict": "setup-failed"});
+    trial.assert_record("failed", &failed);
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "c"]);
     assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);
@@ -448,7 +450,7 @@ fn every_form_of_merge_brings_the_same_work() {
     each(3, &["rebase", "merge", "squash"], work);
 }
 
-/// An agent's copy of the graph says what it has to say of its own task and is not merged.
+/// An agent's copy of the graph counts for its own task and is not merged.
 #[test]
 fn a_graph_that_an_agent_commits_is_understood_and_not_merged() {
     let trial =
@@ -475,7 +477,7 @@ fn a_branch_that_a_person_looks_at_is_not_taken() {
     let mine = trial.dir().join("mine");
     trial.git(&["worktree", "add", "--quiet", "-b", "ralph/a", mine.to_str().unwrap()]);
     let before = trial.git(&["rev-parse", "ralph/a"]);
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.git(&["rev-parse", "ralph/a"]), before);
     assert_eq!(
         trial.git(&["for-each-ref", "refs/heads", "--format=%(refname:short)"]),
@@ -488,7 +490,7 @@ fn a_branch_that_a_person_looks_at_is_not_taken() {
 }
 
 #[test]
-fn what_cannot_be_begun_with_is_said_at_once() {
+fn an_unusable_branch_is_an_error_before_any_attempt() {
     let trial = stage(PAIR, "");
     trial.git(&["branch", "ralph"]);
     trial.run(["run"]).code(1).stderr(
@@ -501,7 +503,7 @@ fn what_cannot_be_begun_with_is_said_at_once() {
         "ralph: error: attempts in work trees of their own need a branch: HEAD is detached; switch to \
          the branch that all work is merged into\n",
     );
-    let unborn = Workspace::bare().agent("commit");
+    let unborn = TestProject::bare().agent("commit");
     unborn.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     unborn.write("task-graph.yaml", PAIR);
     unborn.run(["run", "--jobs", "2"]).code(1).stderr(
@@ -511,7 +513,7 @@ fn what_cannot_be_begun_with_is_said_at_once() {
 }
 
 #[test]
-fn commands_of_an_agent_mean_the_run_that_it_is_part_of() {
+fn commands_of_an_agent_apply_to_its_own_run() {
     let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 1\nworktree: true\n");
     tell(
         &trial,
@@ -524,10 +526,10 @@ fn commands_of_an_agent_mean_the_run_that_it_is_part_of() {
         "a-2",
         "grep -q 'mind the gap' \"$TRIAL_DIR/prompt-a-2\"; \"$RALPH\" verify; work",
     );
-    trial.run(["run"]).whatever().code(4);
+    trial.run(["run"]).code(4);
     assert_eq!(trial.status("a"), "needs-input");
     assert_eq!(trial.lines("child_started").len(), 1);
-    trial.run(["answer", "a", "blue"]).whatever();
+    trial.run(["answer", "a", "blue"]);
     completes(&trial);
     assert!(prompt(&trial, "a-2").contains("blue"));
 }
@@ -540,16 +542,16 @@ fn a_task_with_nothing_to_commit_is_complete_without_a_merge() {
     assert_eq!(trial.tasks("queued"), ["b"]);
 }
 
-/// What is reported done and not committed is committed, tried where nothing else is, and merged.
+/// Reported work that is not committed is committed, verified alone, and merged.
 #[test]
 fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
     let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
     tell(&trial, "a", "echo a > left.txt; report");
-    // Green only with what git ignores.
+    // Passes only with a file that git ignores.
     let trial = trial
         .file(".gitignore", "made\n")
         .file("tests/made.sh", "[ ! -e work/b.txt ] || [ -e made ]\n");
-    // What `a` left has landed by then, so that `b` is tried once more.
+    // The work of `a` has landed by then, so `b` is verified again.
     let landed_first = "until git cat-file -e main:left.txt 2> /dev/null; do sleep 0.02; done; ";
     tell(
         &trial,
@@ -557,7 +559,7 @@ fn work_that_was_left_uncommitted_is_merged_when_it_is_done() {
         &format!("{landed_first}echo x > made; mkdir -p work; echo 1 > work/b.txt; report"),
     );
     tell(&trial, "b-2", "put tests/made.sh true; work");
-    trial.run(["run"]).whatever();
+    trial.run(["run"]);
     sound(&trial);
     assert_eq!(landed(&trial, "left.txt"), "a\n");
 }
@@ -568,18 +570,18 @@ fn twenty_tasks_and_a_second_run() {
     let trial = stage(&format!("tasks:\n{tasks}"), "");
     tell(&trial, "t0", "await open; work");
     let run = trial.start_until(["run", "--jobs", "4"], "waiting-t0");
-    trial.run(["run", "--jobs", "4"]).code(5).whatever();
+    trial.run(["run", "--jobs", "4"]).code(5);
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     sound(&trial);
     assert_eq!(trial.subjects().len(), 20);
 }
 
 #[test]
-fn an_agent_that_works_in_the_checkout_of_people_is_not_believed() {
+fn work_in_the_main_checkout_is_unverified() {
     let trial = stage("tasks: [{id: a}]\n", "max_attempts: 1\n");
     tell(&trial, "a", "cd \"$TRIAL_DIR/repo\"; work");
-    trial.run(["run"]).code(3).whatever();
+    trial.run(["run"]).code(3);
     assert_eq!(verdicts(&trial), ["a unverified"]);
     sound(&trial);
 }
@@ -609,9 +611,9 @@ fn a_submodule_is_there_and_may_stay_as_it_is() {
     completes(&trial);
 }
 
-/// The machine went down while git made a work tree.
+/// The machine crashed while git created a worktree.
 #[test]
-fn a_work_tree_that_was_only_half_made_is_made_whole() {
+fn an_incomplete_worktree_is_repaired() {
     let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nworktree: true\n");
     let slot = trial.dir().join("repo.worktrees/1");
     trial.git(&["worktree", "add", "--quiet", "--detach", slot.to_str().unwrap()]);
@@ -619,7 +621,7 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     fs::write(admin.join("locked"), "initializing").unwrap();
     fs::rename(admin.join("index"), admin.join("index.lock")).unwrap();
     fs::remove_file(slot.join("check.sh")).unwrap();
-    // And one of which so little is there that git fails everywhere.
+    // And one that is so incomplete that git fails everywhere.
     let (slot, admin) = (slot.with_file_name("2"), admin.with_file_name("2"));
     fs::create_dir_all(&slot).unwrap();
     fs::create_dir_all(&admin).unwrap();
@@ -631,9 +633,9 @@ fn a_work_tree_that_was_only_half_made_is_made_whole() {
     assert_eq!(slots(&trial), ["1"]);
 }
 
-/// A usage limit that one of two meets is its agent's: the other one goes on, and no third begins.
+/// A usage limit applies to the agent: the other running attempt continues, and no third starts.
 #[test]
-fn a_limit_that_one_meets_holds_back_its_agent() {
+fn a_rate_limit_holds_back_all_attempts_of_its_agent() {
     let agent = agent("told");
     let settings = format!("agent: {{command: [{agent}], output: claude-json}}\n");
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", &settings).command([]);
@@ -646,11 +648,11 @@ fn a_limit_that_one_meets_holds_back_its_agent() {
     let run = trial.start_until(["run", "--max-wait", "1000000h"], "waiting-b");
     until("the limit is known", || trial.read("logs/ralph.jsonl").contains("\"rate_limited\""));
     trial.leave("open");
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     assert_eq!(trial.tasks("started"), ["a", "b"]);
     assert_eq!(trial.tasks("completed"), ["b"]);
-    trial.run(["resume", "--now"]).whatever();
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["resume", "--now"]);
+    run.end(&trial).graph_complete();
     sound(&trial);
 }
 
@@ -664,31 +666,31 @@ fn each_of_two_has_a_terminal_of_its_own() {
     let dir = trial.dir().display().to_string();
     let trial = trial.env("TMPDIR", &dir);
     tell(&trial, "", "[ -t 1 ]; together 2; work");
-    trial.run(["run", "--tmux"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run", "--tmux"]).graph_complete();
     sound(&trial);
 }
 
-/// What is held back by a person's file is merged by the same run when that is out of the way.
+/// A landing held by a person's file is retried by the same run once the file is gone.
 #[test]
-fn what_is_held_back_lands_when_the_way_is_free() {
+fn a_held_landing_is_retried_by_the_same_run() {
     let trial = stage(PAIR, "");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
     let run = trial.start_until(["run"], "waiting-b");
-    until("it is said", || run.said().contains("commit or stash them"));
+    trial.wait_for_records(1, "merge_held");
     assert_eq!(trial.read("line"), "mine\n");
     trial.git(&["stash", "--quiet", "--", "line"]);
     until("it has landed", || landed(&trial, "line") == "agent\n");
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     sound(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
-/// Work trees inside the repository are nothing that a person has left there.
+/// Worktrees inside the repository do not count as untracked files of a person.
 #[test]
-fn work_trees_may_be_inside_the_repository() {
+fn worktrees_may_be_inside_the_repository() {
     let trial = stage(PAIR, "worktree_dir: .trees\n");
     tell(&trial, "a-1", "rm .git; echo lost > lost; report");
     completes(&trial);

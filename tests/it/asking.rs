@@ -1,8 +1,8 @@
-//! An agent waits for a person: its task is set aside with its question, and the others go on.
+//! An agent asks a person: its task waits with its question, and the other tasks continue.
 
 use serde_json::json;
 
-use crate::support::{RALPH, Workspace, until};
+use crate::support::{RALPH, TestProject, until};
 
 const GRAPH: &str = "\
 tasks:
@@ -14,8 +14,8 @@ tasks:
   - {id: other}
 ";
 
-fn trial(way: &str) -> Workspace {
-    Workspace::new().graph(GRAPH).agent("ask").env("ASK", way)
+fn trial(way: &str) -> TestProject {
+    TestProject::new().graph(GRAPH).agent("ask").env("ASK", way)
 }
 
 #[test]
@@ -57,14 +57,14 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
         .run(["dag-status"])
         .stdout_has("Needs input; `ralph answer ID \"…\"`\n  ask  Paint it  Which colour?\n");
 
-    // Asked again only when somebody has answered.
-    trial.run(["run", "-q"]).code(4).whatever();
+    // The question is not asked again before it is answered.
+    trial.run(["run", "-q"]).code(4);
     assert_eq!(trial.tasks("started"), ["ask", "other"]);
 
     let answered = trial.graph_text().replace("Paint it", "Paint it; the answer is blue");
     trial.save("task-graph.yaml", &answered);
-    trial.run(["task-reset", "ask"]).stdout("ask: needs-input -> pending, attempts reset\n");
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["task-reset", "ask"]);
+    trial.run(["run"]).graph_complete();
     assert!(trial.read("logs/attempts/ask/2/prompt.md").contains("Red or blue?"));
     assert_eq!(trial.lines("completed")[1]["question"], json!(null), "the old file is no question");
 }
@@ -72,26 +72,29 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
 #[test]
 fn exit_code_42_asks_too() {
     let trial = trial("code");
-    trial
-        .run(["run", "-q"])
-        .code(4)
-        .stderr_has("waiting for a person: `ask` needs input: I do not know which colour.");
-    assert_eq!(trial.lines("needs_input")[0]["exit_code"], 42);
+    trial.run(["run", "-q"]).code(4);
+    let asked = json!({"task_id": "ask", "exit_code": 42,
+                       "last_line": "I do not know which colour."});
+    trial.assert_record("needs_input", &asked);
     assert_eq!(trial.lines("finished")[0]["exit_code"], 4);
 }
 
 #[test]
 fn a_proven_report_counts_for_more() {
     let trial = trial("both");
-    trial.run(["run", "-q"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run", "-q"]).graph_complete();
     assert_eq!(trial.tasks("needs_input"), [""; 0]);
 }
 
 #[test]
-fn beside_other_reasons_it_is_one_of_them() {
+fn a_question_is_one_of_several_blockers() {
     let graph = format!("{GRAPH}  - {{id: held, status: blocked}}\n");
     let trial = trial("file").graph(&graph);
-    trial.run(["run"]).code(3).stderr_has("    - ask: needs input: Which colour?; 1 other waits");
+    trial.run(["run"]).code(3);
+    let holders = &trial.lines("blocked")[0]["holders"];
+    let ids: Vec<&str> =
+        holders.as_array().unwrap().iter().filter_map(|one| one["task_id"].as_str()).collect();
+    assert_eq!(ids, ["ask", "held"]);
 }
 
 #[test]
@@ -118,11 +121,11 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     trial
         .run(["answer", "ask", "x"])
         .code(1)
-        .stderr("ralph: error: `ask` is pending; only a task that needs input can be answered\n");
-    // It asks once more, and the answers add up.
-    trial.run(["run", "-q"]).code(4).whatever();
-    trial.run(["answer", "ask", "the answer is blue"]).whatever();
-    trial.run(["run", "-q"]).stderr_has("the graph is complete");
+        .stderr("ralph: error: `ask` is pending; only a task that needs input is answered\n");
+    // The agent asks again, and both answers are kept.
+    trial.run(["run", "-q"]).code(4);
+    trial.run(["answer", "ask", "the answer is blue"]);
+    trial.run(["run", "-q"]).graph_complete();
     let prompt = trial.read("logs/attempts/ask/3/prompt.md");
     let part = prompt.split("## What a person answered").nth(1).expect(&prompt);
     let part = part.split("## Where you stand").next().unwrap();
@@ -163,8 +166,8 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let answered = trial.lines("answered");
     assert_eq!(answered[1]["question"], question);
     assert_eq!(answered[1]["answer"], "the answer is blue");
-    // What it was told holds until it is complete.
-    trial.run(["task-reset", "ask"]).whatever();
+    // The answers are kept until the task is complete.
+    trial.run(["task-reset", "ask"]);
     assert_eq!(trial.run(["prompt", "ask", "--json"]).json()["answers"], json!([]));
 }
 
@@ -180,13 +183,14 @@ fn a_run_that_waits_goes_on_with_the_answer() {
         .spawn()
         .unwrap();
     assert!(answer.wait().unwrap().success());
-    run.end(&trial).stderr_has("ask was answered: the answer is blue");
+    run.end(&trial).graph_complete();
+    trial.assert_record("answered", &json!({"task_id": "ask", "answer": "the answer is blue"}));
     assert_eq!(trial.tasks("completed"), ["other", "ask", "after"]);
 }
 
 #[test]
-fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command([
+fn only_the_agent_of_a_running_attempt_can_ask() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command([
         "sh",
         "-c",
         "cat >/dev/null; \"$RALPH\" ask \"$(printf '%02001d' 1)\"; touch \"$TRIAL_DIR/asked\"
@@ -211,7 +215,7 @@ fn asking_is_for_the_agent_of_an_attempt_that_goes_on() {
         std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 at `a` is still running")
     });
     run.signal(rustix::process::Signal::INT);
-    run.end(&trial).code(130).whatever();
+    run.end(&trial).code(130);
     let said = trial.read("logs/attempts/a/1/stderr");
     assert!(said.contains("may have 2000 characters in all, and this makes 2001"), "{said}");
     assert_eq!(trial.tasks("asked"), [""; 0]);

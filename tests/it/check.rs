@@ -1,11 +1,12 @@
-//! `ralph check`: good files in one line, bad ones with every fault, hostile ones refused fast.
+//! `ralph check`: one line for valid files, every error of invalid ones, fast refusal of hostile
+//! ones.
 
 use std::{
     fs::{self, File},
     time::{Duration, Instant},
 };
 
-use crate::support::{DIAMOND, Workspace};
+use crate::support::{DIAMOND, TestProject};
 
 fn fixture(name: &str) -> String {
     let path = format!("{}/tests/graphs/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -14,7 +15,7 @@ fn fixture(name: &str) -> String {
 
 #[test]
 fn a_good_graph_is_one_line() {
-    let trial = Workspace::new().graph(DIAMOND);
+    let trial = TestProject::new().graph(DIAMOND);
     let before = trial.everything();
     trial
         .run(["check"])
@@ -25,7 +26,7 @@ fn a_good_graph_is_one_line() {
 
 #[test]
 fn a_file_needs_no_repository() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("g.yaml", DIAMOND);
     trial
         .run(["check", "g.yaml"])
@@ -37,7 +38,7 @@ fn a_file_needs_no_repository() {
 
 #[test]
 fn both_shapes_and_their_neighbours_are_read() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     for (name, line) in [
         ("edges.yaml", "5 tasks, 5 dependencies, longest chain 4, 1 ready now"),
         ("nested.yaml", "4 tasks, 3 dependencies, longest chain 3, 1 ready now"),
@@ -50,7 +51,7 @@ fn both_shapes_and_their_neighbours_are_read() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a page of faults")]
 fn every_fault_is_shown_at_once() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("bad.yaml", &fixture("bad.yaml"));
     insta::assert_snapshot!(trial.run(["check", "bad.yaml"]).whole(), @r#"
     exit code 65
@@ -169,8 +170,8 @@ fn every_fault_is_shown_at_once() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_shown_in_its_place() {
-    let trial = Workspace::new().graph(
+fn an_invalid_pattern_is_shown_with_its_location() {
+    let trial = TestProject::new().graph(
         "tasks:
   - id: a
     touches: [src/**, 'docs/[a']
@@ -222,12 +223,12 @@ defaults:
     task-graph.yaml: 4 errors
     ");
     let good = "tasks: [{id: a, touches: src}, {id: b, touches: ['{a,b}/*.rs', 'x[!0-9]']}]\n";
-    Workspace::new().graph(good).run(["check"]).stdout_has("2 tasks");
+    TestProject::new().graph(good).run(["check"]).stdout_has("2 tasks");
 }
 
 #[test]
-fn what_has_not_even_the_shape_is_shown_first() {
-    let trial = Workspace::bare();
+fn structural_errors_are_shown_first() {
+    let trial = TestProject::bare();
     trial.write("shapeless.yaml", &fixture("shapeless.yaml"));
     insta::assert_snapshot!(trial.run(["check", "shapeless.yaml"]).whole(), @r"
     exit code 65
@@ -256,7 +257,7 @@ fn what_has_not_even_the_shape_is_shown_first() {
 
 #[test]
 fn a_file_without_tasks_is_an_error() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("other.yaml", "version: 1\nservices: {}\n");
     insta::assert_snapshot!(trial.run(["check", "other.yaml"]).whole(), @r"
     exit code 65
@@ -277,7 +278,7 @@ fn a_file_without_tasks_is_an_error() {
 
 #[test]
 fn a_cycle_is_shown_as_a_walk() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("cycle.yaml", &fixture("cycle.yaml"));
     insta::assert_snapshot!(trial.run(["check", "cycle.yaml"]).whole(), @r"
     exit code 65
@@ -296,7 +297,7 @@ fn a_cycle_is_shown_as_a_walk() {
 
 #[test]
 fn oddities_are_warnings() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("odd.yaml", "tasks:\n  - id: a\n    depend_on: []\n    prioritty: high\n");
     insta::assert_snapshot!(trial.run(["check", "odd.yaml"]).whole(), @r"
     exit code 0
@@ -328,10 +329,10 @@ fn oddities_are_warnings() {
     ");
 }
 
-/// Refused with this code of 65, and with so little said, and quickly even in a slow build.
+/// The file is refused with exit code 65 and a short message, quickly even in a debug build.
 #[track_caller]
 fn refused(name: &str, bytes: &[u8], part: &str) {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     fs::write(trial.root().join(name), bytes).unwrap();
     let began = Instant::now();
     let said = trial.run(["check", name]).whole();
@@ -366,14 +367,14 @@ fn hostile_files_are_refused_fast() {
 
 #[test]
 fn a_file_of_200_mib_is_not_even_read() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     File::create(trial.root().join("huge.yaml")).unwrap().set_len(200 << 20).unwrap();
     trial.run(["check", "huge.yaml"]).code(65).stderr_has("200 MiB long; the limit is 64 MiB");
 }
 
 #[test]
-fn a_file_that_is_none_is_an_error() {
-    let trial = Workspace::bare();
+fn a_missing_file_is_an_error() {
+    let trial = TestProject::bare();
     trial.run(["check", "nowhere.yaml"]).code(65).stderr_has("there is no `nowhere.yaml`");
     trial.run(["check", "."]).code(65).stderr_has("cannot read `.`");
 }
@@ -383,7 +384,7 @@ fn a_long_chain_overflows_nothing() {
     let tasks: String =
         (1..20_000).map(|n| format!("  - {{id: t{n}, depends_on: [t{}]}}\n", n - 1)).collect();
     let text = format!("tasks:\n  - {{id: t0}}\n{tasks}");
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.write("chain.yaml", &text);
     trial
         .run(["check", "chain.yaml"])

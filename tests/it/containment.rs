@@ -1,5 +1,5 @@
-//! Nothing that an agent started outlives its attempt: every kind of child against every way in
-//! which an attempt ends.
+//! No process that an agent started outlives its attempt: every kind of child, every way to end an
+//! attempt.
 //!
 //! Every child runs a script of the trial's own folder, whose name stays in `/proc` when a child
 //! gives up its group, its terminal, its parent, its environment and its open files.
@@ -12,9 +12,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Live, Workspace, each, until};
+use crate::support::{Live, TestProject, each, until};
 
-/// Each kind of child and how many of it there are.
+/// Each kind of child, and how many children of that kind there are.
 const KINDS: [(&str, usize); 9] = [
     ("bomb", 63),
     ("chain", 1),
@@ -39,18 +39,18 @@ enum End {
 
 const ENDS: [End; 5] = [End::Timeout, End::Normal, End::Runner, End::Guardian, End::Both];
 
-/// The one cell that cannot be met: a child that wiped its environment, left its group and closed
-/// every file it inherited bears no sign of its attempt, and with the runner and the guardian both
-/// killed there is no parent left to whom it would fall.
+/// The one cell that is not possible: a child that cleared its environment, left its group and
+/// closed every inherited file has no mark of its attempt, and after both the runner and the
+/// guardian are killed it has no parent that could find it.
 const UNMET: (&str, End) = ("traceless", End::Both);
 
-/// Waits at a pipe that is never opened for writing.
+/// Blocks on a pipe that is never opened for writing.
 const KID: &str = ": > \"$(dirname \"$0\")/kid.$$\"\nread -r _ < \"$(dirname \"$0\")/never\"\n";
 
-/// Hands on to a new process again and again, until the folder is gone.
+/// Replaces itself by a new process again and again, until the folder is gone.
 const CHAIN: &str = "[ -e \"$0\" ] || exit 0\n: > \"${0%/*}/kid.chain\"\n/bin/sh \"$0\" &\n";
 
-/// Twice itself down to the last, then a child like the others: 63 processes from 5.
+/// Forks two copies of itself down to level 0, then a child like the others: 63 processes from 5.
 const BOMB: &str = "if [ \"$1\" -gt 0 ]; then\n\
                     /bin/sh \"$0\" $(($1 - 1)) &\n\
                     /bin/sh \"$0\" $(($1 - 1)) &\nfi\n\
@@ -66,7 +66,7 @@ fn kids(dir: &Path) -> Vec<Pid> {
         };
         let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
         let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-        // The words of an interpreter, not those of an agent that is about to start one.
+        // The command line of an interpreter, not of an agent that is about to start one.
         if words.iter().skip(1).take(1).any(|word| scripts.iter().any(|s| s.as_bytes() == *word)) {
             found.extend(Pid::from_raw(pid));
         }
@@ -74,13 +74,13 @@ fn kids(dir: &Path) -> Vec<Pid> {
     found
 }
 
-/// A chain may be between two links at any one look.
+/// A chain may be between two processes at any one look.
 fn survivors(dir: &Path) -> Vec<Pid> {
     (0..5).map(|_| kids(dir)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-fn stage(kind: &str) -> Workspace {
-    let trial = Workspace::new()
+fn stage(kind: &str) -> TestProject {
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, max_attempts: 9}]\n")
         .agent("brood")
         .env("BROOD", kind);
@@ -94,13 +94,13 @@ fn stage(kind: &str) -> Workspace {
     trial
 }
 
-fn started(trial: &Workspace) -> usize {
+fn started(trial: &TestProject) -> usize {
     let names = fs::read_dir(trial.dir()).unwrap().flatten().map(|entry| entry.file_name());
     names.filter(|name| name.to_str().is_some_and(|name| name.starts_with("kid."))).count()
 }
 
-/// The next run, which may find the guardian of the last one still at work.
-fn next_run(trial: &Workspace) {
+/// The next run, which may find the guardian of the previous one still running.
+fn next_run(trial: &TestProject) {
     let mut code = 5;
     until("a further run completes the graph", || {
         code = trial
@@ -118,18 +118,18 @@ fn next_run(trial: &Workspace) {
 }
 
 /// Ends the attempt; `run` is over afterwards.
-fn end(trial: &Workspace, run: Live, how: End) {
+fn end(trial: &TestProject, run: Live, how: End) {
     match how {
         End::Normal => {
             let go = OpenOptions::new().write(true).open(trial.sign("go")).unwrap();
             drop(go);
-            run.end(trial).whatever();
+            run.end(trial);
         }
-        End::Timeout => drop(run.end(trial).code(1).whatever()),
+        End::Timeout => drop(run.end(trial).code(1)),
         End::Runner => run.kill(),
         End::Guardian => {
             kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
-            run.end(trial).whatever();
+            run.end(trial);
         }
         End::Both => {
             let guardian = trial.guardian("a.1");

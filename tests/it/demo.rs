@@ -1,10 +1,10 @@
-//! `ralph demo`: what is promised to whoever tries it first.
+//! `ralph demo`: completes its graph and shows a retry.
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 #[test]
 fn the_demo_completes_and_shows_a_retry() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let said = trial.run(["demo", "--to", "../shown"]).whole();
     assert!(said.starts_with("exit code 0\n"), "{said}");
     for part in ["8 completed in 9 attempts", "8 of 8 done", "proofread failed", "/shown\n"] {
@@ -14,6 +14,6 @@ fn the_demo_completes_and_shows_a_retry() {
     trial
         .run(["demo", "--to", "../shown"])
         .code(1)
-        .stderr("ralph: error: `../shown` already exists; name a folder that does not exist\n");
-    trial.nobody_is_left();
+        .stderr("ralph: error: `../shown` exists already; name a folder to be made\n");
+    trial.no_process_is_left();
 }

@@ -1,15 +1,14 @@
-//! `ralph doctor`: every line it can say, in repositories of which it is true, and that looking
-//! leaves no trace.
+//! `ralph doctor`: every finding, in a repository that has the problem; it changes nothing.
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace};
+use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject};
 
-/// A repository in which all is well, with an agent that is called `claude`.
-fn healthy() -> Workspace {
-    let trial = Workspace::new().graph(DIAMOND).file(
+/// A repository without problems, with an agent called `claude`.
+fn healthy() -> TestProject {
+    let trial = TestProject::new().graph(DIAMOND).file(
         ".ralph/config.yaml",
         &format!("{SETTINGS}agent: [claude, -p]\nverify: git --version\n"),
     );
@@ -22,9 +21,9 @@ fn healthy() -> Workspace {
     trial.env("PATH", &path).env("TMPDIR", &tmp).env("CLAUDE_CODE_OAUTH_TOKEN", "very secret")
 }
 
-/// What it says of one thing: the mark, and the finding with the cure.
+/// The line about one subject: its mark, and the finding with the advice.
 #[track_caller]
-fn line(trial: &Workspace, about: &str) -> (String, String) {
+fn line(trial: &TestProject, about: &str) -> (String, String) {
     let before = trial.everything();
     let code = trial.run(["doctor", "-q"]).whole();
     let code = code.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
@@ -46,18 +45,18 @@ fn line(trial: &Workspace, about: &str) -> (String, String) {
 }
 
 #[track_caller]
-fn warns(trial: &Workspace, about: &str, part: &str) {
+fn warns(trial: &TestProject, about: &str, part: &str) {
     let (mark, text) = line(trial, about);
     assert!(mark == "warning" && text.contains(part), "{mark} {about} {text}");
 }
 
-/// It says that a run would end with this code, and a run does.
+/// The doctor predicts this exit code of a run, and a run ends with it.
 #[track_caller]
-fn faults(trial: &Workspace, code: i32, about: &str, part: &str) {
+fn faults(trial: &TestProject, code: i32, about: &str, part: &str) {
     let (mark, text) = line(trial, about);
     assert!(mark == format!("fault {code}") && text.contains(part), "{mark} {about} {text}");
     trial.run(["doctor"]).code(code).stdout_has("a run would end with exit code");
-    trial.run(["run"]).code(code).whatever();
+    trial.run(["run"]).code(code);
 }
 
 #[test]
@@ -96,7 +95,7 @@ fn a_healthy_repository_is_all_right() {
 }
 
 #[test]
-fn a_sick_repository_is_told_all_of_it() {
+fn every_problem_of_a_repository_is_reported() {
     let trial = healthy()
         .env("CLAUDE_CODE_OAUTH_TOKEN", "")
         .file("prompts/task.md", "# {{ task.titel }}\n")
@@ -146,7 +145,7 @@ fn a_sick_repository_is_told_all_of_it() {
 
 #[test]
 fn outside_of_a_repository_the_first_line_says_so() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     insta::assert_snapshot!(trial.run(["doctor"]).whole(), @r"
     exit code 1
     --- stdout ---
@@ -178,7 +177,7 @@ fn the_graph_must_be_one() {
 }
 
 #[test]
-fn what_limits_name_must_be_there() {
+fn limits_must_name_existing_tags() {
     let settings = |limits: &str| format!("{}limits: {limits}\n", crate::support::SETTINGS);
     let trial = healthy().graph("tasks: [{id: a, tags: [db], agent: {command: [make, it]}}]\n");
     trial.write(".ralph/config.yaml", &settings("{claude: 3, codex: 1, db: 1, make: 2}"));
@@ -194,7 +193,7 @@ fn what_limits_name_must_be_there() {
 }
 
 #[test]
-fn every_prompt_that_is_to_come_is_rendered() {
+fn every_upcoming_prompt_is_rendered() {
     let trial = healthy().graph(
         "tasks: [{id: over, prompt: gone.md, status: complete}, {id: a, prompt: gone.md}, {id: b, \
          prompt: gone.md}]\n",
@@ -212,7 +211,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     assert_eq!(line(&trial, "version").1, "2.1.329 (Claude Code)");
     trial.script(&bin.join("claude"), "echo 2.1.330; sleep 600 &");
     assert_eq!(line(&trial, "version"), ("ok".to_owned(), "2.1.330".to_owned()));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial.script(&bin.join("claude"), "exit 3");
     warns(&trial, "version", "`claude --version` failed: exited with code 3");
     let trial = trial.env("PATH", "/usr/bin:/bin");
@@ -240,7 +239,7 @@ fn every_agent_of_the_graph_is_looked_at_once() {
     assert_eq!(of("version"), ["2.1.329 (Claude Code)", "7"]);
     assert_eq!(of("agent")[..2], ["claude -p", "sh -c cat"]);
     assert!(of("agent")[2].contains("`./gone` does not exist"), "{:?}", of("agent"));
-    trial.run(["run"]).code(69).whatever();
+    trial.run(["run"]).code(69);
 }
 
 #[test]
@@ -255,7 +254,7 @@ fn root_needs_a_sandbox_where_the_agent_wants_one() {
 }
 
 #[test]
-fn a_login_is_a_variable_or_a_file_and_otherwise_a_doubt() {
+fn a_login_is_a_variable_or_a_file_and_otherwise_a_warning() {
     let trial = healthy().env("CLAUDE_CODE_OAUTH_TOKEN", "");
     warns(&trial, "login", "no sign that `claude` is logged in");
     let file = trial.sign(".claude/.credentials.json");
@@ -333,7 +332,7 @@ fn the_programs_of_verify_commands_must_be_there() {
 #[test]
 fn a_hook_is_tried_as_it_would_run() {
     let trial = healthy().file("listed.txt", "x\n");
-    // Sees files and branch, may do what it likes, and no word of it reaches the repository.
+    // The hook sees files and branch, and nothing that it does reaches the repository.
     let does = "test -f listed.txt && test \"$(git branch --show-current)\" = main && \
                 git log --format=%s | grep -q Set && echo y > listed.txt && git add -A && \
                 git stash list && git tag tried";
@@ -374,8 +373,8 @@ fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     let trial = healthy().file(".ralph/config.yaml", &settings);
     trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
-    warns(&trial, "hooks", "did not finish within [took]; make the hooks pass and exit");
-    trial.nobody_is_left();
+    warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -384,7 +383,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let gpg = trial.sign("bin/gpg-of-tess");
     let good = "cat > /dev/null; printf '\\n[GNUPG:] SIG_CREATED D\\n' >&2; echo signature";
     trial.script(&gpg, good);
-    // Settings that hold because of where the repository lies.
+    // Settings that apply because of the location of the repository.
     let personal = trial.sign("personal");
     fs::write(&personal, "[commit]\ngpgSign = true\n[gpg]\nprogram = gpg-of-tess\n").unwrap();
     let global = trial.sign("gitconfig");
@@ -399,8 +398,8 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     trial.write(".ralph/config.yaml", &settings);
     trial.script(&gpg, "exec sleep 600");
-    warns(&trial, "signing", "did not finish within [took]");
-    trial.nobody_is_left();
+    warns(&trial, "signing", "and it did not end within [took]");
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -426,7 +425,7 @@ fn a_live_run_is_named_and_not_disturbed() {
     assert!(text.contains(live), "{text}");
     assert!(text.contains("`ralph stop` stops it"), "{text}");
     trial.leave("open");
-    run.end(&trial).code(0).whatever();
+    run.end(&trial).code(0);
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
 
@@ -435,15 +434,15 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     let trial = healthy().graph("tasks: [{id: a}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.kill();
-    // The guardian still writes down how the attempt ended.
-    trial.nobody_is_left();
-    warns(&trial, "runs", "the last run crashed; open attempts: a.1; none needed");
-    trial.run(["pause"]).whatever();
-    faults(&trial, 4, "runs", "`ralph resume` lifts the pause");
+    // The guardian still records how the attempt ended.
+    trial.no_process_is_left();
+    warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
+    trial.run(["pause"]);
+    faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
 }
 
 #[test]
-fn a_merge_that_nobody_finished_is_a_doubt() {
+fn an_unfinished_merge_is_a_warning() {
     let trial = healthy();
     let head = trial.git(&["rev-parse", "HEAD"]);
     trial.write(".git/MERGE_HEAD", &head);

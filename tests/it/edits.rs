@@ -1,16 +1,16 @@
-//! The graph file belongs to people and agents too: their edits, good and bad, while a run goes on.
+//! Edits of the graph file by people and agents during a run, valid and invalid.
 
-use crate::support::{Workspace, until};
+use crate::support::TestProject;
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
-    let trial = Workspace::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
+    let trial = TestProject::new().graph("tasks:\n  - id: a # mine\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     let edited =
         trial.graph_text() + "\n  # by hand,\twith care\n  -   id:   b\n      title: 'Second'\n";
     trial.save("task-graph.yaml", &edited);
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     insta::assert_snapshot!(trial.redact(&trial.graph_text()), @r#"
     tasks:
@@ -30,24 +30,23 @@ fn an_edit_in_the_middle_is_kept_and_picked_up() {
 
 #[test]
 fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
-    trial
-        .run(["task-block", "b", "--reason", "not yet"])
-        .stdout("b: pending -> blocked (not yet)\n");
+    trial.run(["task-block", "b", "--reason", "not yet"]);
     trial.leave("open");
-    run.end(&trial).code(3).stderr_has("  - b: blocked by hand");
+    run.end(&trial).code(3);
+    assert_eq!(trial.lines("blocked")[0]["holders"][0]["task_id"], "b");
     assert_eq!(trial.status("b"), "blocked");
 }
 
 #[test]
 fn a_task_that_is_deleted_meanwhile_stays_deleted() {
     let trial =
-        Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+        TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     assert!(!trial.graph_text().contains("id: a"));
     assert!(
         trial.lines("completed")[0]["why"].as_str().unwrap().contains("no longer in the graph")
@@ -56,22 +55,22 @@ fn a_task_that_is_deleted_meanwhile_stays_deleted() {
 
 #[test]
 fn work_that_an_agent_finds_is_done() {
-    let trial = Workspace::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    let trial = TestProject::new().graph("tasks:\n  - id: first\n").agent("edit-graph");
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["first", "found"]);
     assert!(trial.graph_text().contains("- id: found # by an agent\n"));
 }
 
-/// The graph is being saved while this agent ends.
+/// The graph file is incomplete when this agent ends, and saved shortly after.
 fn half_saved(agent: &str) {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent(agent);
     let run = trial.start_until(["run"], "waiting-a");
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
     trial.leave("open");
-    until("the fault is told", || run.said().contains("cannot be read"));
+    trial.wait_for_records(1, "graph_rejected");
     trial.save("task-graph.yaml", &whole);
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
 
@@ -89,8 +88,9 @@ fn a_report_is_heard_while_the_graph_is_half_saved() {
 fn the_spelling_of_the_file_is_kept() {
     let text = "nodes:\r\n- id: a\r\n  status: in_progress\r\n- id: b\r\n  status: \"todo\"\r\n\
                 - id: c\r\n  status: done\r\nedges:\r\n- {from: c, to: b}";
-    let trial = Workspace::new().graph(text).agent("commit");
-    trial.run(["run", "-q"]).code(3).stderr_has("in progress, but not by this run");
+    let trial = TestProject::new().graph(text).agent("commit");
+    trial.run(["run", "-q"]).code(3);
+    assert_eq!(trial.lines("blocked")[0]["holders"][0]["task_id"], "a");
     let want = text.replace("\"todo\"", "\"done\"");
     let now: String = trial
         .graph_text()

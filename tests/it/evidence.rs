@@ -1,44 +1,44 @@
-//! What an attempt leaves: committed for it, kept under a ref, shown, restored; and what is looked
-//! at besides its commits.
+//! The work of an attempt: leftovers are committed or kept under a ref, shown and restored; and the
+//! evidence other than commits.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, Workspace, wait_for};
+use crate::support::{SETTINGS, TestProject, wait_for};
 
 const ONE: &str = "tasks: [{id: a, title: 'Do  it', max_attempts: 1}]\n";
 
-/// A repository in which the agent is this shell script, which then reports that it is done.
-fn reports(graph: &str, script: &str) -> Workspace {
+/// A repository whose agent runs this shell script and then reports its task done.
+fn reports(graph: &str, script: &str) -> TestProject {
     let script =
         format!("cat >/dev/null; {script}\n\"$RALPH\" task-complete $RALPH_TASK_ID >/dev/null");
-    Workspace::new().graph(graph).command(["sh", "-c", &script])
+    TestProject::new().graph(graph).command(["sh", "-c", &script])
 }
 
-/// A repository in which the agent is this shell script, which says nothing.
-fn fails(script: &str) -> Workspace {
+/// A repository whose agent runs this shell script and reports nothing.
+fn fails(script: &str) -> TestProject {
     let script = format!("cat >/dev/null; {script}");
-    Workspace::new().graph(ONE).command(["sh", "-c", &script])
+    TestProject::new().graph(ONE).command(["sh", "-c", &script])
 }
 
-/// Runs one attempt, and gives the line that ends it.
+/// Runs one attempt, and returns the journal record of its end.
 #[track_caller]
-fn ended(trial: &Workspace) -> Value {
+fn ended(trial: &TestProject) -> Value {
     drop(trial.run(["run", "--once", "-q"]).whole());
     let ends = ["completed", "failed", "interrupted"];
     let ended =
         trial.journal().into_iter().rfind(|line| ends.iter().any(|end| line["action"] == *end));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     ended.expect("an attempt has ended")
 }
 
 /// `git status` without the graph file, in which a status has changed.
-fn status(trial: &Workspace) -> String {
+fn status(trial: &TestProject) -> String {
     trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
 }
 
-/// Without what differs from one run to the next: sizes, the width of columns.
+/// Replaces what differs between runs: sizes, the width of columns.
 fn plain(text: &str) -> String {
     let word = |word: &str| match word {
         "bytes)" => String::new(),
@@ -90,7 +90,7 @@ fn leftovers_of_a_reported_attempt_are_committed_for_it() {
 }
 
 #[test]
-fn leftovers_beside_a_commit_are_committed_too() {
+fn leftovers_in_addition_to_a_commit_are_committed() {
     let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > two; git add two";
     let trial = reports(ONE, script);
     let ended = ended(&trial);
@@ -101,7 +101,7 @@ fn leftovers_beside_a_commit_are_committed_too() {
 
 #[test]
 fn a_first_commit_is_made_as_well() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.git(&["init", "-q", "-b", "main"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
@@ -186,7 +186,7 @@ fn signing_and_identity_are_those_of_the_project() {
 #[test]
 fn autocommit_may_be_switched_off() {
     let settings = format!("{SETTINGS}autocommit: false\n");
-    let trial = Workspace::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
+    let trial = TestProject::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
     let ended = ended(&trial);
     assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
     assert_eq!(trial.read("left.txt"), "half\n");
@@ -195,18 +195,18 @@ fn autocommit_may_be_switched_off() {
 
 /// A repository in which the first attempt leaves files and fails, and the second commits another
 /// and reports.
-fn leaves_then_commits(settings: &str) -> Workspace {
+fn leaves_then_commits(settings: &str) -> TestProject {
     let script = "cat >/dev/null
         if [ $RALPH_ATTEMPT = 1 ]; then echo 1 > left; echo 1 > edited; rm gone; exit 3; fi
         echo 2 > other; git add other; git commit -qm Other; \"$RALPH\" task-complete a >/dev/null";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, title: Do it, verify: test -e left -o -e gone}]\n")
         .file("gone", "1")
         .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
         .command(["sh", "-c", script]);
     trial.write("mine", "a person's\n");
     assert_eq!(ended(&trial)["verdict"], "failed");
-    // What somebody has edited since is no longer what the attempt left.
+    // A file that a person has edited since is not a leftover of the attempt.
     trial.write("edited", "by a person\n");
     trial
 }
@@ -237,8 +237,8 @@ fn what_another_task_left_is_not_committed_with_this_one() {
     let script = "cat >/dev/null; echo $RALPH_TASK_ID > $RALPH_TASK_ID
         [ $RALPH_TASK_ID = a ] || \"$RALPH\" task-complete b >/dev/null";
     let graph = "tasks: [{id: a, max_attempts: 1}, {id: b}]\n";
-    let trial = Workspace::new().graph(graph).command(["sh", "-c", script]);
-    trial.run(["run", "-q"]).code(3).whatever();
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", script]);
+    trial.run(["run", "-q"]).code(3);
     assert_eq!(trial.git(&["show", "--name-only", "--format="]), "b\n");
     assert_eq!(status(&trial), "?? a\n");
 }
@@ -246,32 +246,32 @@ fn what_another_task_left_is_not_committed_with_this_one() {
 #[test]
 fn an_output_that_is_missing_or_blank_is_no_completion() {
     let graph = |output: &str| format!("tasks: [{{id: a, max_attempts: 1, output: {output}}}]\n");
-    let why = |output: &str, script: &str| {
-        ended(&reports(&graph(output), script))["why"].as_str().unwrap().to_owned()
+    let verdict = |output: &str, script: &str| {
+        let ended = ended(&reports(&graph(output), script));
+        (ended["verdict"].clone(), ended["missing"].clone())
     };
+    let complete = (json!("complete"), Value::Null);
+    let missing = |what: &str| (json!("unverified"), json!([what]));
     let script = "mkdir docs; echo x > docs/x; echo ' ' > blank.md; git add .; git commit -qm X";
-    assert_eq!(why("docs/x", script), "reported done, and committed");
-    assert_eq!(why("[docs/, a summary]", script), "reported done, and committed");
-    assert_eq!(why("blank.md", script), "reported done, but `blank.md` is empty");
-    assert_eq!(why("'docs/x, r.md'", script), "reported done, but there is no `r.md`");
+    assert_eq!(verdict("docs/x", script), complete);
+    assert_eq!(verdict("[docs/, a summary]", script), complete);
+    assert_eq!(verdict("blank.md", script), missing("`blank.md` is empty"));
+    assert_eq!(verdict("'docs/x, r.md'", script), missing("there is no `r.md`"));
     let loose = "echo r > r.md; echo r.md > .gitignore; git add .; git commit -qm R";
-    assert_eq!(why("r.md", loose), "reported done, and committed", "git is told to ignore it");
-    assert_eq!(why("r.md", "echo r > r.md"), "reported done; ralph committed what was left");
+    assert_eq!(verdict("r.md", loose), complete, "git is told to ignore it");
+    assert_eq!(verdict("r.md", "echo r > r.md"), complete, "it is committed");
 }
 
 #[test]
-fn what_judges_the_work_is_watched() {
+fn changes_to_hooks_and_verify_inputs_are_reported() {
     let graph = "tasks: [{id: a, verify: ['sh check.sh', 'ls tests']}]\n";
     let script =
         "echo true > check.sh; echo > tests/t; echo > tests/new; git add .; git commit -qm X
         git config alias.x y; mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-push";
     let trial = reports(graph, script).file("check.sh", "false\n").file("tests/t", "1\n");
-    trial
-        .run(["run", "--once"])
-        .stderr_has(
-            "git's hooks or settings changed while it ran: .git/config, .git/hooks/pre-push",
-        )
-        .stderr_has("changed what `verify` names: check.sh, tests/t");
+    trial.run(["run", "--once"]).stderr_has(
+        "git's hooks or settings changed while it ran: .git/config, .git/hooks/pre-push",
+    );
     let ended = trial.lines("completed").remove(0);
     assert_eq!(ended["tampered"], json!([".git/config", ".git/hooks/pre-push"]));
     assert_eq!(ended["verify_inputs_changed"], json!(["check.sh", "tests/t"]));
@@ -282,7 +282,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > 'two 2'
         printf 'I give up\\033[31m\\n'; exit 3";
     let trial = fails(script);
-    trial.run(["run", "--once"]).code(1).stderr_has("`ralph show a.1`, `ralph restore a.1`");
+    trial.run(["run", "--once"]).code(1);
     let head = trial.git(&["rev-parse", "HEAD"]);
     insta::assert_snapshot!(plain(&trial.run(["attempts"]).whole()), @r"
     exit code 0
@@ -338,7 +338,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
         "ralph: error: there is a branch `main` already, and it is left as it is; name another with \
          `--branch`\n",
     );
-    // The ref outlives the journal and the work tree.
+    // The ref does not depend on the journal or the worktree.
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
     fs::remove_file(trial.root().join("two 2")).unwrap();
     trial.run(["restore", "a.1", "--branch", "mine"]).stdout_has("branch mine has what");
@@ -354,9 +354,9 @@ fn work_of_a_killed_run_is_kept_by_the_next() {
     live.kill();
     let script = "cat >/dev/null; git add one; git commit -qm One; \"$RALPH\" task-complete a";
     let trial = trial.command(["sh", "-c", script]);
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     assert_eq!(trial.lines("interrupted")[0]["pinned"], "refs/ralph/a/1");
     assert_eq!(trial.git(&["show", "refs/ralph/a/1:one"]), "1\n");
     assert!(trial.lines("completed")[0].get("pinned").is_none());
-    trial.run(["restore", "a.2"]).code(1).stderr_has("nothing is kept of attempt 2 at `a`");
+    trial.run(["restore", "a.2"]).code(1);
 }

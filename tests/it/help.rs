@@ -1,15 +1,15 @@
-//! The help pages on wide and narrow screens, and shell completion.
+//! The text of `--help` on wide and narrow screens, and shell completions.
 //!
-//! `RALPH_WRITE=1 cargo test --test it help` writes the generated pages.
+//! `RALPH_WRITE=1 cargo test --test it help` rewrites both pages.
 
 use std::fmt::Write as _;
 
-use crate::support::{DIAMOND, RALPH, Workspace, is_page};
+use crate::support::{DIAMOND, RALPH, TestProject, is_page};
 
-/// The help of every command on a screen of this width.
+/// The help of every command, one after the other, on a screen of this many columns.
 fn help(columns: &str) -> String {
-    let trial = Workspace::bare().env("COLUMNS", columns);
-    // Not by `run`, which puts placeholders for lengths of time.
+    let trial = TestProject::bare().env("COLUMNS", columns);
+    // Not by `run`, which replaces durations by placeholders.
     let said = |words: &[&str]| {
         let output = trial.process(RALPH).args(words).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
@@ -117,7 +117,7 @@ fn the_table_of_agents_is_made_from_the_presets() {
 
 #[test]
 fn a_shell_completes_commands_ids_and_settings() {
-    let trial = Workspace::new().graph(DIAMOND);
+    let trial = TestProject::new().graph(DIAMOND);
     let script = "source <(\"$RALPH\" completions bash)\n\
                   ask() { COMP_WORDS=(ralph \"$@\"); COMP_CWORD=$#; COMP_TYPE=9; COMPREPLY=(); \
                   _clap_complete_ralph ralph \"${!#}\" x; printf '%s\\n' \"$*: ${COMPREPLY[*]}\"; }\n\
@@ -137,7 +137,7 @@ fn a_shell_completes_commands_ids_and_settings() {
 
 #[test]
 fn there_is_a_manual_page_for_every_command() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let count = ralph::cli::commands().len() + 1;
     trial.run(["man", "--to", "man1"]).stdout(&format!("{count} pages in man1\n"));
     let page = trial.read("man1/ralph-run.1");

@@ -1,13 +1,13 @@
-//! `ralph init` and `ralph template`: what is found, what is written, and what is left alone.
+//! `ralph init` and `ralph template`: what they detect, write, and leave unchanged.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use crate::{
-    support::{Workspace, agent, wait_for},
+    support::{TestProject, agent, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
-/// What a set-up writes into a repository with nothing in it.
+/// The files that `ralph init` writes into an empty repository.
 const WRITTEN: [&str; 7] = [
     ".ralph/.gitignore",
     ".ralph/config.yaml",
@@ -18,7 +18,7 @@ const WRITTEN: [&str; 7] = [
     "task-graph.yaml",
 ];
 
-/// What is said of it on standard output.
+/// The standard output for these files.
 const SAID: &str = "\
 created  .ralph/config.yaml
 created  .ralph/.gitignore
@@ -36,8 +36,8 @@ Next: put your tasks into task-graph.yaml, commit the new files, then run
 ";
 
 /// A folder, with git and these programs alone on PATH.
-fn folder(programs: &[&str]) -> Workspace {
-    let trial = Workspace::bare();
+fn folder(programs: &[&str]) -> TestProject {
+    let trial = TestProject::bare();
     let bin = trial.dir().join("bin");
     fs::create_dir(&bin).unwrap();
     let path = std::env::var("PATH").unwrap();
@@ -54,7 +54,7 @@ fn folder(programs: &[&str]) -> Workspace {
 }
 
 /// A repository in such a folder, without a commit and without settings.
-fn repository(programs: &[&str]) -> Workspace {
+fn repository(programs: &[&str]) -> TestProject {
     let trial = folder(programs);
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial
@@ -65,8 +65,8 @@ fn said(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// What is not committed.
-fn untracked(trial: &Workspace) -> Vec<String> {
+/// The untracked files.
+fn untracked(trial: &TestProject) -> Vec<String> {
     let text = trial.git(&["ls-files", "--others", "--exclude-standard"]);
     text.lines().map(str::to_owned).collect()
 }
@@ -84,8 +84,8 @@ fn an_empty_repository_is_set_up_once() {
         let text = trial.read(file);
         let first = text.lines().next().unwrap();
         let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
-        let beside = Path::new(file).parent().unwrap();
-        let schema = trial.read(beside.join(schema).to_str().unwrap());
+        let folder = Path::new(file).parent().unwrap();
+        let schema = trial.read(folder.join(schema).to_str().unwrap());
         assert!(schema.contains("\"$schema\": \"https://json-schema.org/"), "{file}");
     }
     assert!(!trial.sign(".ralph").exists(), "nothing for all projects was asked for");
@@ -107,7 +107,7 @@ fn an_empty_repository_is_set_up_once() {
     assert!(before == trial.everything(), "the second time something was changed");
 }
 
-/// Files, programs, and what the settings say besides the agent.
+/// Files, programs, and the settings other than the agent.
 type Kind =
     (&'static [(&'static str, &'static str)], &'static [&'static str], &'static [&'static str]);
 
@@ -140,7 +140,7 @@ fn each_kind_of_project_gets_its_own_command() {
             &["cargo", "npm"],
             &["verify:", "  - cargo test", "  - npm test"],
         ),
-        // Declared, but it cannot run here.
+        // Declared, but not runnable here.
         (&[("go.mod", "module x\n")], &[], &[]),
     ];
     for (files, programs, verify) in cases {
@@ -148,10 +148,10 @@ fn each_kind_of_project_gets_its_own_command() {
         for (name, text) in *files {
             trial.write(name, text);
         }
-        trial.run(["init", "--yes"]).whatever();
+        trial.run(["init", "--yes"]);
         let config = trial.read(".ralph/config.yaml");
         assert_eq!(said(&config), [&["agent: claude"], *verify].concat(), "{files:?}");
-        trial.run(["config", "verify"]).whatever();
+        trial.run(["config", "verify"]);
         trial.run(["check"]).stdout_has("3 tasks, 2 dependencies");
         if verify.is_empty() {
             let line = "# verify: [go test ./...]  # from go.mod; `go` is not on PATH";
@@ -197,9 +197,9 @@ fn files_of_others_are_added_to_and_nothing_else() {
         trial.write("Justfile", &just);
         trial.write("AGENTS.md", &agents);
         trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
-        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
-        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it already \
-                    has `check`\nadded to AGENTS.md: a paragraph on `ralph`\n";
+        let out = trial.run(["init", "--yes", "--agents-md"]).out();
+        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it has `check` \
+                    of its own\nadded to AGENTS.md: a paragraph on `ralph`\n";
         assert!(out.contains(line), "{out}");
         for (file, before) in [("Justfile", &just), ("AGENTS.md", &agents)] {
             let after = trial.read(file);
@@ -209,22 +209,22 @@ fn files_of_others_are_added_to_and_nothing_else() {
         }
         assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
         let before = trial.everything();
-        let out = trial.run(["init", "--yes", "--agents-md"]).whatever().out();
-        assert!(out.contains("\nkept     Justfile: it already has `check`\n"), "{out}");
+        let out = trial.run(["init", "--yes", "--agents-md"]).out();
+        assert!(out.contains("\nkept     Justfile: it has `check` of its own\n"), "{out}");
         assert!(before == trial.everything(), "the second time something was changed");
     }
     let trial = repository(&[]);
     trial.write("CLAUDE.md", "# Mine\n");
-    trial.run(["init", "--yes"]).whatever();
+    trial.run(["init", "--yes"]);
     assert_eq!(trial.read("CLAUDE.md"), "# Mine\n", "it was not asked for");
-    trial.run(["init", "--yes", "--agents-md"]).whatever();
+    trial.run(["init", "--yes", "--agents-md"]);
     assert!(!trial.root().join("AGENTS.md").exists());
     let agents = trial.run(["template", "agents"]).out();
     assert_eq!(trial.read("CLAUDE.md"), format!("# Mine\n\n{agents}"));
 }
 
 #[test]
-fn what_is_there_is_overwritten_by_force_alone() {
+fn existing_files_are_overwritten_only_with_force() {
     let trial = repository(&[]);
     let own = [
         (".ralph/config.yaml", "timeout: 5m\n"),
@@ -235,23 +235,23 @@ fn what_is_there_is_overwritten_by_force_alone() {
     for (file, text) in own {
         trial.write(file, text);
     }
-    let out = trial.run(["init", "--yes"]).whatever().out();
+    let out = trial.run(["init", "--yes"]).out();
     for (file, text) in own {
         assert_eq!(trial.read(file), text);
         assert!(out.contains(&format!("kept     {file}: it already exists\n")), "{out}");
     }
     assert!(out.contains("created  justfile\n"), "{out}");
 
-    let out = trial.run(["init", "--yes", "--reset"]).whatever().out();
-    let line = "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak\n";
+    let out = trial.run(["init", "--yes", "--reset"]).out();
+    let line = "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak\n";
     assert!(out.contains(line), "{out}");
     assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
     assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
-    trial.run(["init", "--yes", "--reset"]).whatever().stdout_has("nothing changed");
+    trial.run(["init", "--yes", "--reset"]).stdout_has("nothing was changed");
 
     trial.write(".ralph/config.yaml", "timeout: [\n");
-    let out = trial.run(["init", "--yes", "--force"]).whatever().out();
+    let out = trial.run(["init", "--yes", "--force"]).out();
     for line in [
         "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak.2\n",
         "replaced task-graph.yaml; backup in task-graph.yaml.bak\n",
@@ -268,7 +268,7 @@ fn what_is_there_is_overwritten_by_force_alone() {
 #[test]
 fn settings_for_all_projects_are_a_file_of_their_own() {
     let trial = folder(&["gemini"]);
-    let out = trial.run(["init", "--global", "--yes"]).whatever().out();
+    let out = trial.run(["init", "--global", "--yes"]).out();
     assert!(out.starts_with("created  ~/.ralph/config.yaml\n"), "{out}");
     assert_eq!(trial.everything().len(), 0, "the project is left alone");
     let path = trial.sign(".ralph/config.yaml");
@@ -278,12 +278,12 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
         .stdout("kept     ~/.ralph/config.yaml\nnothing changed: all files exist (--force overwrites)\n")
         .stderr_has("agent: gemini");
     fs::write(&path, "agent: aider\n").unwrap();
-    trial.run(["init", "--global"]).stdout_has("it already exists\n").stderr_has("");
-    let line = "replaced ~/.ralph/config.yaml; backup in ~/.ralph/config.yaml.bak\n";
-    trial.run(["init", "--global", "--reset"]).stdout_has(line).stderr_has("");
+    trial.run(["init", "--global"]).stdout_has("it is there already\n");
+    let line = "replaced ~/.ralph/config.yaml; the old one is ~/.ralph/config.yaml.bak\n";
+    trial.run(["init", "--global", "--reset"]).stdout_has(line);
 
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
-    trial.run(["init", "--project", "--yes"]).whatever();
+    trial.run(["init", "--project", "--yes"]);
     let config = trial.read(".ralph/config.yaml");
     assert!(said(&config).is_empty(), "the agent is set for all projects: {config}");
     trial.run(["config", "agent"]).stdout("gemini\n");
@@ -318,7 +318,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     trial.write("Makefile", "test:\n\ttrue\n");
     trial.write("justfile", "a:\n  b\n");
     let before = trial.everything();
-    let out = trial.run(["init", "--dry-run", "--agents-md"]).whatever().out();
+    let out = trial.run(["init", "--dry-run", "--agents-md"]).out();
     for part in [
         "create   .ralph/config.yaml\n    # yaml-language-server",
         "\n      - make test\n",
@@ -352,7 +352,7 @@ fn nothing_is_written_where_not_all_of_it_can_be() {
 
 #[test]
 fn a_run_keeps_its_files() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("gate");
     let live = trial.start(["run"]);
     wait_for(&trial.sign("waiting-a"));
     let graph = trial.graph_text();
@@ -362,12 +362,12 @@ fn a_run_keeps_its_files() {
         .stderr_has("ralph: error: another ralph runs in this repository: process");
     assert_eq!(trial.graph_text(), graph);
     trial.leave("open");
-    live.end(&trial).whatever();
+    live.end(&trial);
 }
 
 #[test]
 fn what_was_set_up_is_worked_off_to_the_end() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
@@ -377,12 +377,12 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.git(&["add", "--all"]);
     trial.git(&["commit", "--quiet", "--message", "Set ralph up"]);
     let agent = agent("commit");
-    trial.run(["doctor", "--quiet", "--", &agent]).whatever();
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["doctor", "--quiet", "--", &agent]);
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
-    trial.run(["init", "--yes"]).stdout_has("nothing changed").stderr_has("");
+    trial.run(["init", "--yes"]).stdout_has("nothing was changed");
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
 }
 
 #[test]
-fn whoever_leaves_the_wizard_leaves_no_file() {
+fn leaving_the_wizard_writes_no_file() {
     for leave in ["\u{3}", "\u{1b}", "n"] {
         let trial = folder(&[]);
         let last = leave == "n";

@@ -1,6 +1,6 @@
 //! The shapes of what `--json` prints: `docs/json.md` lists every field and its kind.
 //!
-//! `RALPH_WRITE=1 cargo test --test it json` writes the page anew.
+//! `RALPH_WRITE=1 cargo test --test it json` rewrites the page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, Workspace, agent, is_page, until};
+use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject, agent, is_page, until};
 
 const TOP: &str = "\
 # What `--json` prints
@@ -19,7 +19,7 @@ missing. Fields are added and never renamed within a version. Made by `RALPH_WRI
 --test it json`; what journal lines hold stands in [journal.md](journal.md).
 ";
 
-/// The commands, what is shown by each, and whether it can be asked where nothing has happened yet.
+/// The commands, what each shows, and whether it works before the first run.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "Where the graph stands."),
     (&["status", "--json"], "How the newest run stands."),
@@ -67,16 +67,16 @@ fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'stat
 #[test]
 fn the_page_of_shapes_is_what_is_printed() {
     // One task is done, one failed, one asks, one waits.
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph(DIAMOND)
         .file("other.yaml", "tasks: [{id: a, status: dnoe, depends_on: [b]}]\n")
         .agent("commit");
-    trial.run(["run", "-q", "--once"]).whatever();
+    trial.run(["run", "-q", "--once"]);
     let trial = trial.agent("fail");
-    trial.run(["run", "-q", "--once"]).code(1).whatever();
+    trial.run(["run", "-q", "--once"]).code(1);
     let trial =
         trial.command(["sh", "-c", "cat > /dev/null; \"$RALPH\" ask 'Which one?'; exit 42"]);
-    trial.run(["run", "-q", "--once", "--task", "left"]).code(1).whatever();
+    trial.run(["run", "-q", "--once", "--task", "left"]).code(1);
     let prompt = "PROMPT.md";
     trial.write(prompt, "Go on.\n");
     let words = ["loop", "-q", "--prompt-file", prompt, "--max-iterations", "1", "--"];
@@ -90,12 +90,13 @@ fn the_page_of_shapes_is_what_is_printed() {
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
     let settings = format!("{SETTINGS}jobs: 2\n");
-    let busy = Workspace::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
+    let busy =
+        TestProject::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
     let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
-        let mut take = |trial: &Workspace, words: &[&str]| {
+        let mut take = |trial: &TestProject, words: &[&str]| {
             let output = trial.process(RALPH).args(words).output().unwrap();
             let value: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));

@@ -1,5 +1,5 @@
-//! Every crate that is built into `ralph` may be given on under its own licence. Advisories need a
-//! database that is fetched, so they are not looked at here.
+//! Every crate that is built into `ralph` has a license that allows redistribution. Advisories need
+//! a downloaded database, so they are not checked here.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
     "BSD-3-Clause",
-    // Of a list of root certificates.
+    // The license of a list of root certificates.
     "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
@@ -19,7 +19,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Whether one of the alternatives of an SPDX expression asks for nothing that is not allowed.
+/// Whether an alternative of an SPDX expression has only allowed licenses.
 fn allowed(expression: &str) -> bool {
     expression.replace('/', " OR ").split(" OR ").any(|alternative| {
         alternative.split(" AND ").all(|part| {
@@ -32,7 +32,7 @@ fn allowed(expression: &str) -> bool {
 
 #[test]
 fn every_crate_has_a_licence_that_allows_it() {
-    // Crates of other systems have not been fetched where this was built.
+    // Crates for other systems are not downloaded here.
     let rustc = Command::new("rustc").arg("-vV").output().unwrap();
     let version = String::from_utf8(rustc.stdout).unwrap();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();

@@ -1,45 +1,50 @@
-//! `ralph loop`: an agent on a prompt file, again and again, until something ends it.
+//! `ralph loop`: an agent runs on a prompt file repeatedly, until something ends the loop.
 
 use std::{fs, path::PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, Workspace, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
-/// A loop that waits for nothing.
+/// The arguments of a loop without delays.
 const FAST: [&str; 7] =
     ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "9", "--restart-delay", "0"];
 
-/// The same, and more.
+/// The arguments of a loop without delays, and more.
 fn fast<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&FAST, more].concat()
 }
 
-/// A repository with a prompt, and an agent that reads it and does what the script says.
-fn trial(script: &str) -> Workspace {
+/// A repository with a prompt, and an agent that reads the prompt and runs this script.
+fn trial(script: &str) -> TestProject {
     let script = format!("prompt=$(cat); n=$RALPH_ATTEMPT; {script}");
-    Workspace::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
+    TestProject::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", &script])
 }
 
-/// The journal of a loop, read as that of a run is.
-fn lines(trial: &Workspace, name: &str, action: &str) -> Vec<Value> {
+/// The records of a loop's journal with this action.
+fn lines(trial: &TestProject, name: &str, action: &str) -> Vec<Value> {
     let text = trial.read(&format!("logs/loops/{name}/ralph.jsonl"));
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     lines.filter(|line| line["action"] == action).collect()
 }
 
-fn verdicts(trial: &Workspace) -> Vec<String> {
+/// The numbers of the iterations that have started.
+fn iterations(trial: &TestProject, name: &str) -> Vec<u64> {
+    lines(trial, name, "started").iter().map(|line| line["iteration"].as_u64().unwrap()).collect()
+}
+
+fn verdicts(trial: &TestProject) -> Vec<String> {
     let text = trial.read("logs/loops/loop/ralph.jsonl");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     lines.filter_map(|line| line["verdict"].as_str().map(str::to_owned)).collect()
 }
 
-fn folder(trial: &Workspace, name: &str) -> PathBuf {
+fn folder(trial: &TestProject, name: &str) -> PathBuf {
     trial.root().join(".ralph/loops").join(name)
 }
 
-fn prompt(trial: &Workspace, iteration: u32) -> String {
+fn prompt(trial: &TestProject, iteration: u32) -> String {
     trial.read(&format!("logs/loops/loop/attempts/{iteration}/prompt.md"))
 }
 
@@ -73,7 +78,7 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     assert_eq!(prompt(&trial, 4), "Do task A\n", "as it is");
     assert_eq!(trial.git(&["status", "--short"]), "", "its own files are ignored");
     assert!(!trial.root().join("logs/ralph.jsonl").exists());
-    // What says done is there until somebody removes it.
+    // `DONE` holds until a person removes it.
     insta::assert_snapshot!(trial.run(FAST).whole(), @r"
     exit code 0
     --- stderr ---
@@ -82,7 +87,7 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     [time]  0 iterations, 0 failed, [took]
     ");
     fs::remove_file(folder(&trial, "loop").join("DONE")).unwrap();
-    trial.run(fast(&["--max-restarts", "0"])).code(2).whatever();
+    trial.run(fast(&["--max-restarts", "0"])).code(2);
 }
 
 #[test]
@@ -104,14 +109,14 @@ fn done_before_the_first_iteration_needs_no_agent() {
 
 #[test]
 fn an_agent_ends_its_loop_in_many_ways() {
-    for (how, report, why) in [
-        ("\"$RALPH\" task-complete loop", "command", "reported done"),
-        ("echo 'All good. <promise>COMPLETE</promise>'; echo bye", "promise", "promised that all"),
-        ("echo 'All tasks complete'; echo bye; exit 1", "pattern", "done pattern matched"),
+    for (how, report) in [
+        ("\"$RALPH\" task-complete loop", "command"),
+        ("echo 'All good. <promise>COMPLETE</promise>'; echo bye", "promise"),
+        ("echo 'All tasks complete'; echo bye; exit 1", "pattern"),
     ] {
         let trial = trial(&format!("[ $n = 1 ] || {{ {how}; }}"));
         let words = fast(&["--done-pattern", "^All tasks? complete$|tasks complete"]);
-        trial.run(words).stderr_has(why);
+        trial.run(words);
         assert_eq!(verdicts(&trial), ["again", "complete"], "{how}");
         assert_eq!(lines(&trial, "loop", "completed")[0]["report"], report);
         assert_eq!(lines(&trial, "loop", "finished")[0]["exit_code"], 0);
@@ -125,7 +130,9 @@ fn an_agent_that_shows_its_prompt_promises_nothing() {
         trial("echo \"you said:\"; echo \"$prompt\"; cat PROMPT.md; [ $n = 1 ] || echo All tasks complete")
             .file("PROMPT.md", prompt);
     let words = fast(&["--done-pattern", "All tasks complete"]);
-    trial.run(words).stderr_has("loop complete after 2 iterations: done pattern matched");
+    trial.run(words);
+    assert_eq!(verdicts(&trial), ["again", "complete"]);
+    assert_eq!(lines(&trial, "loop", "completed")[0]["report"], "pattern");
 }
 
 #[test]
@@ -136,7 +143,7 @@ fn verify_commands_decide_about_every_report() {
          4) touch proof; \"$RALPH\" task-complete loop ;; esac",
     )
     .file(".ralph/config.yaml", &settings);
-    trial.run(FAST).stderr_has("loop complete after 4 iterations: reported done");
+    trial.run(FAST);
     assert_eq!(verdicts(&trial), ["verify-failed", "again", "verify-failed", "complete"]);
     insta::assert_snapshot!(prompt(&trial, 2), @r"
     Do task A
@@ -161,36 +168,27 @@ fn verify_commands_decide_about_every_report() {
 #[test]
 fn failures_in_a_row_end_a_loop() {
     let trial = trial("exit 7");
-    insta::assert_snapshot!(
-        trial.run(fast(&["--max-failures", "2"])).whole(), @r"
-        exit code 1
-        --- stderr ---
-        [time]  loop: starting iteration 1/9
-        [time]  loop: iteration 1 exited with code 7 after [took]; failure 1 of 2 in a row; the next starts in [took]
-        [time]    output in logs/loops/loop/attempts/1
-        [time]  loop: starting iteration 2/9
-        [time]  loop: iteration 2 exited with code 7 after [took]; failure 2 of 2 in a row
-        [time]    output in logs/loops/loop/attempts/2
-        [time]  2 failures in a row (exit code 1)
-        [time]  2 iterations, 2 failed, [took]
-        ");
+    trial.run(fast(&["--max-failures", "2"])).code(1).stderr_has(
+        "\
+[time]  loop: iteration 2 exited with code 7 after [took]; failure 2 of 2 in a row
+[time]    output in logs/loops/loop/attempts/2
+[time]  2 failures in a row (exit code 1)
+",
+    );
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "1"])
         .code(1)
         .stderr_has("stopped after 1 failure (exit code 1)");
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--max-failures", "0"])
-        .code(2)
-        .stderr_has("failure 1 in a row\n");
+        .code(2);
 }
 
 #[test]
 fn limits_are_no_success() {
     let trial = trial("");
-    trial
-        .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"])
-        .code(2)
-        .stderr_has("limit reached: 1 iteration (exit code 2)");
+    trial.run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"]).code(2);
+    assert_eq!(verdicts(&trial).len(), 1);
     trial
         .run(fast(&["--max-restarts", "2", "-q"]))
         .code(2)
@@ -207,19 +205,17 @@ fn limits_are_no_success() {
             "0",
         ])
         .code(2)
-        .stderr_has("warning: up to 51 iterations (over 50) may consume significant resources\n");
+        .stderr_has("warning: up to 51 iterations");
 }
 
 #[test]
 fn an_idle_iteration_is_restarted_and_no_failure() {
     let trial = trial("[ $n = 1 ] && exec sleep 600; touch \"$TASK_FOLDER/DONE\"");
-    trial.run(fast(&["--inactivity-timeout", "1"])).stderr_has(
-        "loop: iteration 1: inactivity limit of [took] reached after [took], restarting",
-    );
+    trial.run(fast(&["--inactivity-timeout", "1"]));
     assert_eq!(lines(&trial, "loop", "iterated")[0]["outcome"], "idle");
     let said = trial.run(["status", "--name", "loop", "--json"]).json();
     assert_eq!((&said["failures"], &said["limits"]["idle_seconds"]), (&json!(0), &json!(1.0)));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -235,7 +231,7 @@ fn the_prompt_file_is_read_for_each_iteration() {
     wait_for(&trial.sign("at-3"));
     fs::remove_file(trial.root().join("PROMPT.md")).unwrap();
     trial.leave("go-3");
-    run.end(&trial).code(1).stderr_has("ralph: error: prompt file not found: `PROMPT.md`\n");
+    run.end(&trial).code(1);
     let prompts = [1, 2, 3].map(|n| prompt(&trial, n));
     assert_eq!(prompts, ["Do task A\n", "", "/Do task B"]);
     assert_eq!(lines(&trial, "loop", "started").len(), 3);
@@ -244,7 +240,7 @@ fn the_prompt_file_is_read_for_each_iteration() {
 }
 
 #[test]
-fn what_cannot_begin_begins_nothing() {
+fn invalid_arguments_start_no_loop() {
     let trial = trial("");
     let words = |file| ["loop", "--prompt-file", file, "--max-iterations", "2"];
     let missing = "ralph: error: prompt file not found: `./missing.md`\n";
@@ -300,13 +296,12 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
     [time]  1 iteration, 0 failed, [took]
     [time]    next: answer it with `ralph answer docs "…"`, then `ralph resume --name docs`
     "#);
-    trial.run(words).code(4).whatever();
+    trial.run(words).code(4);
     assert_eq!(lines(&trial, "docs", "started").len(), 1, "it is not asked again");
     trial.run(["answer", "docs"]).stdout("Which colour?\n");
-    trial
-        .run(["answer", "docs", "the answer is blue"])
-        .stdout("docs: needs-input -> pending; its next attempt gets the answer\n");
-    trial.run(words).stderr_has("loop complete after 1 iteration: reported done");
+    trial.run(["answer", "docs", "the answer is blue"]);
+    trial.run(words);
+    assert_eq!(lines(&trial, "docs", "finished").last().unwrap()["exit_code"], 0);
     insta::assert_snapshot!(trial.read("logs/loops/docs/attempts/2/prompt.md"), @r"
     Do task A
 
@@ -335,22 +330,22 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
          *) \"$RALPH\" ask 'Which colour?' ;; esac",
     )
     .graph("tasks: [{id: loop}]\n");
-    trial.run(FAST).code(4).stderr_has("loop asks: Which colour?");
-    let graph = "ralph: error: `loop` is pending; only a task that needs input can be answered; \
-                 use `--name loop` for the loop of that name\n";
+    trial.run(FAST).code(4);
+    assert_eq!(lines(&trial, "loop", "asked")[0]["question"], "Which colour?");
+    let graph = "ralph: error: `loop` is pending; only a task that needs input is answered; \
+                 `--name loop` means the loop of that name\n";
     trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
-    trial.run(["answer", "--name", "loop", "loop", "blue"]).whatever();
-    trial.run(["resume", "--name", "loop"]).stderr_has("loop: starting iteration 2/9");
-    assert_eq!(
-        lines(&trial, "loop", "finished")[1]["why"],
-        "loop complete after 2 iterations: reported done"
-    );
-    trial.run(["resume", "--name", "loop"]).stderr("warning: not paused\n");
+    trial.run(["answer", "--name", "loop", "loop", "blue"]);
+    trial.run(["resume", "--name", "loop"]);
+    assert_eq!(lines(&trial, "loop", "started")[1]["iteration"], 2);
+    assert_eq!(lines(&trial, "loop", "finished")[1]["exit_code"], 0);
+    trial.run(["resume", "--name", "loop"]);
+    assert_eq!(lines(&trial, "loop", "loop_started").len(), 2, "nothing is left to resume");
     assert_eq!(trial.status("loop"), "pending", "the task of the graph is another");
 }
 
-/// A loop whose agent waits for the sign `open`.
-fn gated(name: &str, iterations: &str) -> (Workspace, Live) {
+/// A loop whose agent waits for the file `open`.
+fn gated(name: &str, iterations: &str) -> (TestProject, Live) {
     let trial =
         trial("touch \"$TRIAL_DIR/at-$n\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done");
     let words =
@@ -391,26 +386,16 @@ fn a_paused_loop_goes_on_as_it_was() {
         "pausing: running attempts finish, and none starts until `ralph resume --name \
          docs`\n",
     );
-    trial.run(["pause", "--name", "docs"]).stderr("warning: already paused\n");
     trial.leave("open");
-    run.end(&trial)
-        .code(4)
-        .stderr_has("paused; `ralph resume --name docs` continues (exit code 4)");
+    run.end(&trial).code(4);
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
         .code(4)
-        .stderr("ralph: error: paused; `ralph resume --name docs` continues\n");
-    trial.run(["status"]).stdout(
-        "Status: none: no run yet; `ralph run` starts one\nPlain loops: docs; `ralph ls` shows them\n",
-    );
-    trial
-        .run(["status", "--name", "docs"])
-        .stdout_has("Loop: docs\nStatus: paused: `ralph resume --name docs` goes on\n");
-    let said = trial.run(["resume", "--name", "docs"]).code(2).whole();
-    assert!(
-        said.contains("docs: starting iteration 2/3") && said.contains("iteration 3/3"),
-        "{said}"
-    );
+        .stderr("ralph: error: paused; `ralph resume --name docs` goes on\n");
+    trial.run(["status"]).stdout_has("Plain loops: docs; `ralph ls` shows them\n");
+    assert_eq!(trial.run(["status", "--name", "docs", "--json"]).json()["status"], "paused");
+    trial.run(["resume", "--name", "docs"]).code(2);
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
     let (mut first, mut second) = {
         let mut begun = lines(&trial, "docs", "loop_started").into_iter();
         (begun.next().unwrap(), begun.next().unwrap())
@@ -422,7 +407,7 @@ fn a_paused_loop_goes_on_as_it_was() {
         }
     }
     assert_eq!(first, second);
-    trial.run(["pause", "--name", "docs"]).whatever();
+    trial.run(["pause", "--name", "docs"]);
     trial
         .run(["resume", "--name", "docs"])
         .stdout("resumed: the loop has finished; `ralph loop` starts another\n");
@@ -431,17 +416,19 @@ fn a_paused_loop_goes_on_as_it_was() {
 #[test]
 fn a_loop_is_stopped_by_its_name() {
     let (trial, run) = gated("docs", "3");
-    trial.run(["stop"]).stdout("no run is active\n");
+    trial.run(["stop"]);
+    assert!(lines(&trial, "docs", "stop_requested").is_empty(), "it means the run");
     trial
         .run(["stop", "--name", "doc"])
         .code(1)
         .stderr("ralph: error: there is no loop `doc`; did you mean `docs`?\n");
-    trial.run(["stop", "--name", "docs"]).stdout(
-        "stopping after the running attempt; `ralph stop --name docs --now` ends it immediately\n",
-    );
-    trial.run(["stop", "--name", "docs", "--now"]).whatever();
-    run.end(&trial).code(4).stderr_has("docs: iteration 1 cancelled after");
-    trial.nobody_is_left();
+    trial
+        .run(["stop", "--name", "docs"])
+        .stdout("stopping when the running attempt ends; `ralph stop --name docs --now` ends it\n");
+    trial.run(["stop", "--name", "docs", "--now"]);
+    run.end(&trial).code(4);
+    assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "cancelled");
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -455,21 +442,22 @@ fn a_crashed_loop_goes_on_with_its_count() {
          --name docs` goes on\n",
     );
     trial.leave("open");
-    let said = trial.run(["resume", "--name", "docs"]).code(2).whole();
+    let said = trial.run(["resume", "--name", "docs"]).code(2).err();
     assert!(said.contains("docs: recovered iteration 1, left open by run [run]"), "{said}");
-    assert!(said.contains("docs: iteration 1 interrupted after"), "{said}");
-    assert!(said.contains("docs: starting iteration 2/3"), "{said}");
-    trial.nobody_is_left();
+    assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "interrupted");
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
+    trial.no_process_is_left();
 }
 
 #[test]
 fn ctrl_c_ends_a_loop_and_its_agent() {
     let (trial, run) = gated("docs", "3");
     run.signal(Signal::INT);
-    run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
-    trial.nobody_is_left();
+    run.end(&trial).code(130);
+    trial.no_process_is_left();
     trial.leave("open");
-    trial.run(["resume", "--name", "docs"]).code(2).stderr_has("docs: starting iteration 2/3");
+    trial.run(["resume", "--name", "docs"]).code(2);
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
 }
 
 #[test]
@@ -501,7 +489,7 @@ fn the_status_of_a_loop() {
     Last beat: [took] ago
     "#);
     trial.run(["heartbeat", "--name", "docs"]).stdout_has("alive: last beat ");
-    trial.run(["heartbeat"]).code(1).whatever();
+    trial.run(["heartbeat"]).code(1);
     let again = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", "docs"];
     trial.run(again).code(5).stderr(
         "ralph: error: the loop `docs` runs already; `--name` starts another one: process [pid], \
@@ -518,7 +506,7 @@ fn loops_and_a_run_go_on_at_once() {
     let start = |name| {
         trial.start(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", name])
     };
-    // One has the name of the task.
+    // One of the loops has the name of the task.
     let runs = [trial.start(["run"]), start("one"), start("two")];
     wait_for(&trial.sign("at-two"));
     let running = || {
@@ -532,12 +520,12 @@ fn loops_and_a_run_go_on_at_once() {
     for run in &runs {
         assert!(!run.said().contains("error"), "{}", run.said());
     }
-    trial.run(["stop", "--name", "two", "--now"]).whatever();
+    trial.run(["stop", "--name", "two", "--now"]);
     let [run, one, two] = runs;
-    two.end(&trial).code(4).whatever();
+    two.end(&trial).code(4);
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
-    one.end(&trial).stderr_has("loop complete after 1 iteration: reported done (exit code 0)");
+    run.end(&trial).graph_complete();
+    one.end(&trial);
     assert_eq!(trial.tasks("completed"), ["one"]);
     assert_eq!(lines(&trial, "one", "completed").len(), 1);
     assert_eq!(fs::read_to_string(trial.sign("in-two")).unwrap(), "two\n");
@@ -550,7 +538,7 @@ fn loops_and_a_run_go_on_at_once() {
         shown,
         ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/2"]
     );
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -562,7 +550,7 @@ fn an_agent_means_its_own_loop() {
          \"$RALPH\" stop; sleep 0.1",
     )
     .graph("tasks: [{id: a, title: Of the graph, commit: optional}]\n");
-    trial.run(FAST).code(4).stderr_has("stopped by `ralph stop`");
+    trial.run(FAST).code(4);
     let read = |name: &str| fs::read_to_string(trial.sign(name)).unwrap();
     assert!(read("said").starts_with("Loop: loop\nStatus: running\n"), "{}", read("said"));
     assert!(read("next").contains("Of the graph"), "{}", read("next"));
@@ -576,8 +564,8 @@ fn an_agent_means_its_own_loop() {
 fn what_an_iteration_left_is_kept_under_a_name_of_its_own() {
     let trial = trial("echo $n > half; exit 1").graph("tasks: [{id: loop}]\n");
     let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"];
-    trial.run(words).code(2).whatever();
-    trial.run(["run", "--once"]).code(1).whatever();
+    trial.run(words).code(2);
+    trial.run(["run", "--once"]).code(1);
     let refs = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
     assert_eq!(refs, "refs/ralph/loop+loop/1\nrefs/ralph/loop/1\n");
     trial.run(["show", "--name", "loop", "1"]).stdout_has("Attempt: 1 at loop\n");
@@ -599,12 +587,13 @@ fn what_an_agent_left_running_with_its_report_is_waited_for() {
     let run = trial.start(FAST);
     until("it waits", || run.said().contains("loop is reported done; waiting up to 50s for "));
     trial.leave("open");
-    run.end(&trial).stderr_has("loop complete after 1 iteration: promised that all is done");
+    run.end(&trial);
+    assert_eq!(lines(&trial, "loop", "completed")[0]["report"], "promise");
     assert!(trial.sign("late").exists());
 }
 
 #[test]
-fn the_list_tells_the_living_from_the_dead() {
+fn the_list_shows_crashed_loops() {
     let (trial, run) = gated("docs", "3");
     let listed = || trial.run(["ls", "--json"]).json()[0].clone();
     let alive = listed();
@@ -619,7 +608,7 @@ fn the_list_tells_the_living_from_the_dead() {
 }
 
 #[test]
-fn a_loop_in_another_work_tree_is_named_as_such() {
+fn a_loop_in_another_worktree_is_shown_as_elsewhere() {
     let (trial, run) = gated("docs", "3");
     trial.git(&["worktree", "add", "-q", "../other"]);
     let other = trial.dir().join("other");
@@ -628,7 +617,7 @@ fn a_loop_in_another_work_tree_is_named_as_such() {
     assert!(row.lines().nth(1).is_some_and(|row| row.starts_with("docs  elsewhere  ")), "{row}");
     let words = ["-C", other, "loop", "--name", "docs", "--max-iterations", "2", "--prompt-file"];
     let words = [&words[..], &["PROMPT.md", "--", "true"]].concat();
-    trial.run(words).code(5).stderr_has("the loop `docs` runs already");
+    trial.run(words).code(5);
     run.kill();
 }
 
@@ -638,17 +627,12 @@ fn hooks_and_the_log_know_the_loop() {
         "hooks:\n  before_attempt: echo $RALPH_LOOP $RALPH_ATTEMPT >> \"$TRIAL_DIR/hooked\"\n";
     let trial = trial("echo $n; [ $n = 1 ] && exit 3; touch \"$TASK_FOLDER/DONE\"")
         .file(".ralph/config.yaml", &format!("{SETTINGS}{hook}"));
-    trial.run(FAST).whatever();
+    trial.run(FAST);
     assert_eq!(fs::read_to_string(trial.sign("hooked")).unwrap(), "loop 1\nloop 2\n");
     let said = trial.run(["logs", "--name", "loop"]).out();
     let said = said.lines().skip(2).collect::<Vec<_>>().join("\n");
-    insta::assert_snapshot!(said, @r"
-    [time]  loop: starting iteration 1/9
-    [time]  loop: iteration 1 exited with code 3 after [took]; failure 1 of 5 in a row; the next starts in [took]
-    [time]  loop: starting iteration 2/9
-    [time]  loop: iteration 2: reported done after [took]
-    [time]  loop complete after 2 iterations: reported done (exit code 0)
-    ");
+    let of_loop = said.lines().filter(|line| line.contains("  loop: ")).count();
+    assert_eq!((of_loop, said.lines().count()), (4, 5), "{said}");
     trial
         .run(["logs", "--name", "loop", "--output"])
         .stdout_has("[time]  loop: starting iteration 2/9\n2\n");
@@ -661,7 +645,8 @@ fn hooks_and_the_log_know_the_loop() {
 #[test]
 fn a_question_can_be_dropped() {
     let trial = trial("[ $n = 1 ] && exit 42; touch \"$TASK_FOLDER/DONE\"");
-    trial.run(FAST).code(4).whatever();
-    trial.run(["task-reset", "loop"]).stdout("loop: needs-input -> pending, attempts reset\n");
-    trial.run(FAST).stderr_has("loop complete after 1 iteration");
+    trial.run(FAST).code(4);
+    trial.run(["task-reset", "loop"]);
+    trial.run(FAST);
+    assert_eq!(lines(&trial, "loop", "completed").len(), 1);
 }

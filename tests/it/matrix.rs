@@ -1,5 +1,5 @@
-//! The faults that must be survived, one row each: what is promised, and where it is tried. A row
-//! of its own is one small trial with the agent `chaos`; the words it is given repeat it by hand.
+//! The fault model: one row for each fault, with the promised result and how it is tested. Some
+//! rows are small tests with the agent `chaos`; its words reproduce them by hand.
 //!
 //! `RALPH_CHAOS_SEED` repeats the random pairs of faults.
 
@@ -22,22 +22,22 @@ use serde_json::Value;
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent, is_a_test, wait_for},
+    support::{RALPH, SOON, TestProject, agent, is_a_test, wait_for},
 };
 
-/// How a row is tried.
+/// How a row is tested.
 enum How {
-    /// By the words of the agent: each line of words leads to a complete graph, and says this.
+    /// By words for the agent `chaos`: the run completes the graph, and its output has this text.
     Words(&'static [(&'static str, &'static str)]),
-    /// By a trial of its own.
+    /// By a function.
     Trial(fn()),
-    /// By tests that are there for it.
+    /// By other tests.
     Tests(&'static [&'static str]),
 }
 
 use How::{Tests, Trial, Words};
 
-/// Every fault, what is promised, how it is tried.
+/// Every fault, the promised result, and how it is tested.
 const ROWS: &[(&str, &str, How)] = &[
     (
         "A1",
@@ -69,10 +69,10 @@ const ROWS: &[(&str, &str, How)] = &[
     ("A8", "TERM and HUP: recorded, with their codes", Tests(&["signals::term_and_hangup"])),
     (
         "A9",
-        "Ctrl-Z: all of it stands still, and can be ended all the same",
+        "Ctrl-Z: everything is suspended, and can still be ended",
         Tests(&[
             "signals::ctrl_z_stops_the_agent_too",
-            "signals::what_stands_still_can_be_ended",
+            "signals::a_suspended_run_can_be_ended",
             "src/adapters/process/group::a_stopped_child_ends_on_term",
         ]),
     ),
@@ -111,11 +111,7 @@ const ROWS: &[(&str, &str, How)] = &[
         "it closes its output, or a child keeps it open: the end is the process's",
         Words(&[("b6:closed", "t0 complete"), ("b6:kept", "t0 complete")]),
     ),
-    (
-        "B7",
-        "it never reads its prompt: nobody is blocked",
-        Tests(&["verdicts::a_prompt_that_nobody_reads"]),
-    ),
+    ("B7", "it never reads its prompt: nothing blocks", Tests(&["verdicts::an_unread_prompt"])),
     (
         "B8",
         "a flood, an endless line, bytes that are no text: drained and kept",
@@ -124,7 +120,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B9",
         "escapes and fake lines: shown, not obeyed",
-        Tests(&["verdicts::what_an_agent_prints_is_shown", "status::text_of_strangers"]),
+        Tests(&["verdicts::control_characters_in_output", "status::control_characters_in_tasks"]),
     ),
     (
         "B10",
@@ -148,7 +144,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B13",
         "its provider limits it: waited for, bounded, not counted",
-        Tests(&["agents::a_usage_limit_is_waited_for", "agents::nobody_waits_longer"]),
+        Tests(&["agents::a_usage_limit_is_waited_for", "agents::waiting_is_bounded"]),
     ),
     ("B14", "its login has expired: the run stops", Tests(&["agents::a_refused_key_stops"])),
     ("B15", "the network is down: waited for", Tests(&["agents::a_network_that_is_out"])),
@@ -207,7 +203,7 @@ const ROWS: &[(&str, &str, How)] = &[
             "src/core/prompt::hostile_templates_and_prompts",
         ]),
     ),
-    ("C10", "logs, prompts or the state folder vanish: made anew, or stop", Trial(folders_vanish)),
+    ("C10", "logs, prompts or the state folder vanish: recreated, or stop", Trial(folders_vanish)),
     (
         "C11",
         "the journal is rotated, cut or edited: the next line is whole",
@@ -235,17 +231,17 @@ const ROWS: &[(&str, &str, How)] = &[
     ("D6", "git is gone or damaged: an error, and then it goes on", Trial(git_is_damaged)),
 ];
 
-/// Two tasks, the first of which meets the words.
-fn stage(words: &str) -> Workspace {
+/// Two tasks, the first of which has these words.
+fn stage(words: &str) -> TestProject {
     oracle::stage(2).chaos(words)
 }
 
-/// Runs until a run ends by itself; its code and all that was said.
-fn work_off(trial: &Workspace) -> (i32, String) {
+/// Runs until a run ends by itself, and returns its exit code and all output.
+fn work_off(trial: &TestProject) -> (i32, String) {
     let (began, mut said) = (Instant::now(), String::new());
     loop {
         assert!(began.elapsed() < SOON, "does not end:\n{said}");
-        // What has to be ended at its limit is a fault: see the oracle.
+        // An attempt that reaches its limit is a fault: see the oracle.
         let run = trial.start(["run", "--timeout", "20s"]).end(trial).whole();
         let code = run.lines().next().and_then(|line| line.rsplit(' ').next()?.parse().ok());
         said += &run;
@@ -256,18 +252,18 @@ fn work_off(trial: &Workspace) -> (i32, String) {
     }
 }
 
-/// The graph is complete, and nothing speaks against it.
+/// The graph is complete, and the oracle finds no fault.
 #[track_caller]
-fn is_well(trial: &Workspace) {
+fn is_well(trial: &TestProject) {
     let (faults, torn) = oracle::faults(trial, 2);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let edited = trial.variables().get("RALPH_CHAOS").is_some_and(|words| words.contains("c11"));
     assert!(torn == 0 || edited, "{torn} torn lines");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[track_caller]
-fn completes(trial: &Workspace) -> String {
+fn completes(trial: &TestProject) -> String {
     let (code, said) = work_off(trial);
     assert_eq!(code, 0, "{said}");
     is_well(trial);
@@ -275,7 +271,7 @@ fn completes(trial: &Workspace) -> String {
 }
 
 /// A run whose agent waits to be killed, with the path of its open record.
-fn waiting(trial: &Workspace) -> (Child, std::path::PathBuf) {
+fn waiting(trial: &TestProject) -> (Child, std::path::PathBuf) {
     let mut run = trial.process(RALPH);
     run.args(["run", "-q", "--"]).arg(agent("chaos"));
     let run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -300,28 +296,30 @@ fn another_boot() {
     let trial = stage("wait");
     let (mut run, record) = waiting(&trial);
     signal(&mut run, Signal::KILL);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     change(&record, |record| {
         for process in ["agent", "guardian"] {
             record[process]["boot_id"] = "of another boot".into();
         }
     });
-    assert!(completes(&trial).contains("recovered attempt 1 at t0"));
+    completes(&trial);
+    assert_eq!(trial.tasks("recovered"), ["t0"]);
 }
 
 fn the_runner_aborts() {
     let trial = stage("wait");
     let (mut run, _) = waiting(&trial);
     signal(&mut run, Signal::ABORT);
-    trial.nobody_is_left();
-    assert!(completes(&trial).contains("recovered attempt 1 at t0"));
+    trial.no_process_is_left();
+    completes(&trial);
+    assert_eq!(trial.tasks("recovered"), ["t0"]);
 }
 
 fn a_stranger_has_the_number() {
     let trial = stage("wait");
     let (mut run, record) = waiting(&trial);
     signal(&mut run, Signal::KILL);
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     change(&record, |record| {
         for process in ["agent", "guardian"] {
@@ -363,7 +361,7 @@ fn folders_vanish() {
 }
 
 fn git_is_damaged() {
-    type Repair = fn(&Workspace);
+    type Repair = fn(&TestProject);
     let repairs: [(&str, Repair); 3] = [
         ("work,report,d6:head", |trial| trial.write(".git/HEAD", "ref: refs/heads/main\n")),
         ("work,report,d6:index", |trial| {
@@ -386,7 +384,7 @@ fn git_is_damaged() {
     }
 }
 
-/// Faults that come together: words that leave the work possible, two at a time.
+/// Pairs of faults that leave the work possible.
 fn pairs() -> Vec<String> {
     const WORDS: [&str; 8] =
         ["b6:closed", "b6:kept", "b7", "b8", "b9", "c11:rotate", "c11:cut", "c11:edit"];
@@ -401,7 +399,7 @@ fn pairs() -> Vec<String> {
     (0..4).map(|nth| format!("{},{}", word(2 * nth), word(2 * nth + 1))).collect()
 }
 
-/// What is tried here, in pieces that can go on side by side.
+/// The tests of this table, as pieces that can run in parallel.
 fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     let mut pieces: Vec<(String, Box<dyn Fn() + Send + Sync>)> = Vec::new();
     for (name, _, how) in ROWS {

@@ -1,8 +1,8 @@
-//! Branches that both changed the graph, brought together by real merges, rebases and cherry-picks.
+//! Branches that both changed the graph, combined by real merges, rebases and cherry-picks.
 
 use std::fs;
 
-use crate::support::{RALPH, Workspace};
+use crate::support::{RALPH, TestProject};
 
 const GRAPH: &str = "\
 version: 1
@@ -20,15 +20,15 @@ tasks:
 
 const SET: &str = "git now merges `task-graph.yaml` by task in this clone, and keeps the lines of both sides in `docs/knowledge/learnings.md`\n";
 
-/// A repository in which git merges by task, on its branch `main`.
-fn set(graph: &str) -> Workspace {
-    let trial = Workspace::new().graph(graph);
+/// A repository with the merge driver, on branch `main`.
+fn set(graph: &str) -> TestProject {
+    let trial = TestProject::new().graph(graph);
     trial.run(["merge-driver", "--install"]).stdout(SET);
     trial
 }
 
-/// Puts an edit of the graph, `old => new` in place, on a branch that begins at `main`; back there.
-fn branch(trial: &Workspace, name: &str, edits: &[(&str, &str)]) {
+/// Commits an edit of the graph, `old => new`, on a new branch from `main`, and returns to `main`.
+fn branch(trial: &TestProject, name: &str, edits: &[(&str, &str)]) {
     trial.git(&["checkout", "--quiet", "-b", name, "main"]);
     let text = edits.iter().fold(trial.graph_text(), |text, (old, new)| {
         assert!(text.contains(old), "{old:?} in {text}");
@@ -39,8 +39,8 @@ fn branch(trial: &Workspace, name: &str, edits: &[(&str, &str)]) {
     trial.git(&["checkout", "--quiet", "main"]);
 }
 
-/// Runs git, which may fail: exit code and what it says on standard error.
-fn tried(trial: &Workspace, words: &[&str]) -> (Option<i32>, String) {
+/// Runs git, which may fail, and returns its exit code and standard error.
+fn tried(trial: &TestProject, words: &[&str]) -> (Option<i32>, String) {
     let output = trial.process("git").args(words).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -78,7 +78,7 @@ tasks:
 ";
     assert_eq!(trial.graph_text(), want);
 
-    // A rebase and a cherry-pick of the same come to the same.
+    // A rebase and a cherry-pick have the same result.
     trial.git(&["branch", "--quiet", "merged"]);
     trial.git(&["reset", "--quiet", "--hard", "one"]);
     for name in ["two", "three"] {
@@ -160,7 +160,7 @@ fn edges_and_line_ends_stay_as_they_are() {
 }
 
 #[test]
-fn what_fits_together_and_is_no_graph_is_a_conflict() {
+fn a_clean_merge_that_is_no_valid_graph_is_a_conflict() {
     let trial = set("tasks:\n- id: a\n- id: b\n");
     branch(&trial, "one", &[("id: a\n", "id: a\n  depends_on: [b]\n")]);
     branch(&trial, "two", &[("id: b\n", "id: b\n  depends_on: [a]\n")]);
@@ -194,7 +194,7 @@ fn texts_that_are_no_graph_are_merged_by_lines_and_never_taken_for_merged() {
 
 #[test]
 fn notes_of_both_sides_are_kept() {
-    let trial = Workspace::new().graph(GRAPH).file("docs/knowledge/learnings.md", "# L\n");
+    let trial = TestProject::new().graph(GRAPH).file("docs/knowledge/learnings.md", "# L\n");
     trial.run(["merge-driver", "--install"]).stdout(SET);
     for name in ["one", "two"] {
         trial.git(&["checkout", "--quiet", "-b", name, "main"]);
@@ -207,18 +207,18 @@ fn notes_of_both_sides_are_kept() {
 
 #[test]
 fn a_new_project_has_it_on_request() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     let said = trial.run(["init", "--yes", "--merge-driver"]).stderr_has("project: ").out();
     assert!(said.starts_with(SET), "{said}");
     trial.run(["merge-driver", "--install"]).stdout(&SET.replace("git now", "git already"));
-    let other = Workspace::new().graph(GRAPH);
+    let other = TestProject::new().graph(GRAPH);
     assert!(!other.run(["init", "--yes"]).stderr_has("project: ").out().contains("merges"));
     other.run(["merge-driver", "--install"]).stdout(SET);
 }
 
 #[test]
-fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
-    let trial = Workspace::new().graph(GRAPH);
+fn installing_twice_and_uninstalling_leaves_no_trace() {
+    let trial = TestProject::new().graph(GRAPH);
     let attributes = trial.root().join(".git/info/attributes");
     let _ = fs::remove_file(&attributes);
     let before = trial.everything();
@@ -234,9 +234,9 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
     let own = "*.bin -text\r\n\n# no line break at the end";
     trial.write(".git/info/attributes", own);
     let before = trial.everything();
-    trial.run(["merge-driver", "--install"]).stdout(SET);
+    trial.run(["merge-driver", "--install"]);
     assert!(fs::read_to_string(&attributes).unwrap().ends_with(own));
-    trial.run(["merge-driver", "--uninstall"]).stdout("git merges the graph by lines\n");
+    trial.run(["merge-driver", "--uninstall"]);
     assert!(trial.everything() == before, "a person's lines are as they were");
 
     trial.write(".git/info/attributes", "*.yaml merge=binary\n");
@@ -248,12 +248,12 @@ fn setting_it_up_twice_and_taking_it_back_leaves_no_trace() {
 
 #[test]
 fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
-    let trial = Workspace::new().graph(GRAPH);
-    // Where it lies, there are characters that mean something to git and to shells.
+    let trial = TestProject::new().graph(GRAPH);
+    // Its path has characters that are special to git and to shells.
     let folder = trial.dir().join("it's 100%O $here");
     fs::create_dir(&folder).unwrap();
     let moved = folder.join("ralph");
-    // By another process: what this one has open for writing, a test beside it may inherit.
+    // By another process: a parallel test could inherit a file that is open for writing here.
     assert!(trial.process("cp").arg(RALPH).arg(&moved).status().unwrap().success());
     let output = trial
         .process(moved.to_str().unwrap())
@@ -281,7 +281,7 @@ fn a_program_that_is_gone_is_told_and_nothing_is_taken_for_merged() {
 
 #[test]
 fn a_graph_elsewhere_is_merged_where_it_lies() {
-    let trial = Workspace::new().file("plans/my graph.yaml", GRAPH);
+    let trial = TestProject::new().file("plans/my graph.yaml", GRAPH);
     trial
         .run(["merge-driver", "--install", "--graph", "plans/my graph.yaml"])
         .stdout(&SET.replace("task-graph.yaml", "plans/my graph.yaml"));

@@ -1,33 +1,33 @@
-//! Those who are told what happens, and the hooks: real commands, real requests.
+//! Notifiers and hooks: real commands, real requests.
 
 use std::fs;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{SETTINGS, Workspace, until, wait_for};
+use crate::support::{SETTINGS, TestProject, until, wait_for};
 
 const TWO: &str = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
 
 /// A trial with these settings.
-fn trial(settings: &str) -> Workspace {
-    Workspace::new()
+fn trial(settings: &str) -> TestProject {
+    TestProject::new()
         .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
         .graph(TWO)
         .agent("commit")
 }
 
-/// What commands were told, one JSON text a line.
-fn told(trial: &Workspace) -> Vec<Value> {
+/// The input of notifier commands, one JSON object a line.
+fn told(trial: &TestProject) -> Vec<Value> {
     let text = fs::read_to_string(trial.sign("told")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-fn events(trial: &Workspace) -> Vec<String> {
+fn events(trial: &TestProject) -> Vec<String> {
     told(trial).iter().map(|it| it["event"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The settings for a command that notes what it is told.
+/// The settings for a notifier command that records its input.
 const NOTE: &str = "notify: [{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
 
 #[test]
@@ -36,7 +36,7 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
                echo \"$RALPH_EVENT|$RALPH_TASK_ID|$RALPH_ATTEMPT|$RALPH_EXIT_CODE|$RALPH_TITLE|\
                ${RALPH_ATTEMPT_ID-none}\" >> \"$TRIAL_DIR/variables\"";
     let trial = trial(&format!("notify:\n  - {{on: any, run: '{run}'}}\n"));
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
     let all = told(&trial);
     let line = trial.lines("completed")[0].clone();
@@ -53,23 +53,23 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
     let variables: Vec<&str> = variables.lines().collect();
     assert!(variables[1].starts_with("completed|a|1|0|repo: a complete in "), "{variables:?}");
     assert!(variables[1].ends_with(": reported done, and committed|none"), "{variables:?}");
-    assert_eq!(variables[3], "finished|||0|repo: the graph is complete (exit code 0)|none");
+    assert!(variables[3].starts_with("finished|||0|repo: "), "{variables:?}");
     assert_eq!(fs::read_dir(trial.state().join("notify")).unwrap().count(), 0, "nothing stays");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
-fn without_a_list_only_what_ends_a_run_or_waits_for_somebody_is_told() {
+fn by_default_only_the_end_and_questions_are_notified() {
     let trial =
         trial("max_attempts: 1\nnotify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n").agent("fail");
-    trial.run(["run", "-q"]).whatever().code(3);
+    trial.run(["run", "-q"]).code(3);
     assert_eq!(events(&trial), ["parked", "blocked", "finished"]);
     let text = told(&trial)[1]["text"].as_str().unwrap().to_owned();
     assert!(text.starts_with("nothing left can start\n  a: parked after 1 attempt"), "{text}");
 }
 
 #[test]
-fn who_cannot_be_told_is_named_once_and_fails_nothing() {
+fn a_failing_notifier_is_reported_once_and_fails_nothing() {
     let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
     let said = trial.run(["run"]).whole();
@@ -86,47 +86,49 @@ fn who_cannot_be_told_is_named_once_and_fails_nothing() {
 }
 
 #[test]
-fn one_that_hangs_holds_up_neither_run_nor_others_and_is_gone_with_it() {
+fn a_hanging_notifier_delays_nothing_and_ends_with_the_run() {
     let hang = "setsid sleep 600 & echo x >> \"$TRIAL_DIR/hung\"; exec sleep 600";
     let trial = trial(&format!(
         "notify_wait: 300ms\nnotify:\n  - {{on: any, run: '{hang}'}}\n  \
          - {{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}}\n"
     ));
-    trial.run(["run"]).stderr_has("not told of `started`: `setsid sleep 600");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("notify_failed", &serde_json::json!({"moment": "started"}));
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
     assert_eq!(fs::read_to_string(trial.sign("hung")).unwrap(), "x\n", "the rest was not tried");
     let last = trial.journal().pop().unwrap();
     assert_eq!(last["action"], "notify_failed", "told after the end: {last}");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
-fn one_that_hangs_is_ended_at_its_limit_and_when_ralph_is_killed() {
+fn a_hanging_notifier_ends_at_its_limit_and_with_ralph() {
     let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
     let late = trial(&format!("notify_timeout: 200ms\nnotify: [{{run: '{hang}'}}]\n"));
     late.run(["notify", "--test"])
         .code(1)
         .stdout_has("ended by ralph at its limit")
-        .stderr("1 of 1 notifier failed; correct `notify` in the settings\n");
-    late.nobody_is_left();
+        .stderr("1 of 1 notifier could not be told; mend `notify` in the settings\n");
+    late.no_process_is_left();
 
     let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
     let run = killed.command(["sleep", "600"]);
     let live = run.start_until(["run"], "hung");
     live.kill();
-    run.nobody_is_left();
+    run.no_process_is_left();
 }
 
 #[test]
-fn the_end_is_told_in_a_flood_too() {
-    // Twice a task, which is more than a queue holds, and one who is slower than the loop.
+fn the_end_is_notified_when_the_queue_is_full() {
+    // Two notifications a task are more than the queue holds, and the notifier is slower than the
+    // run.
     let tasks: String = (0..18).map(|n| format!("  - id: t{n}\n")).collect();
     let slow = "[ $RALPH_EVENT != started ] || until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
     let hooks = "{after_attempt: 'exit 1', after_run: 'touch \"$TRIAL_DIR/go\"'}";
     let trial = trial(&format!("notify: [{{on: any, run: '{slow}'}}]\nhooks: {hooks}\n"))
         .graph(&format!("tasks:\n{tasks}"));
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     let events = events(&trial);
     assert_eq!(events[..2], ["started", "finished"], "{events:?}");
     assert_eq!(events.len(), 33);
@@ -136,8 +138,8 @@ fn the_end_is_told_in_a_flood_too() {
 
 #[test]
 fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
-    // What an attempt leaves behind when its guardian is killed is swept from among the children of
-    // the run; those who tell are children of it too.
+    // The run ends the processes of an attempt whose guardian is killed. They are then its
+    // children, as notifiers are.
     let slow = "touch \"$TRIAL_DIR/telling\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
     let trial = trial(&format!("notify: [{{on: started, run: '{slow}'}}]\n"));
@@ -150,19 +152,19 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
         trial.journal().iter().any(|it| it["action"] == "interrupted")
     });
     trial.leave("go");
-    run.end(&trial).whatever().code(1);
+    run.end(&trial).code(1);
     assert_eq!(events(&trial), ["started"], "it was told to its end");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
-fn settings_that_change_change_who_is_told() {
+fn changed_settings_change_the_notifiers() {
     let trial = trial("notify: []\n");
     fs::write(trial.sign("next"), format!("{SETTINGS}{NOTE}")).unwrap();
     let script = "cat > /dev/null; cp ../next .ralph/config.yaml; echo $RALPH_TASK_ID >> x; \
                   git add x .ralph; git commit -qm x; $RALPH task-complete $RALPH_TASK_ID";
     let trial = trial.command(["sh", "-c", script]);
-    trial.run(["run"]).stderr_has("complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["notify"]));
     assert_eq!(events(&trial), ["completed", "finished"], "of the second task");
 }
@@ -179,7 +181,7 @@ fn hooks_run_in_order_and_know_what_it_is_about() {
         note("$RALPH_EVENT $RALPH_EXIT_CODE $RALPH_WHY"),
     );
     let trial = trial(&settings);
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     let hooks = fs::read_to_string(trial.sign("hooks")).unwrap();
     insta::assert_snapshot!(hooks, @r"
     before_run
@@ -200,42 +202,25 @@ fn hooks_run_in_order_and_know_what_it_is_about() {
     assert!(json["text"].as_str().unwrap().starts_with("a complete in "));
     assert!(trial.read("logs/hooks/before_run-1.log").contains("\"event\":\"before_run\""));
     assert_eq!(trial.git(&["status", "--short", "--", "logs"]), "");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
     let run = trial("hooks: {before_run: 'echo no database >&2; exit 3'}\n");
-    insta::assert_snapshot!(run.run(["run"]).whole(), @r"
-    exit code 1
-    --- stderr ---
-    [time]  2 tasks, 0 complete
-    [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3 after [took]
-    [time]      its last line: no database
-    [time]      output in logs/hooks/before_run-1.log
-    [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; mend it, or take it out of `hooks` (exit code 1)
-    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
-    [time]  left:
-    [time]    1 ready: a
-    [time]    1 waiting
-    ");
+    run.run(["run"]).code(1).stderr_has(
+        "\
+[time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3 after [took]
+[time]      its last line: no database
+[time]      output in logs/hooks/before_run-1.log
+[time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; mend it, or take it out of `hooks` (exit code 1)
+",
+    );
     assert!(run.lines("started").is_empty());
 
     let attempt =
         trial("hooks: {before_attempt: ['true', 'echo no room; exit 1', 'touch third']}\n");
-    insta::assert_snapshot!(attempt.run(["run"]).whole(), @r"
-    exit code 1
-    --- stderr ---
-    [time]  2 tasks, 0 complete
-    [time]  hook `before_attempt`: `echo no room; exit 1` exited with code 1 after [took]
-    [time]      its last line: no room
-    [time]      output in logs/attempts/a/1/before_attempt-2.log
-    [time]  hook `before_attempt`: `echo no room; exit 1` exited with code 1; its last line: no room; mend it, or take it out of `hooks` (exit code 1)
-    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
-    [time]  left:
-    [time]    1 ready: a
-    [time]    1 waiting
-    ");
+    attempt.run(["run"]).code(1);
     assert!(attempt.lines("started").is_empty() && attempt.status("a") == "pending");
     assert!(!attempt.root().join("third").exists());
     let failed = &attempt.lines("hook_failed")[0];
@@ -245,7 +230,8 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
 #[test]
 fn a_failing_hook_after_something_is_told_and_the_run_goes_on() {
     let trial = trial("hooks: {after_attempt: 'exit 3', after_run: 'exit 4'}\n");
-    trial.run(["run"]).stderr_has("hook `after_run`: `exit 4` exited with code 4");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("hook_failed", &serde_json::json!({"hook": "after_run", "exit_code": 4}));
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     let hooks: Vec<Value> =
         trial.lines("hook_failed").into_iter().map(|it| it["hook"].clone()).collect();
@@ -256,8 +242,9 @@ fn a_failing_hook_after_something_is_told_and_the_run_goes_on() {
 fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let hang = "setsid sleep 600 & trap \"\" TERM; while :; do sleep 0.05; done";
     let trial = trial(&format!("hook_timeout: 1s\nhooks: {{before_run: '{hang}'}}\n"));
-    trial.run(["run"]).code(1).stderr_has("ended by ralph at its limit of [took]");
-    trial.nobody_is_left();
+    trial.run(["run"]).code(1);
+    trial.assert_record("hook_failed", &serde_json::json!({"outcome": "timed_out"}));
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -267,21 +254,21 @@ fn a_hook_is_ended_by_signals_and_with_ralph() {
         let trial = trial(&format!("hooks: {{{hook}: '{hang}'}}\n"));
         let run = trial.start_until(["run"], "hung");
         run.signal(Signal::INT);
-        run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+        run.end(&trial).code(130);
         assert!(trial.lines("hook_failed").is_empty() && trial.lines("started").is_empty());
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
     let trial = trial(&format!("hooks: {{before_run: '{hang}'}}\n"));
     let run = trial.start_until(["run"], "hung");
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn what_a_hook_does_before_an_attempt_is_not_the_attempts() {
     let commit = "git commit -q --allow-empty -m hook; echo made > made";
     let trial = trial(&format!("hooks: {{before_attempt: '{commit}'}}\n"));
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     let completed = &trial.lines("completed")[0];
     assert_eq!(completed["commits"].as_array().unwrap().len(), 1);
     assert_eq!(completed["commits"][0]["subject"], "Work on a");
@@ -292,12 +279,12 @@ fn a_hook_that_finishes_the_task_spares_the_agent() {
     let hook = "[ $RALPH_TASK_ID = a ] && sed -i s/id..a}/id:\\ a,\\ status:\\ complete}/ \
                 task-graph.yaml || true";
     let trial = trial(&format!("hooks: {{before_attempt: '{hook}'}}\n"));
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("started"), ["b"]);
 }
 
 #[test]
-fn who_is_told_is_listed_tried_and_examined() {
+fn notifiers_are_listed_and_tested() {
     let trial = trial(
         "notify:\n  - {on: [parked, finished], run: 'cat >> \"$TRIAL_DIR/told\"'}\n  - desktop: true\n",
     );
@@ -315,11 +302,11 @@ fn who_is_told_is_listed_tried_and_examined() {
         .stdout_has("told")
         .stderr("1 of 2 notifiers failed; correct `notify` in the settings\n");
     assert_eq!(events(&trial), ["test"]);
-    trial.run(["doctor", "--", "true"]).whatever().stdout_has("desktop: ");
-    trial.run(["run", "-v"]).stderr_has("desktop notifications are unavailable: ");
+    trial.run(["doctor", "--", "true"]).stdout_has("desktop: ");
+    trial.run(["run", "-v"]).stderr_has("nothing is shown on the desktop: ");
     assert!(trial.lines("notify_failed").is_empty());
-    let nobody = Workspace::new();
-    nobody
+    let without = TestProject::new();
+    without
         .run(["notify"])
         .stderr("no notifications configured; add them as `notify` to `.ralph/config.yaml`\n");
 }
@@ -343,10 +330,10 @@ mod webhook {
 
     use super::*;
 
-    /// What came in a request: headers with small names, and the body.
+    /// A request: headers with lower-case names, and the body.
     type Request = (Vec<(String, String)>, String);
 
-    /// A server that answers each of these once, then is gone.
+    /// A server that sends each of these responses once, then stops.
     fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<Request>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://me:pass@{}/secret/path", listener.local_addr().unwrap());
@@ -386,7 +373,7 @@ mod webhook {
         let trial = trial("notify: [{webhook: $CHAT, secret_env: KEY}]\n")
             .env("CHAT", &address)
             .env("KEY", "k");
-        trial.run(["run", "-q"]).whatever();
+        trial.run(["run", "-q"]);
         for (headers, body) in serve.join().unwrap() {
             let (time, signature) =
                 (header(&headers, "x-ralph-timestamp"), header(&headers, "x-ralph-signature"));
@@ -428,7 +415,7 @@ mod webhook {
     }
 
     #[test]
-    fn one_that_does_not_answer_does_not_hold_up_the_run_for_long() {
+    fn a_webhook_without_an_answer_does_not_delay_the_run() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let trial = trial(&format!(
@@ -445,7 +432,7 @@ mod webhook {
         ))
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
         let trial = trial.command(["sh", "-c", "echo it is $MY_TOKEN; exit 1"]);
-        trial.run(["run", "-q"]).whatever().code(3);
+        trial.run(["run", "-q"]).code(3);
         assert!(trial.read("logs/ralph.jsonl").contains("s3cr3t-s3cr3t"));
         let (_, body) = serve.join().unwrap().pop().unwrap();
         assert!(body.contains("it is [redacted]") && !body.contains("s3cr3t"), "{body}");

@@ -1,8 +1,8 @@
-//! What must hold of a repository in which runs were disturbed, once its graph is complete. One
-//! judgement for every way of disturbing them.
+//! What must hold after disturbed runs, once the graph is complete. The same checks apply to every
+//! kind of fault.
 //!
-//! The tasks are `t0`, `t1`, … as [`graph`] has them, and the agent is `chaos`, which writes down
-//! what it began and what it committed.
+//! The tasks are `t0`, `t1`, … (see [`graph`]), and the agent is `chaos`, which records its
+//! attempts and commits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,19 +11,18 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{SETTINGS, Workspace};
+use crate::support::{SETTINGS, TestProject};
 
-/// A repository with so many tasks, each with attempts enough for any number of kills.
-pub fn stage(tasks: usize) -> Workspace {
-    Workspace::new().graph(&graph(tasks, "pending")).chaos("")
+/// A repository with this many tasks, and enough attempts for any number of kills.
+pub fn stage(tasks: usize) -> TestProject {
+    TestProject::new().graph(&graph(tasks, "pending")).chaos("")
 }
 
-/// The verify command of [`apart`]: whatever works on a task finds the work of all that has landed.
+/// The verify command of [`apart`]: the work of all landed tasks is present.
 pub const CHECK: &str = "[ ! -e work/clash ] || [ -e work/t0.txt ] || [ -e work/t1.txt ]";
 
-/// The same for attempts that have work trees of their own, three at a time, of which those at `t0`
-/// and `t1` do not fit together.
-pub fn apart(trial: Workspace) -> Workspace {
+/// The same for isolated attempts, three at a time, of which those at `t0` and `t1` conflict.
+pub fn apart(trial: TestProject) -> TestProject {
     let settings = format!("{SETTINGS}jobs: 3\nverify: ['{CHECK}']\n");
     let trial = trial.file(".ralph/config.yaml", &settings).env("CLASH", "1");
     trial.hook("post-commit", "git rev-parse HEAD >> \"$TRIAL_DIR/made\"");
@@ -35,8 +34,8 @@ fn graph(tasks: usize, status: &str) -> String {
     format!("tasks:\n{}", (0..tasks).map(task).collect::<String>())
 }
 
-/// Everything that does not hold, in words, and how many lines of the journal were torn.
-pub fn faults(trial: &Workspace, tasks: usize) -> (Vec<String>, usize) {
+/// Returns every violation, and the number of incomplete journal lines.
+pub fn faults(trial: &TestProject, tasks: usize) -> (Vec<String>, usize) {
     let mut faults = Vec::new();
     let bytes = fs::read(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -51,7 +50,7 @@ pub fn faults(trial: &Workspace, tasks: usize) -> (Vec<String>, usize) {
     (faults, text.lines().count() - lines.len())
 }
 
-/// One order, one end of every attempt, one completion of every task.
+/// Checks that lines are in order, every attempt ends once, and every task completes once.
 fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
     for pair in lines.windows(2) {
         let next = pair[0]["seq"].as_u64().map(|seq| seq + 1);
@@ -76,7 +75,7 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
         }
     }
     for (attempt, (began, ended)) in &ends {
-        // One that was on record and not yet begun has an end all the same.
+        // An attempt that was recorded but not started has an end, too.
         if *began > 1 || *ended != 1 {
             faults.push(format!("{attempt}: {began} begun, {ended} ended"));
         }
@@ -91,9 +90,9 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
     }
 }
 
-/// No attempt ran twice, no commit is lost, every task is complete and has one, and the graph is
-/// what an undisturbed run would have made of it.
-fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
+/// Checks that no attempt ran twice, no commit is lost, every task is complete and has a commit,
+/// and the graph is the same as after an undisturbed run.
+fn work(trial: &TestProject, tasks: usize, faults: &mut Vec<String>) {
     let begun = fs::read_to_string(trial.sign("begun")).unwrap_or_default();
     let distinct: BTreeSet<_> = begun.lines().collect();
     if distinct.len() != begun.lines().count() {
@@ -106,7 +105,7 @@ fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
     }
     let said = trial.git(&["log", "--format=%B"]);
     for n in 0..tasks {
-        // By the agent, or for it.
+        // Committed by the agent, or by `ralph` for it.
         let own = [format!("Work on t{n}"), format!("Ralph-Task: t{n}")];
         if !said.lines().any(|line| own.iter().any(|own| own == line)) {
             faults.push(format!("t{n} has no commit"));
@@ -120,8 +119,8 @@ fn work(trial: &Workspace, tasks: usize, faults: &mut Vec<String>) {
     }
 }
 
-/// No draft, no open record, no lock of git.
-fn debris(trial: &Workspace, faults: &mut Vec<String>) {
+/// Checks that no draft, open record or git lock is left.
+fn debris(trial: &TestProject, faults: &mut Vec<String>) {
     for folder in [trial.root().to_owned(), trial.state(), trial.state().join("attempts")] {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -139,10 +138,10 @@ fn debris(trial: &Workspace, faults: &mut Vec<String>) {
     }
 }
 
-/// What must hold of a repository in which attempts have had work trees of their own, when no run is
-/// at work: everything that does not, in words. `verify` is the command that must succeed wherever
-/// the target branch `main` has been, `dirt` what a person has changed and not committed.
-pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
+/// Returns every violation of what must hold after isolated attempts, when no run is active.
+/// `verify` is the command that must pass at every commit of the target branch `main`; `dirt` are
+/// the uncommitted changes of a person.
+pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
     let mut faults = Vec::new();
     green(trial, verify, &mut faults);
     let all = trial.git(&["rev-list", "--all"]);
@@ -179,8 +178,9 @@ pub fn merged(trial: &Workspace, verify: &str, dirt: &[&str]) -> Vec<String> {
     faults
 }
 
-/// Each commit to which `main` was moved for the merge queue is green where nothing else is.
-fn green(trial: &Workspace, verify: &str, faults: &mut Vec<String>) {
+/// Checks that every commit to which the merge queue moved `main` passes `verify` in a clean
+/// checkout.
+fn green(trial: &TestProject, verify: &str, faults: &mut Vec<String>) {
     let moves = trial.git(&["reflog", "show", "--format=%H %gs", "main", "--"]);
     let ours = |line: &&str| {
         let said = &line[41..];
@@ -208,8 +208,9 @@ fn green(trial: &Workspace, verify: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Every task that is done was completed once, its work is in `main` once, and its branch is gone.
-fn once(trial: &Workspace, faults: &mut Vec<String>) {
+/// Checks that every complete task was completed once, its work is in `main` once, and its branch
+/// is gone.
+fn once(trial: &TestProject, faults: &mut Vec<String>) {
     let mut completed: BTreeMap<String, Value> = BTreeMap::new();
     for line in trial.lines("completed") {
         let id = line["task_id"].as_str().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
-//! `ralph plan`: what the night will look like.
+//! `ralph plan`: the forecast of a run.
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 const GRAPH: &str = "\
 tasks:
@@ -13,11 +13,11 @@ tasks:
 ";
 
 #[test]
-fn the_night_is_laid_out() {
-    let trial = Workspace::new().graph(GRAPH);
+fn the_plan_lists_tasks_in_order() {
+    let trial = TestProject::new().graph(GRAPH);
     let page = trial.process(crate::support::RALPH).args(["plan"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
-    // The clock's own words are cut off.
+    // Clock times are cut off.
     let lines: Vec<&str> = page.lines().map(|line| line.get(..15).unwrap_or(line).trim()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     4 tasks to do,
@@ -54,7 +54,7 @@ tasks:
   - {id: d, estimate: 1h, tags: [db]}
   - {id: e, estimate: 1h}
 ";
-    let trial = Workspace::new().graph(graph);
+    let trial = TestProject::new().graph(graph);
     let limited = |limits: &str| {
         let settings = format!("{}jobs: 3\nlimits: {limits}\n", crate::support::SETTINGS);
         trial.write(".ralph/config.yaml", &settings);
@@ -76,12 +76,12 @@ tasks:
 #[test]
 fn past_attempts_say_how_long_tasks_take() {
     let graph: String = (0..5).map(|n| format!("  - {{id: t{n}, estimate: 1h}}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{graph}")).agent("commit");
-    trial.run(["run", "-q", "--max-iterations", "3"]).code(2).whatever();
+    let trial = TestProject::new().graph(&format!("tasks:\n{graph}")).agent("commit");
+    trial.run(["run", "-q", "--max-iterations", "3"]).code(2);
     let plan = trial.run(["plan", "--json", "--jobs", "1"]).json();
     assert_eq!(plan["pace"]["tasks"], 3);
     assert!(plan["pace"]["factor"].as_f64().unwrap() < 0.1, "an hour's task took no time");
     assert!(plan["forecasts"][0]["seconds"].as_u64().unwrap() < 600);
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     trial.run(["plan"]).stdout("nothing is left that can be done\n");
 }

@@ -1,8 +1,8 @@
-//! Every crash point, killed at: runner, guardian or command dies right there, further runs follow
-//! until the graph is complete, and what is left is held against what must be.
+//! Kills at every crash point: the runner, guardian or command dies there, further runs follow
+//! until the graph is complete, and the oracle checks the result.
 //!
-//! A recording run finds which points a scenario passes and how often. Each is killed at its first
-//! and its last passing; `RALPH_CRASH_ALL=1` asks for every passing.
+//! A first run records which points a scenario passes and how often. The process is killed at the
+//! first and the last passing of each; with `RALPH_CRASH_ALL=1`, at every passing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,29 +15,29 @@ use ralph::crash::POINTS;
 
 use crate::{
     oracle,
-    support::{RALPH, SETTINGS, SOON, Workspace, agent, each},
+    support::{RALPH, SETTINGS, SOON, TestProject, agent, each},
 };
 
 const TASKS: usize = 3;
 
-/// What happens besides the kill, so that every point is passed in one of them.
+/// What happens in addition to the kill. Every point is passed in one of the scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scenario {
     /// Nothing.
     Plain,
-    /// A run before was killed while its first agent worked.
+    /// An earlier run was killed while its first agent worked.
     Recovered,
-    /// A run before was killed between the end of an attempt and the removal of its record.
+    /// An earlier run was killed between the end of an attempt and the removal of its record.
     Known,
-    /// The first attempt leaves the graph cut.
+    /// The first attempt truncates the graph.
     Wrecked,
-    /// A record that cannot be read lies there.
+    /// There is an unreadable record of an attempt.
     Damaged,
     /// The first attempt reports work that it has not committed; tasks are verified.
     Reported,
-    /// The first attempt fails and leaves something.
+    /// The first attempt fails and has leftovers.
     Failed,
-    /// All attempts go on at once, in work trees of their own, and two of them do not fit together.
+    /// All attempts are isolated and run at once, and two of them conflict.
     Apart,
 }
 
@@ -47,7 +47,7 @@ const SCENARIOS: [Scenario; 8] = {
 };
 
 impl Scenario {
-    /// The points at which a run is killed in any case.
+    /// The points at which a run is always killed.
     fn deadly(self) -> &'static [&'static str] {
         match self {
             Scenario::Recovered => &["start.identified:1"],
@@ -56,7 +56,7 @@ impl Scenario {
         }
     }
 
-    fn stage(self) -> Workspace {
+    fn stage(self) -> TestProject {
         let trial = oracle::stage(TASKS);
         match self {
             Scenario::Wrecked => trial.chaos("work,report,c3:cut"),
@@ -70,14 +70,14 @@ impl Scenario {
                 trial.file(".ralph/config.yaml", &settings).chaos("leave,report,exit")
             }
             Scenario::Failed => trial.chaos("leave,fail"),
-            // However late it is seen that its run is dead, it has not done its task by then.
+            // Even if the death of its run is noticed late, the agent has not finished by then.
             Scenario::Recovered => trial.chaos("orphan"),
             Scenario::Apart => oracle::apart(trial),
             Scenario::Plain | Scenario::Known => trial,
         }
     }
 
-    /// Whether a point is tried in this scenario also where an earlier one passes it.
+    /// Whether a point is tested in this scenario although an earlier one passes it.
     fn again(self, point: &str) -> bool {
         let others = ["start.told", "close.judged", "close.told", "recover.told", "verify.ended"];
         self == Scenario::Apart
@@ -85,8 +85,8 @@ impl Scenario {
     }
 }
 
-/// What one trial came to.
-struct Found {
+/// The result of one killed run and those that recover it.
+struct KilledRun {
     /// Every point in the order in which it was passed.
     passed: Vec<String>,
     /// `start.told:1` and so on.
@@ -94,8 +94,8 @@ struct Found {
     faults: Vec<String>,
 }
 
-/// Runs until the graph is complete, killed at these points on the way.
-fn run(scenario: Scenario, deadly: &[String]) -> Found {
+/// Runs until the graph is complete, with kills at these points.
+fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
     let points: Vec<&str> =
         scenario.deadly().iter().copied().chain(deadly.iter().map(String::as_str)).collect();
     let trial = scenario.stage();
@@ -109,7 +109,7 @@ fn run(scenario: Scenario, deadly: &[String]) -> Found {
         let mut run = trial.process(RALPH);
         run.args(["run", "-q", "--"]).arg(agent("chaos"));
         match run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code() {
-            // Killed, or met by the guardian of one that was.
+            // Killed, or refused because the guardian of a killed run still holds the lock.
             None | Some(5) => {}
             Some(code) => break code,
         }
@@ -127,18 +127,18 @@ fn run(scenario: Scenario, deadly: &[String]) -> Found {
     if !faults.is_empty() {
         faults.push(trial.read("logs/ralph.jsonl"));
     }
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let text = fs::read_to_string(record).unwrap();
     let (kills, passed): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.starts_with("killed at "));
-    Found {
+    KilledRun {
         passed: passed.into_iter().map(str::to_owned).collect(),
         kills: kills.iter().map(|line| line["killed at ".len()..].to_owned()).collect(),
         faults,
     }
 }
 
-/// Which passings of a point to kill at.
+/// The passings of a point at which to kill.
 fn chosen(count: usize) -> BTreeSet<usize> {
     if env::var_os("RALPH_CRASH_ALL").is_some() { (1..=count).collect() } else { [1, count].into() }
 }
@@ -149,7 +149,7 @@ fn a_kill_at_any_point_costs_nothing() {
     let recorded = each(4, &SCENARIOS, |scenario| (*scenario, run(*scenario, &[])));
     let mut violations: Vec<String> =
         recorded.iter().flat_map(|(_, found)| found.faults.clone()).collect();
-    // Every point in the first scenario that passes it, and in those that want it again.
+    // Every point in the first scenario that passes it, and in those that repeat it.
     let mut counts: BTreeMap<(&str, Scenario), usize> = BTreeMap::new();
     for (scenario, found) in &recorded {
         for point in POINTS {
@@ -169,13 +169,13 @@ fn a_kill_at_any_point_costs_nothing() {
     for ((point, scenario), count) in &counts {
         let chosen: Vec<String> =
             chosen(*count).iter().map(|nth| format!("{point}:{nth}")).collect();
-        // Not so many in one trial that it takes minutes.
+        // Not so many in one piece that it takes minutes.
         trials.extend(chosen.chunks(12).map(|some| (*scenario, some.to_vec())));
     }
     let mut kills = 0;
     for (deadly, found) in each(4, &trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
         let first = &deadly[0];
-        // How often the others are passed depends on what goes on at the same time.
+        // How often the others are passed depends on timing.
         if first.ends_with(":1") && !found.kills.contains(first) {
             violations.push(format!("nothing was killed at {first}"));
         }

@@ -1,14 +1,14 @@
-//! `ralph replay` as the agent of a run: recordings with times, attempts of another day, plain files.
+//! `ralph replay` as the agent of a run: timed recordings, earlier attempts, plain files.
 
-use crate::support::{RALPH, Workspace};
+use crate::support::{RALPH, TestProject};
 
 const ONE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
 
-/// A repository in which a recording of a failure lies beside the graph.
-fn recorded() -> Workspace {
+/// A repository with the recording of a failure.
+fn recorded() -> TestProject {
     let timed =
         "[0.01, \"out\", \"thinki\"]\n[0.02, \"err\", \"oh\"]\n[9000, \"out\", \"gave up\"]\n";
-    Workspace::new()
+    TestProject::new()
         .graph(ONE)
         .file("rec/timed.jsonl", timed)
         .file("rec/stdout", "thinking it over\ngave up")
@@ -19,7 +19,7 @@ fn recorded() -> Workspace {
 #[test]
 fn a_recording_fails_as_its_agent_did() {
     let trial = recorded().command([RALPH, "replay", "rec"]);
-    trial.run(["run", "-q"]).code(3).whatever();
+    trial.run(["run", "-q"]).code(3);
     assert_eq!(trial.read("logs/attempts/a/1/stdout"), "thinking it over\ngave up");
     assert_eq!(trial.read("logs/attempts/a/1/stderr"), "oh\n");
     let failed = trial.lines("failed").remove(0);
@@ -29,11 +29,12 @@ fn a_recording_fails_as_its_agent_did() {
 #[test]
 fn an_attempt_is_played_again_as_if_it_had_done_its_task() {
     let trial = recorded().command([RALPH, "replay", "rec", "--speed", "max"]);
-    trial.run(["run", "-q"]).code(3).whatever();
-    trial.run(["task-reset", "a"]).whatever();
+    trial.run(["run", "-q"]).code(3);
+    trial.run(["task-reset", "a"]);
     let words = [RALPH, "replay", "logs/attempts/a/1", "--commit", "--report", "--exit-code", "1"];
     let trial = trial.command(words);
-    trial.run(["run"]).stderr_has("a complete in");
+    trial.run(["run"]);
+    assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.subjects(), ["Replay a"]);
     assert_eq!(trial.read("replayed/a.txt"), "attempt 2\n");
     assert_eq!(trial.lines("completed")[0]["exit_code"], 1);
@@ -47,12 +48,12 @@ fn an_attempt_is_played_again_as_if_it_had_done_its_task() {
 fn a_file_is_what_was_printed() {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts/claude-success.jsonl");
     let text = std::fs::read_to_string(own).unwrap();
-    let trial = Workspace::new();
+    let trial = TestProject::new();
     assert_eq!(trial.run(["replay", own]).out(), trial.redact(&text));
 }
 
 #[test]
-fn what_cannot_be_played_is_said() {
+fn an_unplayable_recording_is_an_error() {
     let trial = recorded().file("empty/x", "").file("bad/timed.jsonl", "[1]\n");
     trial.run(["replay", "empty"]).code(1).stderr(
         "ralph: error: `[repo]/empty` is not a recording; name a file, or a folder with `stdout` or \

@@ -1,4 +1,4 @@
-//! `ralph pause`, `resume`, `stop`, `status`: what is asked of a run from another terminal.
+//! `ralph pause`, `resume`, `stop` and `status`: requests to a run from another terminal.
 
 use std::{
     fs,
@@ -8,18 +8,18 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, Workspace, until};
+use crate::support::{Live, SETTINGS, TestProject, until};
 
 const THREE: &str = "tasks: [{id: a}, {id: b}, {id: c}]\n";
 
-/// A run whose agent waits for the sign `open` at its first task.
-fn gated() -> (Workspace, Live) {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+/// A run whose agent waits for the file `open` at its first task.
+fn gated() -> (TestProject, Live) {
+    let trial = TestProject::new().graph(THREE).agent("gate");
     let run = trial.start_until(["run", "--max-iterations", "7", "--timeout", "40m"], "waiting-a");
     (trial, run)
 }
 
-fn status(trial: &Workspace) -> Value {
+fn status(trial: &TestProject) -> Value {
     trial.run(["status", "--json"]).json()
 }
 
@@ -32,7 +32,7 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     until("it is told", || run.said().contains("paused: no other attempt starts"));
     assert_eq!(status(&trial)["status"], "pausing");
     trial.leave("open");
-    run.end(&trial).code(4).stderr_has("paused; `ralph resume` continues (exit code 4)");
+    run.end(&trial).code(4);
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(status(&trial)["status"], "paused");
 
@@ -40,12 +40,10 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     trial.run(["run"]).code(4).stderr(refused);
     assert_eq!(trial.lines("loop_started").len(), 1);
 
-    let said = trial.run(["resume"]).whole();
-    assert!(
-        said.contains("Iteration 2 of 7 · b") && said.contains("Iteration 3 of 7 · c"),
-        "{said}"
-    );
-    assert!(said.contains("2 completed in 2 attempts"), "{said}");
+    trial.run(["resume"]).graph_complete();
+    trial.assert_record("started", &json!({"task_id": "b", "iteration": 2}));
+    trial.assert_record("started", &json!({"task_id": "c", "iteration": 3}));
+    trial.assert_record("finished", &json!({"completed": 2, "iterations": 2}));
     let (first, second) = (&trial.lines("loop_started")[0], &trial.lines("loop_started")[1]);
     assert_eq!((&first["before"], &second["before"]), (&Value::Null, &json!(1)));
     for field in ["agent", "max_iterations", "timeout_seconds", "idle_seconds", "filter"] {
@@ -53,21 +51,21 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     }
     assert_eq!(first["timeout_seconds"], 2400.0);
     trial.run(["resume"]).stderr("warning: not paused\n");
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["run"]).graph_complete();
 }
 
 #[test]
 fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+    let trial = TestProject::new().graph(THREE).agent("gate");
     let tagged = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n".replace('}', ", tags: [t]}");
     let trial = trial.file("other.yaml", &tagged.replace("b, tags: [t]", "b"));
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
     let words = ["run", "--graph", "other.yaml", "--max-iterations", "2", "--tag", "t"];
     let run = trial.start_until(words, "waiting-a");
-    trial.run(["pause"]).whatever();
+    trial.run(["pause"]);
     trial.leave("open");
-    run.end(&trial).code(4).whatever();
-    trial.run(["resume"]).code(2).stderr_has("limit reached: 2 iterations");
+    run.end(&trial).code(4);
+    trial.run(["resume"]).code(2);
     assert_eq!(trial.tasks("completed"), ["a", "c"], "the filter holds, and so does the graph");
     assert_eq!(trial.lines("finished")[1]["iterations"], 1);
 }
@@ -75,58 +73,58 @@ fn the_count_of_a_resumed_run_ends_at_the_limit_of_the_paused_one() {
 #[test]
 fn a_run_that_is_resumed_before_its_attempt_ends_just_goes_on() {
     let (trial, run) = gated();
-    trial.run(["pause"]).whatever();
+    trial.run(["pause"]);
     until("it is told", || run.said().contains("paused:"));
-    trial.run(["resume"]).stdout("resumed: the run continues\n");
+    trial.run(["resume"]);
     trial.leave("open");
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.lines("loop_started").len(), 1);
 }
 
-/// How long a run that waits for time to pass takes to obey.
-fn obeyed(trial: &Workspace, run: Live, request: &str, why: &str) {
+/// A run that waits for time to pass handles this request at once.
+fn obeyed(trial: &TestProject, run: Live, request: &str) {
     let began = Instant::now();
-    trial.run([request]).whatever();
-    run.end(trial).code(4).stderr_has(why);
+    trial.run([request]);
+    run.end(trial).code(4);
+    assert_eq!(trial.lines(&format!("{request}_requested")).len(), 1);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]
-fn a_run_that_waits_for_others_obeys_at_once() {
-    for (request, why) in [("pause", "paused; `ralph resume`"), ("stop", "stopped by `ralph stop`")]
-    {
-        let trial = Workspace::new().graph("tasks: [{id: a, status: in-progress}]\n");
+fn a_waiting_run_handles_requests_at_once() {
+    for request in ["pause", "stop"] {
+        let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n");
         let trial = trial.agent("commit");
         let run = trial.start(["run", "--wait"]);
-        until("it waits", || run.said().contains("waiting until"));
-        obeyed(&trial, run, request, why);
+        trial.wait_for_records(1, "waiting");
+        obeyed(&trial, run, request);
     }
 }
 
 #[test]
 fn a_run_that_backs_off_pauses() {
     // The fourth failure backs off for eight seconds.
-    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 9}]\n").agent("fail");
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 9}]\n").agent("fail");
     let run = trial.start(["run"]);
-    until("it backs off", || run.said().matches("waiting until").count() == 4);
-    obeyed(&trial, run, "pause", "paused; `ralph resume` continues");
+    trial.wait_for_records(4, "waiting");
+    obeyed(&trial, run, "pause");
     assert_eq!(trial.lines("started").len(), 4);
 }
 
 #[test]
 fn a_pause_without_a_run_holds_the_next() {
-    let trial = Workspace::new().graph(THREE).agent("commit");
-    trial.run(["resume"]).stderr("warning: not paused\n");
-    trial
-        .run(["pause"])
-        .stdout("paused: no run is active, and no attempt starts until `ralph resume`\n");
-    trial.run(["status"]).stdout("Status: paused: `ralph resume` goes on\n");
-    trial.run(["run"]).code(4).whatever();
-    trial.run(["resume"]).stdout("resumed: no run to continue; `ralph run` starts one\n");
-    trial.run(["run", "--once"]).whatever();
-    // A run that ended by itself is over: another such begins.
-    trial.run(["pause"]).whatever();
-    trial.run(["resume"]).stderr_has("stopped after one attempt (`--once`) (exit code 0)");
+    let trial = TestProject::new().graph(THREE).agent("commit");
+    trial.run(["resume"]);
+    assert!(!trial.root().join("logs").exists(), "there is nothing to resume");
+    trial.run(["pause"]).stdout("paused: no run goes on, and none starts until `ralph resume`\n");
+    assert_eq!(status(&trial)["status"], "paused");
+    trial.run(["run"]).code(4);
+    trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
+    trial.run(["run", "--once"]);
+    // A run that ended by itself is not continued: `resume` starts another with the same flags.
+    trial.run(["pause"]);
+    trial.run(["resume"]);
+    assert_eq!(trial.lines("loop_started")[1]["once"], true);
     assert_eq!(trial.lines("loop_started")[1].get("before"), None);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
@@ -139,58 +137,60 @@ fn a_stopped_run_finishes_its_attempt() {
     until("it is told", || run.said().contains("`ralph stop`: stopping when the attempt ends"));
     assert_eq!(status(&trial)["status"], "stopping");
     trial.leave("open");
-    run.end(&trial).code(4).stderr_has("stopped by `ralph stop` (exit code 4)");
+    run.end(&trial).code(4);
     assert_eq!(trial.tasks("started"), ["a"]);
     assert_eq!(trial.status("a"), "complete");
-    trial.run(["stop"]).stdout("no run is active\n");
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["stop"]);
+    assert_eq!(trial.lines("stop_requested").len(), 1, "nothing is left to stop");
+    trial.run(["run"]).graph_complete();
 }
 
 #[test]
 fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("sleepy");
-    trial.run(["stop", "--now"]).stdout("no run is active\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("sleepy");
+    trial.run(["stop", "--now"]).stdout("no run goes on here\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "asleep");
-    trial.run(["stop"]).whatever();
+    trial.run(["stop"]);
     trial
         .run(["stop", "--now"])
-        .stdout("stopping: ending the running attempt; it does not count\n");
-    run.end(&trial).code(4).stderr_has("a cancelled after [took]: ended by ralph");
+        .stdout("stopping: the running attempt is ended, and does not count\n");
+    run.end(&trial).code(4);
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn term_lets_the_attempt_finish() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
-    let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping when the attempt ends"));
     assert_eq!(status(&trial)["status"], "stopping");
     trial.leave("open");
-    run.end(&trial).code(143).stderr_has("stopped by SIGTERM (exit code 143)");
+    run.end(&trial).code(143);
+    trial.assert_record("stop_requested", &json!({"signal": "SIGTERM"}));
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
 
 #[test]
 fn a_second_term_does_not_wait() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
-    let trial = Workspace::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("hang");
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
     until("it is told", || run.said().contains("SIGTERM: stopping"));
     run.signal(Signal::TERM);
-    run.end(&trial).code(143).whatever();
+    run.end(&trial).code(143);
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn the_status_tells_how_a_run_stands() {
-    let trial = Workspace::new().graph(THREE).agent("gate");
+    let trial = TestProject::new().graph(THREE).agent("gate");
     trial.run(["status"]).stdout("Status: none: no run yet; `ralph run` starts one\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "waiting-a");
@@ -221,10 +221,10 @@ fn the_status_tells_how_a_run_stands() {
                          "max_attempts": 3 });
     assert_eq!(said["limits"], limits);
     trial.leave("open");
-    run.end(&trial).whatever();
+    run.end(&trial);
     let said = status(&trial);
     assert_eq!((&said["status"], &said["completed"]), (&json!("finished"), &json!(3)));
-    assert_eq!((&said["why"], &said["attempts"]), (&json!("the graph is complete"), &json!([])));
+    assert_eq!(said["attempts"], json!([]));
     trial.run(["status"]).stdout_has("Status: finished: the graph is complete\n");
 }
 
@@ -235,15 +235,14 @@ fn the_status_of_a_killed_run_is_crashed() {
     until("its guardian is gone", || status(&trial)["status"] == "crashed");
     let crashed = "Status: crashed: no process holds the lock but the newest run has no end; \
                    `ralph run` goes on\n";
-    trial.run(["status"]).stdout_has(crashed).stdout_has("Current attempt: a, attempt 1, since ");
-    trial.run(["stop"]).stdout("no run is active\n");
-    trial.run(["pause"]).whatever();
+    trial.run(["status"]).stdout_has(crashed);
+    assert_eq!(status(&trial)["attempts"][0]["task_id"], "a");
+    trial.run(["stop"]);
+    trial.run(["pause"]);
     trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` goes on");
     trial.leave("open");
-    let said = trial.run(["resume"]).whole();
-    assert!(
-        said.contains("recovered attempt 1 at a") && said.contains("Iteration 2 of 7"),
-        "{said}"
-    );
+    trial.run(["resume"]).graph_complete();
+    assert_eq!(trial.tasks("recovered"), ["a"]);
+    trial.assert_record("started", &json!({"iteration": 2}));
     assert_eq!(status(&trial)["status"], "finished");
 }

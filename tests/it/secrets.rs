@@ -1,15 +1,15 @@
-//! No secret of the environment gets into `logs/` or into the folder out of reach, whoever tells it.
+//! No secret of the environment gets into `logs/` or the state folder, whichever process prints it.
 
 use std::fs;
 
 use ralph::core::redact::MARK;
 
-use crate::support::{SETTINGS, Workspace, until, wait_for};
+use crate::support::{SETTINGS, TestProject, until, wait_for};
 
-/// The same numbers every time.
-struct Dice(u64);
+/// Pseudo-random secrets, the same in every run.
+struct SecretMaker(u64);
 
-impl Dice {
+impl SecretMaker {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) as usize % sides
@@ -37,8 +37,8 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).flat_map(group).collect()
 }
 
-/// The values of secret variables, of which programs print many spellings.
-fn values(dice: &mut Dice) -> Vec<String> {
+/// The values of secret variables, which programs print in many spellings.
+fn values(dice: &mut SecretMaker) -> Vec<String> {
     (0..24)
         .map(|at| match at % 2 {
             0 => format!("aB3{}", dice.word(ALNUM, 9 + at / 6 * 3)),
@@ -48,7 +48,7 @@ fn values(dice: &mut Dice) -> Vec<String> {
 }
 
 /// A text with 5,000 secrets in it, and the same without them; and every secret by itself.
-fn planted(dice: &mut Dice, values: &[String]) -> (String, String, Vec<String>) {
+fn planted(dice: &mut SecretMaker, values: &[String]) -> (String, String, Vec<String>) {
     let (mut text, mut clean, mut secrets) = (String::new(), String::new(), Vec::new());
     for _ in 0..5000 {
         let value = &values[dice.roll(values.len())];
@@ -74,8 +74,8 @@ fn planted(dice: &mut Dice, values: &[String]) -> (String, String, Vec<String>) 
     (text + "\n", clean + "\n", secrets)
 }
 
-/// Every file that `ralph` writes by itself, `task-graph.yaml` apart.
-fn written(trial: &Workspace) -> Vec<(String, String)> {
+/// Every file that `ralph` writes by itself, except `task-graph.yaml`.
+fn written(trial: &TestProject) -> Vec<(String, String)> {
     let all = trial.everything().into_iter();
     let texts = all.map(|(path, (_, bytes))| {
         let path = path.strip_prefix(trial.root()).unwrap().display().to_string();
@@ -86,14 +86,14 @@ fn written(trial: &Workspace) -> Vec<(String, String)> {
 
 #[test]
 fn of_five_thousand_secrets_none_is_written() {
-    let mut dice = Dice(11);
+    let mut dice = SecretMaker(11);
     let mut values = values(&mut dice);
     let key = &values[0].clone();
     let (text, clean, secrets) = planted(&mut dice, &values);
     let settings =
         format!("{SETTINGS}verify: 'cat \"$TRIAL_DIR/said\"; echo \"$MODEL_API_KEY\"'\n");
     let graph = "defaults: {max_attempts: 1}\ntasks: [{id: fail}, {id: leave}, {id: ask}]\n";
-    let mut trial = Workspace::new()
+    let mut trial = TestProject::new()
         .graph(graph)
         .file(".ralph/config.yaml", &settings)
         .file(
@@ -108,15 +108,15 @@ fn of_five_thousand_secrets_none_is_written() {
     fs::write(trial.sign("said"), &text).unwrap();
     trial.hook("pre-commit", "echo \"no commit with $MODEL_API_KEY\"; exit 1");
 
-    trial.run(["run", "-q"]).code(3).whatever();
-    trial.run(["task-block", "ask", "--reason", &format!("{key} is wrong")]).whatever();
+    trial.run(["run", "-q"]).code(3);
+    trial.run(["task-block", "ask", "--reason", &format!("{key} is wrong")]);
 
     let last = format!("{clean}cannot log in with {MARK}\n");
     assert!(trial.read("logs/attempts/fail/1/stdout") == last);
     for task in ["fail", "leave", "ask"] {
         assert!(trial.read(&format!("logs/attempts/{task}/1/stderr")) == clean, "{task}");
         let prompt = trial.read(&format!("logs/attempts/{task}/1/prompt.md"));
-        // What has the shape of a key may be there for a reason.
+        // Text that looks like a key may be intended.
         assert!(prompt.contains(&format!("Log in with {MARK}, ghp_a1a1")), "{prompt}");
     }
     let verify = trial.read("logs/attempts/leave/1/verify-1.log");
@@ -137,7 +137,7 @@ fn of_five_thousand_secrets_none_is_written() {
     let files = written(&trial);
     assert!(files.len() > 12, "{files:?}");
     for (path, text) in files {
-        // What was compared whole has been looked at.
+        // Files that were compared in full are already checked.
         if text.len() < 100_000 {
             let leaked = values.iter().filter(|secret| text.contains(*secret)).count();
             assert_eq!(leaked, 0, "{path}");
@@ -148,12 +148,12 @@ fn of_five_thousand_secrets_none_is_written() {
 #[test]
 fn secrets_may_be_let_through() {
     let settings = format!("{SETTINGS}redact: false\n");
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, max_attempts: 1}]\n")
         .file(".ralph/config.yaml", &settings)
         .command(["sh", "-c", "cat; echo \"$MODEL_API_KEY\""])
         .env("MODEL_API_KEY", "s3cr3t-phrase");
-    trial.run(["run", "-q"]).code(3).whatever();
+    trial.run(["run", "-q"]).code(3);
     assert!(trial.read("logs/attempts/a/1/stdout").ends_with("\ns3cr3t-phrase\n"));
     assert_eq!(trial.lines("failed")[0]["last_line"], "s3cr3t-phrase");
 }
@@ -162,7 +162,7 @@ fn secrets_may_be_let_through() {
 fn the_beginning_of_a_line_is_seen_and_that_of_a_secret_is_not() {
     let script = "cat >/dev/null; printf 'at work on s3cr'; \
                   until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, max_attempts: 1}]\n")
         .command(["sh", "-c", script])
         .env("MODEL_API_KEY", "s3cr3t-phrase");
@@ -173,18 +173,18 @@ fn the_beginning_of_a_line_is_seen_and_that_of_a_secret_is_not() {
     until("what may be shown is", || !seen().is_empty());
     assert_eq!(seen(), "at work on ");
     trial.leave("open");
-    run.end(&trial).code(3).whatever();
+    run.end(&trial).code(3);
     assert_eq!(seen(), "at work on s3cr");
 }
 
 #[test]
 fn a_command_line_that_had_a_secret_in_it_is_not_begun_again() {
     let script = "cat >/dev/null; \"$RALPH\" pause >/dev/null; : s3cr3t-phrase";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a}]\n")
         .command(["sh", "-c", script])
         .env("MODEL_API_KEY", "s3cr3t-phrase");
-    trial.run(["run", "-q"]).code(4).whatever();
+    trial.run(["run", "-q"]).code(4);
     let agent = trial.lines("loop_started")[0]["agent"].to_string();
     assert!(agent.contains(MARK) && !agent.contains("s3cr3t"), "{agent}");
     trial.run(["resume"]).code(69).stderr(
@@ -200,11 +200,11 @@ fn what_the_settings_give_to_an_agent_is_in_no_record_of_it() {
         "{SETTINGS}agent:\n  command: [sh, -c, '{script}', sh, s3cr3t-phrase]\n  env: \
          {{LENT_API_KEY: another-phrase, SOME_LEVEL: loud}}\n"
     );
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks: [{id: a, max_attempts: 1}]\n")
         .file(".ralph/config.yaml", &settings)
         .env("MODEL_API_KEY", "s3cr3t-phrase");
-    trial.run(["run", "-q"]).code(3).whatever();
+    trial.run(["run", "-q"]).code(3);
     assert_eq!(trial.read("logs/attempts/a/1/stdout"), format!("{MARK}\n{MARK}\n"));
     let record = fs::read_to_string(trial.sign("record")).unwrap();
     assert!(record.contains("loud") && record.contains(MARK), "{record}");

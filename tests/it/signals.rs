@@ -1,14 +1,17 @@
-//! Signals to the runner: one ends the attempt, a second kills it; none is held against the task.
+//! Signals to the runner: the first ends the attempt, the second kills it; the attempt does not
+//! count.
 
 use std::{fs, thread, time::Duration};
 
 use rustix::process::Signal;
+use serde_json::json;
 
-use crate::support::{Workspace, agent, until};
+use crate::support::{TestProject, agent, until};
 
-/// A run whose agent is at work, signalled once.
-fn stopped(signal: Signal) -> (Workspace, String) {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
+/// A run that gets one signal while its agent works.
+fn stopped(signal: Signal) -> (TestProject, String) {
+    let trial =
+        TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent("sleepy");
     let before = trial.graph_text();
     let run = trial.start_until(["run"], "asleep");
     run.signal(signal);
@@ -16,7 +19,7 @@ fn stopped(signal: Signal) -> (Workspace, String) {
     assert_eq!(trial.graph_text(), before, "the task is as it was");
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert!(trial.state().join("attempts").read_dir().unwrap().next().is_none());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     (trial, said)
 }
 
@@ -38,20 +41,20 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]    1 ready: a
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");
-    trial.run(["heartbeat"]).stdout("ended [took] ago: stopped by SIGINT\n");
 }
 
 #[test]
 fn term_and_hangup_have_their_codes() {
-    let (_, said) = stopped(Signal::TERM);
-    assert!(said.starts_with("exit code 143\n"), "{said}");
-    let (_, said) = stopped(Signal::HUP);
-    assert!(said.starts_with("exit code 129\n"), "{said}");
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let (trial, said) = stopped(signal);
+        assert!(said.starts_with(&format!("exit code {code}\n")), "{said}");
+        trial.assert_record("finished", &json!({"exit_code": code}));
+    }
 }
 
 #[test]
-fn a_second_signal_kills_what_does_not_listen() {
-    let trial = Workspace::new()
+fn a_second_signal_kills_at_once() {
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
@@ -59,41 +62,44 @@ fn a_second_signal_kills_what_does_not_listen() {
     run.signal(Signal::INT);
     until("the first signal is told", || run.said().contains("press Ctrl-C again"));
     run.signal(Signal::INT);
-    run.end(&trial).code(130).stderr_has("stopped by SIGINT (exit code 130)");
+    run.end(&trial).code(130);
+    trial.assert_record("stop_requested", &json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
-fn what_does_not_listen_is_killed_after_the_grace() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+fn a_process_that_ignores_signals_is_killed_after_the_grace() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TERM);
-    run.end(&trial).code(143).stderr_has("a cancelled after [took]: ended by ralph");
-    trial.nobody_is_left();
+    run.end(&trial).code(143);
+    trial.assert_record("interrupted", &json!({"task_id": "a", "verdict": "cancelled"}));
+    trial.no_process_is_left();
 }
 
 #[test]
 fn work_that_was_reported_before_the_signal_is_complete() {
-    let trial = Workspace::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::INT);
-    run.end(&trial).code(130).stderr_has("a complete in");
+    run.end(&trial).code(130);
+    assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
     assert_eq!(trial.status("a"), "complete");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn a_run_that_waits_stops_at_once() {
-    let trial = Workspace::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}]\n").agent("commit");
     let run = trial.start(["run", "--wait"]);
-    until("it waits", || run.said().contains("waiting until"));
+    trial.wait_for_records(1, "waiting");
     run.signal(Signal::INT);
-    run.end(&trial).whatever().code(130);
+    run.end(&trial).code(130);
 }
 
-/// The state of a process, as the kernel shows it: `T` for one that is stopped.
+/// The state of a process in `/proc`: `T` if it is stopped.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
@@ -101,11 +107,12 @@ fn state(pid: u32) -> Option<char> {
 
 #[test]
 fn ctrl_z_stops_the_agent_too_and_every_clock() {
-    // Says all the time that it lives, so that only a clock that ran on could find it idle.
+    // Prints all the time, so that only a clock that did not stop could make it idle.
     let script = "cat > /dev/null; echo $$ > \"$TRIAL_DIR/pid\"
         until [ -e \"$TRIAL_DIR/open\" ]; do echo .; sleep 0.05; done; exec \"$0\"";
     let commit = agent("commit");
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script, &commit]);
+    let trial =
+        TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script, &commit]);
     let run = trial.start(["run", "--timeout", "5s", "--idle", "3s"]);
     let pid = trial.sign("pid");
     until("the agent runs", || fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
@@ -113,44 +120,44 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     until("and its agent", || state(pid) == Some('T'));
-    trial.run(["status"]).stdout_has("Status: suspended: ");
+    assert_eq!(trial.run(["status", "--json"]).json()["status"], "suspended");
     trial.leave("open");
     thread::sleep(Duration::from_millis(5500));
     run.signal(Signal::CONT);
-    run.end(&trial).stderr_has("going on: it stood still for [took], which does not count");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert!(trial.lines("completed")[0]["duration_seconds"].as_f64() < Some(5.0));
     assert!(trial.lines("continued")[0]["seconds"].as_u64() >= Some(5));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
-fn what_stands_still_can_be_ended() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("hang");
+fn a_suspended_run_can_be_ended() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.signal(Signal::TERM);
     run.signal(Signal::CONT);
-    run.end(&trial).whatever().code(143);
-    trial.nobody_is_left();
+    run.end(&trial).code(143);
+    trial.no_process_is_left();
 
     fs::remove_file(trial.sign("hanging")).unwrap();
     let run = trial.start_until(["run"], "hanging");
     run.signal(Signal::TSTP);
     until("the runner stands still", || state(run.id()) == Some('T'));
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn a_third_signal_leaves_the_rest_to_the_next_run() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
     let run = trial.start_until(["run"], "hanging");
-    // Stopped, so that all three are there when it goes on, before its agent can have ended.
+    // Stopped, so that all three signals arrive before its agent can end.
     run.signal(Signal::STOP);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         run.signal(signal);
@@ -160,8 +167,8 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
     let code = said.lines().next().unwrap();
     assert!(["exit code 129", "exit code 130", "exit code 143"].contains(&code), "{said}");
     assert!(said.contains("left in a hurry; the next run sees to the attempt"), "{said}");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     let trial = trial.agent("commit");
-    trial.run(["run"]).stderr_has("recovered attempt 1 at a");
-    assert_eq!(trial.status("a"), "complete");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("recovered", &json!({"task_id": "a", "attempt": 1}));
 }

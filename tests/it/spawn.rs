@@ -1,11 +1,11 @@
-//! `ralph spawn`: child agents with records of their own, at any depth.
+//! `ralph spawn`: child agents with their own records, at any depth.
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, Workspace};
+use crate::support::{SETTINGS, TestProject};
 
-fn stage(way: &str) -> Workspace {
-    Workspace::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
+fn stage(way: &str) -> TestProject {
+    TestProject::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> &'a str {
@@ -15,7 +15,7 @@ fn text<'a>(line: &'a Value, field: &str) -> &'a str {
 #[test]
 fn children_and_grandchildren_have_records_and_pass_everything_on() {
     let trial = stage("nested");
-    trial.run(["run"]).stderr_has("exited with code 7 (run [run])");
+    trial.run(["run"]).graph_complete();
     let started = trial.lines("child_started");
     let [child, grandchild] = started.as_slice() else { panic!("{started:?}") };
     let run = text(&trial.lines("loop_started")[0], "run_id").to_owned();
@@ -37,13 +37,13 @@ fn children_and_grandchildren_have_records_and_pass_everything_on() {
     let want = format!("to the child\n{own} {run}\ngrandchild\ngrandchild: 7\nchild: 5\n");
     assert!(said.starts_with(&want), "{said}");
     trial.run(["status", "--json"]).json();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn signals_and_missing_programs_give_the_codes_a_shell_gives() {
     let trial = stage("signals");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     let said = trial.read("logs/attempts/a/1/stdout");
     assert!(said.starts_with("killed: 137\nended: 143\nmissing: 69\n"), "{said}");
     let stderr = trial.read("logs/attempts/a/1/stderr");
@@ -55,12 +55,12 @@ fn signals_and_missing_programs_give_the_codes_a_shell_gives() {
 #[test]
 fn a_child_whose_watcher_was_killed_is_closed_with_its_attempt() {
     let trial = stage("crash");
-    trial.run(["run"]).stderr_has("is gone, and nobody saw how it ended (run [run])");
+    trial.run(["run"]).graph_complete();
     let ended = trial.lines("child_ended").remove(0);
     assert_eq!((&ended["outcome"], ended.get("exit_code")), (&"crashed".into(), None));
     assert_eq!(ended["child_run_id"], trial.lines("child_started")[0]["child_run_id"]);
     assert!(ended["seq"].as_u64() < trial.lines("completed")[0]["seq"].as_u64());
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn children_are_shown_while_they_live_and_closed_after_a_crash() {
     assert_eq!(children[1]["parent_run_id"], children[0]["run_id"]);
     trial.run(["status"]).stdout_has("  child agent: sh -c ");
     run.kill();
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     assert_eq!(trial.tasks("child_ended"), [""; 0]);
 
     trial.leave("open");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     let ended = trial.lines("child_ended");
     let crashed: Vec<_> = ended.iter().filter(|line| line["outcome"] == "crashed").collect();
     assert_eq!(crashed.len(), 2);
@@ -98,7 +98,7 @@ fn children_that_are_waited_for_are_named_by_their_commands() {
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(names.iter().all(|name| name.as_str().unwrap().starts_with("sh -c ")), "{names:?}");
     trial.leave("open");
-    run.end(&trial).stderr_has("waiting up to 10m for 2 processes (sh -c ");
+    run.end(&trial).graph_complete();
     let outcomes: Vec<_> =
         trial.lines("child_ended").iter().map(|line| line["outcome"].clone()).collect();
     assert_eq!(outcomes, ["exited", "exited"]);
@@ -106,7 +106,8 @@ fn children_that_are_waited_for_are_named_by_their_commands() {
 
 #[test]
 fn outside_of_an_attempt_there_are_no_children() {
-    Workspace::new().run(["spawn", "--", "true"]).code(64).stderr(
-        "ralph: error: `ralph spawn` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is not set here; run the command directly\n",
+    TestProject::new().run(["spawn", "--", "true"]).code(64).stderr(
+        "ralph: error: `ralph spawn` is for agents, inside an attempt of `ralph run`, and here \
+         `RALPH_RUN_ID` is not set as it is there; start the command itself\n",
     );
 }

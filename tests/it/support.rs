@@ -1,12 +1,16 @@
-//! The one builder: a repository in a temporary folder, a graph, an agent, and the real program
-//! run on them with nothing of this machine's settings.
+//! The test harness: a repository in a temporary folder with a graph and an agent, and the real
+//! program running in it, independent of this machine's settings.
 //!
 //! ```text
-//! Workspace::new().graph("...").agent("commit").run(["run"]).code(0).stderr("...")
+//! let trial = TestProject::new().graph("...").agent("commit");
+//! trial.run(["run"]).graph_complete();
+//! assert_eq!(trial.tasks("completed"), ["a"]);
 //! ```
 //!
-//! What a run printed is compared whole, both streams, when the [`Ran`] is dropped; a stream of
-//! which nothing was said must be empty. Times, commits and folders are replaced by placeholders.
+//! Tests assert facts: the exit code (0 unless the test says otherwise), journal records, statuses,
+//! files, commits. A stream is compared only if the test gives text for it, which is for tests of
+//! that text. Times, commits and folders in it are replaced by placeholders. A panic of the program
+//! fails every test.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +33,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Long enough for a busy machine; nothing waits so long unless it is broken.
+/// The limit of every wait: long enough for a busy machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The program.
 pub const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 
-/// Two independent roots, one that joins them, and priorities that do not follow the file.
+/// A graph whose order in the file is not the order of the work.
 pub const DIAMOND: &str = "\
 version: 1
 # The order of the file is not the order of the work.
@@ -56,18 +60,18 @@ tasks:
   - {id: start, title: Begin}
 ";
 
-/// The settings of a trial: durability is not the point, nobody waits for a grace of seconds or
-/// for what an agent left running, and an agent that fails at once is meant to.
+/// The settings of a test project: short graces, no wait for leftover processes, no fsync, and no
+/// limit on agents that fail at once.
 pub const SETTINGS: &str = "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
                             child_wait_timeout: 0s\n";
 
-/// A fake agent by name.
+/// The path of a fake agent.
 pub fn agent(name: &str) -> String {
     format!("{}/tests/agents/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A repository to try something in.
-pub struct Workspace {
+/// A temporary repository for one test.
+pub struct TestProject {
     _dir: TempDir,
     root: PathBuf,
     agent: Vec<String>,
@@ -75,25 +79,25 @@ pub struct Workspace {
     trial: String,
 }
 
-impl Workspace {
-    /// An empty folder that is no repository.
-    pub fn bare() -> Workspace {
+impl TestProject {
+    /// An empty folder that is not a repository.
+    pub fn bare() -> TestProject {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let dir = tempfile::Builder::new().prefix("trial-").tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
         fs::create_dir(&root).unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let trial = format!("{}-{number}", std::process::id());
-        Workspace { _dir: dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
+        TestProject { _dir: dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
     }
 
     /// A repository with one commit.
-    pub fn new() -> Workspace {
-        Workspace::bare().repository()
+    pub fn new() -> TestProject {
+        TestProject::bare().repository()
     }
 
-    /// A repository made of the empty folder.
-    pub fn repository(self) -> Workspace {
+    /// Makes the empty folder a repository.
+    pub fn repository(self) -> TestProject {
         let trial = self;
         trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
         trial.git(&["config", "user.name", "Tess"]);
@@ -101,27 +105,27 @@ impl Workspace {
         trial.file(".ralph/config.yaml", SETTINGS)
     }
 
-    /// With this graph.
-    pub fn graph(self, text: &str) -> Workspace {
+    /// Adds this graph, committed.
+    pub fn graph(self, text: &str) -> TestProject {
         self.file("task-graph.yaml", text)
     }
 
-    /// With this file, committed.
-    pub fn file(self, path: &str, text: &str) -> Workspace {
+    /// Adds this file, committed.
+    pub fn file(self, path: &str, text: &str) -> TestProject {
         self.write(path, text);
         self.git(&["add", "--force", "--", path]);
         self.git(&["commit", "--quiet", "--message", "Set the stage"]);
         self
     }
 
-    /// `ralph run` and `ralph loop` get this fake agent.
-    pub fn agent(mut self, name: &str) -> Workspace {
+    /// Sets the fake agent of `ralph run` and `ralph loop`.
+    pub fn agent(mut self, name: &str) -> TestProject {
         self.agent = vec![agent(name)];
         self
     }
 
-    /// `ralph run` gets the agent `chaos`, whose first attempt does what these words say.
-    pub fn chaos(self, words: &str) -> Workspace {
+    /// Sets the agent `chaos`, with these words for its first attempt.
+    pub fn chaos(self, words: &str) -> TestProject {
         let never = self.sign("never");
         if !never.exists() {
             assert!(self.process("mkfifo").arg(never).status().unwrap().success());
@@ -129,14 +133,14 @@ impl Workspace {
         self.agent("chaos").env("RALPH_CHAOS", words)
     }
 
-    /// `ralph run` and `ralph loop` get this command line.
-    pub fn command<const N: usize>(mut self, words: [&str; N]) -> Workspace {
+    /// Sets the agent's command line for `ralph run` and `ralph loop`.
+    pub fn command<const N: usize>(mut self, words: [&str; N]) -> TestProject {
         self.agent = words.map(str::to_owned).to_vec();
         self
     }
 
-    /// The program, its agents and git get this variable.
-    pub fn env(mut self, name: &str, value: &str) -> Workspace {
+    /// Sets a variable for the program, its agents and git.
+    pub fn env(mut self, name: &str, value: &str) -> TestProject {
         self.env.insert(name.to_owned(), value.to_owned());
         self
     }
@@ -146,17 +150,17 @@ impl Workspace {
         &self.root
     }
 
-    /// The folder around the repository, where agents leave their signs.
+    /// The folder that contains the repository and the signal files of agents.
     pub fn dir(&self) -> PathBuf {
         self.root.parent().unwrap().to_owned()
     }
 
-    /// The folder out of reach.
+    /// The state folder, `.git/ralph`.
     pub fn state(&self) -> PathBuf {
         self.root.join(".git/ralph")
     }
 
-    /// Every variable that a process of this trial has.
+    /// Every environment variable of this project's processes.
     pub fn variables(&self) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.display().to_string();
         let mut all: BTreeMap<String, String> = [
@@ -205,10 +209,11 @@ impl Workspace {
             code: (output.status.code().unwrap_or(-1), 0),
             stdout: Stream::new(self.redact(&String::from_utf8_lossy(&output.stdout))),
             stderr: Stream::new(self.redact(&String::from_utf8_lossy(&output.stderr))),
+            journal: self.root.join("logs/ralph.jsonl"),
         }
     }
 
-    /// Starts the program and comes back while it runs.
+    /// Starts the program and returns while it runs.
     pub fn start<'a>(&self, words: impl AsRef<[&'a str]>) -> Live {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let words = words.as_ref();
@@ -220,14 +225,14 @@ impl Workspace {
         Live { child: command.spawn().unwrap(), words: words.join(" "), stdout, stderr }
     }
 
-    /// Starts the program and comes back when an agent has left this sign.
+    /// Starts the program and returns when an agent has created this signal file.
     pub fn start_until<'a>(&self, words: impl AsRef<[&'a str]>, sign: &str) -> Live {
         let run = self.start(words);
         wait_for(&self.sign(sign));
         run
     }
 
-    /// Runs git, and gives its output.
+    /// Runs git, and returns its output.
     pub fn git(&self, words: &[&str]) -> String {
         let output = self.process("git").args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
@@ -235,7 +240,7 @@ impl Workspace {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The subjects of all commits but the first ones, oldest first.
+    /// The subjects of all commits except the initial ones, oldest first.
     pub fn subjects(&self) -> Vec<String> {
         self.git(&["log", "--reverse", "--format=%s"])
             .lines()
@@ -244,22 +249,22 @@ impl Workspace {
             .collect()
     }
 
-    /// Writes a file, with its folder.
+    /// Writes a file, and creates its folder.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Writes a file at once and whole, as an editor does.
+    /// Replaces a file atomically, as an editor does.
     pub fn save(&self, path: &str, text: &str) {
         let aside = self.dir().join("saved");
         fs::write(&aside, text).unwrap();
         fs::rename(aside, self.root.join(path)).unwrap();
     }
 
-    /// Puts an executable script somewhere. By another process: what this one has open for writing,
-    /// a thread that forks hands on, and then it cannot be executed.
+    /// Creates an executable script. Another process writes it: a file that is open for writing
+    /// here could be inherited by a fork in another thread, and could not be executed.
     pub fn script(&self, path: &Path, text: &str) {
         let plain = self.sign("script");
         fs::write(&plain, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -267,7 +272,7 @@ impl Workspace {
         assert!(install.args(["-D", "-m", "755"]).args([&plain, path]).status().unwrap().success());
     }
 
-    /// Git runs this script as its hook of that name.
+    /// Installs this script as a git hook.
     pub fn hook(&self, name: &str, text: &str) {
         self.script(&self.root().join(".git/hooks").join(name), text);
     }
@@ -278,22 +283,22 @@ impl Workspace {
         fs::read_to_string(self.root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
-    /// A file of the trial's folder.
+    /// The path of a signal file.
     pub fn sign(&self, name: &str) -> PathBuf {
         self.dir().join(name)
     }
 
-    /// Leaves a sign for an agent.
+    /// Creates a signal file for an agent.
     pub fn leave(&self, name: &str) {
         fs::write(self.sign(name), "").unwrap();
     }
 
-    /// The graph as it is now.
+    /// The text of the graph file.
     pub fn graph_text(&self) -> String {
         self.read("task-graph.yaml")
     }
 
-    /// The status of a task, as `ralph` understands the file.
+    /// The status of a task, as `ralph` reads it.
     pub fn status(&self, id: &str) -> String {
         let path = self.root.join("task-graph.yaml");
         let file =
@@ -303,7 +308,7 @@ impl Workspace {
         file.graph().task(number).status.to_string()
     }
 
-    /// The journal: every line must be JSON and have what every line has.
+    /// The records of the journal. Every line must be JSON and have the common fields.
     #[track_caller]
     pub fn journal(&self) -> Vec<Value> {
         let text = self.read("logs/ralph.jsonl");
@@ -322,20 +327,40 @@ impl Workspace {
         lines
     }
 
-    /// The lines of the journal with this action.
+    /// The records with this action.
     #[track_caller]
     pub fn lines(&self, action: &str) -> Vec<Value> {
         self.journal().into_iter().filter(|line| line["action"] == action).collect()
     }
 
-    /// The tasks of all lines with this action, in order.
+    /// Waits until the journal has this many records with this action.
+    #[track_caller]
+    pub fn wait_for_records(&self, count: usize, action: &str) {
+        let action = format!("\"action\":\"{action}\"");
+        let journal = self.root.join("logs/ralph.jsonl");
+        until(&format!("the journal has {count} of {action}"), || {
+            let text = fs::read_to_string(&journal).unwrap_or_default();
+            text.matches(&action).count() >= count
+        });
+    }
+
+    /// The task ids of all records with this action, in order.
     #[track_caller]
     pub fn tasks(&self, action: &str) -> Vec<String> {
         let lines = self.lines(action);
         lines.iter().map(|line| line["task_id"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The guardian of an attempt such as `a.1`, once it is on record.
+    /// Expects a record in the journal with this action and at least these fields.
+    #[track_caller]
+    pub fn assert_record(&self, action: &str, fields: &Value) {
+        let fields = fields.as_object().unwrap();
+        let lines = self.lines(action);
+        let fits = |line: &Value| fields.iter().all(|(name, value)| line[name] == *value);
+        assert!(lines.iter().any(fits), "no `{action}` with {fields:?} in {lines:#?}");
+    }
+
+    /// The guardian of an attempt such as `a.1`, once it is recorded.
     pub fn guardian(&self, attempt: &str) -> Pid {
         let path = self.state().join(format!("attempts/{attempt}.json"));
         let mut guardian = None;
@@ -349,8 +374,7 @@ impl Workspace {
         guardian.unwrap()
     }
 
-    /// Everything below the trial's folder: path -> mode and contents, `.git` included. Access
-    /// times and the refreshed index of git are no change.
+    /// Every path of the repository, `.git` included, with its mode and contents.
     pub fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let mut all = BTreeMap::new();
         let mut folders = vec![self.root.clone()];
@@ -368,9 +392,10 @@ impl Workspace {
         all
     }
 
-    /// No process of this trial is left. What is ending is given time; a zombie is dead.
+    /// Expects that no process of this project is left, or that the last ones end soon. Zombies do
+    /// not count.
     #[track_caller]
-    pub fn nobody_is_left(&self) {
+    pub fn no_process_is_left(&self) {
         let marker = format!("TRIAL={}", self.trial);
         let left = || -> Vec<String> {
             let mut left = Vec::new();
@@ -390,7 +415,7 @@ impl Workspace {
         }
     }
 
-    /// Replaces what differs from one run to the next.
+    /// Replaces what differs between runs by placeholders.
     pub fn redact(&self, text: &str) -> String {
         let text = text
             .replace(&self.root.display().to_string(), "[repo]")
@@ -398,13 +423,13 @@ impl Workspace {
             .replace(RALPH, "[ralph]")
             .replace(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents"), "[agents]");
         let text = redact(&text);
-        // Whether there is anything left to wait for depends on how fast the machine is.
+        // Whether a wait is needed depends on the speed of the machine.
         let waits = |line: &&str| !line.starts_with("[time]  waiting until [time]: backing off");
         text.split_inclusive('\n').filter(waits).collect()
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -420,7 +445,7 @@ pub fn wait_for(path: &Path) {
     until(&format!("{} is there", path.display()), || path.exists());
 }
 
-/// Does the work, so many pieces of it at once; what comes of it is in no order.
+/// Applies a function to all items, this many at once. The results are in no order.
 pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -436,7 +461,7 @@ pub fn each<T: Sync, R: Send>(at_once: usize, work: &[T], does: impl Fn(&T) -> R
     results.into_inner().unwrap()
 }
 
-/// A page of the docs that is made from the program is what was made; `RALPH_WRITE=1` writes it.
+/// Expects that a generated page of the docs is up to date; `RALPH_WRITE=1` writes it.
 #[track_caller]
 pub fn is_page(path: &str, want: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -450,7 +475,7 @@ pub fn is_page(path: &str, want: &str) {
     assert_eq!(found.lines().count(), want.lines().count());
 }
 
-/// Text with times, lengths of time, commits, runs and processes replaced.
+/// Replaces times, durations, commits, runs and processes by placeholders.
 fn redact(text: &str) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || ":.-".contains(c);
     let mut shown = String::with_capacity(text.len());
@@ -501,96 +526,104 @@ fn placeholder(before: &str, word: &str) -> Option<&'static str> {
     (digits(whole) && digits(part)).then_some("[took]")
 }
 
-/// One stream of a run, and what it should be.
+/// One stream of a run.
 struct Stream {
     text: String,
-    /// None when it was looked at in another way.
+    /// The exact text, if the test gives one.
     want: Option<String>,
 }
 
 impl Stream {
     fn new(text: String) -> Stream {
-        Stream { text, want: Some(String::new()) }
+        Stream { text, want: None }
     }
 }
 
-/// A run of the program that has ended. Checked when it is dropped.
+/// A run of the program that has ended. Its exit code, and the text of streams for which a test
+/// gives text, are checked when it is dropped.
 pub struct Ran {
     place: &'static Location<'static>,
     words: String,
-    /// What it is, what it should be.
+    /// The actual exit code and the expected one.
     code: (i32, i32),
     stdout: Stream,
     stderr: Stream,
+    journal: PathBuf,
 }
 
 impl Ran {
-    /// It ends with this code.
+    /// Expects this exit code instead of 0.
     pub fn code(mut self, code: i32) -> Ran {
         self.code.1 = code;
         self
     }
 
-    /// Its standard output is exactly this.
+    /// Expects exactly this text on standard output.
     pub fn stdout(mut self, text: &str) -> Ran {
         self.stdout.want = Some(text.to_owned());
         self
     }
 
-    /// Its standard error is exactly this.
+    /// Expects exactly this text on standard error.
     pub fn stderr(mut self, text: &str) -> Ran {
         self.stderr.want = Some(text.to_owned());
         self
     }
 
-    /// Its standard error, which another test compares whole, has this in it.
+    /// Expects this text somewhere on standard error. Another test compares the whole message.
     #[track_caller]
-    pub fn stderr_has(mut self, part: &str) -> Ran {
+    pub fn stderr_has(self, part: &str) -> Ran {
         let text = &self.stderr.text;
-        if !text.contains(part) {
-            self.stderr.want = None;
-            let text = std::mem::take(&mut self.stderr.text);
-            self.code.1 = self.code.0;
-            self.stdout.want = None;
-            panic!("`{part}` is not said by `ralph {}`:\n{text}", self.words);
-        }
-        self.stderr.want = None;
+        assert!(text.contains(part), "`ralph {}` does not say `{part}`:\n{text}", self.words);
         self
     }
 
-    /// Its standard output has this in it.
+    /// Expects this text somewhere on standard output.
     #[track_caller]
-    pub fn stdout_has(mut self, part: &str) -> Ran {
-        assert!(self.stdout.text.contains(part), "`{part}` is not in:\n{}", self.stdout.text);
-        self.stdout.want = None;
+    pub fn stdout_has(self, part: &str) -> Ran {
+        let text = &self.stdout.text;
+        assert!(text.contains(part), "`ralph {}` does not print `{part}`:\n{text}", self.words);
         self
     }
 
-    /// What it says is compared elsewhere.
-    pub fn whatever(mut self) -> Ran {
-        self.stdout.want = None;
-        self.stderr.want = None;
+    /// Expects that the run completed the graph, or the tasks selected from it: exit code 0, and
+    /// no task remaining according to the journal.
+    #[track_caller]
+    pub fn graph_complete(self) -> Ran {
+        assert_eq!(self.code.0, 0, "`ralph {}`:\n{}", self.words, self.stderr.text);
+        let end = self.finished();
+        assert_eq!((&end["exit_code"], &end["remaining"]), (&0.into(), &0.into()), "{end}");
         self
+    }
+
+    /// The journal's last `finished` record.
+    #[track_caller]
+    pub fn finished(&self) -> Value {
+        let text = fs::read_to_string(&self.journal).unwrap_or_default();
+        let mut lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+        let end = lines.find(|line: &Value| line["action"] == "finished");
+        end.unwrap_or_else(|| panic!("`ralph {}` did not finish a run:\n{text}", self.words))
     }
 
     /// Its standard output as JSON.
     #[track_caller]
-    pub fn json(mut self) -> Value {
-        self.stdout.want = None;
+    pub fn json(self) -> Value {
         serde_json::from_str(&self.stdout.text).expect(&self.stdout.text)
     }
 
-    /// Its standard output, to be compared by whoever asks.
-    pub fn out(mut self) -> String {
-        self.stdout.want = None;
+    /// Its standard output.
+    pub fn out(self) -> String {
         self.stdout.text.clone()
     }
 
-    /// Code and streams as one text, for a snapshot.
+    /// Its standard error.
+    pub fn err(self) -> String {
+        self.stderr.text.clone()
+    }
+
+    /// Its exit code and streams as one text, for a snapshot.
     pub fn whole(mut self) -> String {
         self.code.1 = self.code.0;
-        self.stdout.want = None;
-        self.stderr.want = None;
         let mut text = format!("exit code {}\n", self.code.0);
         for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             if !stream.text.is_empty() {
@@ -617,6 +650,9 @@ impl Drop for Ran {
                 let _ = writeln!(faults, "--- {name} should be\n{want}--- and is\n{}", stream.text);
             }
         }
+        if ["panicked at", "internal error"].iter().any(|part| self.stderr.text.contains(part)) {
+            faults += "it panicked\n";
+        }
         if !faults.is_empty() {
             let both = format!("{}{}", self.stdout.text, self.stderr.text);
             panic!("`ralph {}` at {}:\n{faults}--- all\n{both}", self.words, self.place);
@@ -624,7 +660,7 @@ impl Drop for Ran {
     }
 }
 
-/// A run of the program that goes on; killed when dropped.
+/// A run of the program that has not ended; killed when dropped.
 pub struct Live {
     child: Child,
     words: String,
@@ -633,7 +669,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Its process.
+    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -650,19 +686,19 @@ impl Live {
         self.child.wait().unwrap();
     }
 
-    /// What it said so far.
+    /// Its standard error so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// What it printed so far.
+    /// Its standard output so far.
     pub fn printed(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
     /// Waits until it ends by itself.
     #[track_caller]
-    pub fn end(mut self, trial: &Workspace) -> Ran {
+    pub fn end(mut self, trial: &TestProject) -> Ran {
         until(&format!("`ralph {}` ends", self.words), || self.child.try_wait().unwrap().is_some());
         let status = self.child.wait().unwrap();
         let text = |path: &Path| trial.redact(&fs::read_to_string(path).unwrap());
@@ -672,6 +708,7 @@ impl Live {
             code: (status.code().unwrap_or(-1), 0),
             stdout: Stream::new(text(&self.stdout)),
             stderr: Stream::new(text(&self.stderr)),
+            journal: trial.root.join("logs/ralph.jsonl"),
         }
     }
 }
@@ -683,8 +720,8 @@ impl Drop for Live {
     }
 }
 
-/// A folder on PATH with a program of this name in it, which is a fake agent.
-pub fn disguised(trial: &Workspace, agent_name: &str, name: &str) -> String {
+/// A `PATH` that starts with a folder in which a fake agent has this name.
+pub fn disguised(trial: &TestProject, agent_name: &str, name: &str) -> String {
     let folder = trial.dir().join("bin");
     fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(agent(agent_name), folder.join(name)).unwrap();
@@ -695,8 +732,8 @@ fn path_with(folder: &OsStr) -> String {
     format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap())
 }
 
-/// Whether there is a test whose name begins so: `crash::a_reset`, or `src/plan::a_choice` for one
-/// that stands beside what it tests.
+/// Whether a test exists whose name starts like this: `crash::a_reset`, or `src/plan::a_choice` for
+/// a unit test.
 pub fn is_a_test(test: &str) -> bool {
     let (file, name) = test.split_once("::").unwrap();
     let folder = if file.starts_with("src/") { "" } else { "tests/it/" };

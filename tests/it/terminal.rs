@@ -1,10 +1,10 @@
-//! On a terminal, and into a pipe whose reader has seen enough.
+//! Output to a terminal, and to a pipe whose reader closes it.
 
 use std::{fs, process::Command};
 
 use rexpect::{process::WaitStatus, session::PtySession};
 
-use crate::support::{Workspace, agent, wait_for};
+use crate::support::{TestProject, agent, wait_for};
 
 const GRAPH: &str = "\
 tasks:
@@ -13,8 +13,8 @@ tasks:
   - {id: second, title: 日本語の題名はとても長いので端末の幅には決して収まりませんから切らなければなりませんよね本当に}
 ";
 
-/// The program on a terminal of so many columns.
-pub fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
+/// The program on a terminal with this many columns.
+pub fn on_terminal(trial: &TestProject, columns: u32, words: &str) -> PtySession {
     let mut command = Command::new("sh");
     let script = format!("stty cols {columns} rows 30 && exec \"$RALPH\" {words}");
     command.args(["-c", &script]).current_dir(trial.root()).env_clear().envs(trial.variables());
@@ -22,7 +22,7 @@ pub fn on_terminal(trial: &Workspace, columns: u32, words: &str) -> PtySession {
     rexpect::session::spawn_command(command, Some(60_000)).unwrap()
 }
 
-/// The exit code, once it has ended.
+/// Waits for the end, and returns the exit code.
 pub fn code(session: &PtySession) -> i32 {
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => code,
@@ -30,13 +30,13 @@ pub fn code(session: &PtySession) -> i32 {
     }
 }
 
-/// What was said, whole: rexpect takes each byte for a character.
+/// The decoded output: rexpect treats each byte as a character.
 fn utf8(text: &str) -> String {
     let bytes = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
     String::from_utf8(bytes).unwrap()
 }
 
-/// The text without what moves the cursor or paints.
+/// The text without escape sequences.
 pub fn bare(text: &str) -> String {
     let mut shown = String::new();
     let text = utf8(text);
@@ -54,7 +54,7 @@ pub fn bare(text: &str) -> String {
 #[test]
 fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
     for columns in [60_u32, 100] {
-        let trial = Workspace::new().graph(GRAPH);
+        let trial = TestProject::new().graph(GRAPH);
         let mut session = on_terminal(&trial, columns, &format!("run -- {}", agent("gate")));
         wait_for(&trial.sign("waiting-first"));
         let mut said = session.exp_string("the agent is at work").unwrap();
@@ -72,8 +72,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
             "  Iteration 1 of 50 · first · P2 · attempt 1",
             "  Iteration 2 of 50 · second · P2 · attempt 1",
             "second complete in ",
-            "the graph is complete (exit code 0)",
-            "2 completed in 2 attempts",
+            "exit code 0",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -82,13 +81,13 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
             text.contains(['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']),
             "a spinner turns"
         );
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }
 
 #[test]
 fn without_colour_there_is_none() {
-    let trial = Workspace::new().graph(GRAPH).env("NO_COLOR", "1");
+    let trial = TestProject::new().graph(GRAPH).env("NO_COLOR", "1");
     let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("commit")));
     let said = session.exp_eof().unwrap();
     assert_eq!(code(&session), 0);
@@ -102,20 +101,21 @@ fn without_colour_there_is_none() {
 
 #[test]
 fn ctrl_c_is_typed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
     let mut session = on_terminal(&trial, 80, &format!("run -- {}", agent("sleepy")));
     wait_for(&trial.sign("asleep"));
     session.send_control('c').unwrap();
     let said = bare(&session.exp_eof().unwrap());
     assert_eq!(code(&session), 130);
-    assert!(said.contains("stopped by SIGINT (exit code 130)"), "{said}");
+    assert!(said.contains("(exit code 130)"), "{said}");
+    trial.assert_record("stop_requested", &serde_json::json!({"signal": "SIGINT"}));
     assert_eq!(trial.status("a"), "pending");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn status_fits_the_terminal() {
-    let trial = Workspace::new().graph(GRAPH);
+    let trial = TestProject::new().graph(GRAPH);
     let mut session = on_terminal(&trial, 60, "dag-status");
     let text = bare(&session.exp_eof().unwrap());
     assert_eq!(code(&session), 0);
@@ -129,7 +129,7 @@ fn status_fits_the_terminal() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let tasks: String =
         (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}"));
+    let trial = TestProject::new().graph(&format!("tasks:\n{tasks}"));
     for words in ["dag-status --all", "dag-status --json", "run --dry-run"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 1");
         let output = trial.process("sh").args(["-c", &script]).output().unwrap();
@@ -143,7 +143,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
     for columns in [60_u32, 100] {
         let graph = "tasks: [{id: lexer, title: Cut it up}, {id: parser}, {id: a-third-one}]\n";
-        let trial = Workspace::new().graph(graph);
+        let trial = TestProject::new().graph(graph);
         let words = format!("run --jobs 3 -- {}", agent("gate"));
         let mut session = on_terminal(&trial, columns, &words);
         for id in ["lexer", "parser", "a-third-one"] {
@@ -162,6 +162,6 @@ fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
         let (during, end) = text.rsplit_once("the graph is complete").unwrap();
         assert!(during.contains("═══") && !during.contains("═\r\n  Iteration"), "{text}");
         assert!(!end.contains("merge queue") && !end.contains("at work"), "{text}");
-        trial.nobody_is_left();
+        trial.no_process_is_left();
     }
 }

@@ -1,5 +1,5 @@
-//! An agent with a terminal of its own, in a real tmux: it is judged, limited and ended like any
-//! other, and a person can go there.
+//! An agent with its own terminal in a real tmux: it is judged, limited and ended like any other,
+//! and a person can attach to it.
 
 use std::{
     fs,
@@ -7,27 +7,28 @@ use std::{
 };
 
 use rustix::process::{Signal, kill_process};
+use serde_json::json;
 
 use crate::{
-    support::{SETTINGS, Workspace, until, wait_for},
+    support::{SETTINGS, TestProject, until, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
-/// A repository of one task; none where there is no tmux to try it with.
-fn trial() -> Option<Workspace> {
+/// A repository with one task; `None` without tmux.
+fn trial() -> Option<TestProject> {
     if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no tmux here");
         return None;
     }
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
     let dir = trial.dir().display().to_string();
     Some(trial.env("TMPDIR", &dir))
 }
 
-/// Nothing runs, and no socket is left where they were.
+/// Expects that no process and no socket is left.
 #[track_caller]
-fn nothing_is_left(trial: &Workspace) {
-    trial.nobody_is_left();
+fn nothing_is_left(trial: &TestProject) {
+    trial.no_process_is_left();
     let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> =
         entries.filter(|name| name.to_string_lossy().starts_with("ralph-")).collect();
@@ -38,7 +39,7 @@ fn nothing_is_left(trial: &Workspace) {
 fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
     let Some(trial) = trial() else { return };
     let trial = trial.agent("painter");
-    let usual = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let usual = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     assert_eq!(trial.run(["run", "--tmux"]).whole(), usual.run(["run"]).whole());
     assert_eq!(
         fs::read_to_string(trial.sign("terminal")).unwrap(),
@@ -65,7 +66,7 @@ fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
 fn all_that_was_printed_before_the_end_is_kept() {
     let Some(trial) = trial() else { return };
     let trial = trial.command(["sh", "-c", "seq 100000; echo the end"]);
-    trial.run(["run", "--tmux", "--once", "-q"]).code(1).whatever();
+    trial.run(["run", "--tmux", "--once", "-q"]).code(1);
     let log = trial.read("logs/attempts/a/1/stdout").replace('\r', "");
     let numbers: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert!(log == numbers + "the end\n", "{} bytes", log.len());
@@ -73,19 +74,21 @@ fn all_that_was_printed_before_the_end_is_kept() {
 
 #[test]
 fn how_the_agent_ends_is_told_as_it_was() {
-    for (script, how) in
-        [("exit 7", "exited with code 7"), ("kill -SEGV $$", "killed by signal 11")]
-    {
+    for (script, how) in [
+        ("exit 7", json!({"outcome": "exited", "exit_code": 7})),
+        ("kill -SEGV $$", json!({"outcome": "signaled", "signal": 11})),
+    ] {
         let Some(trial) = trial() else { return };
         let trial = trial.command(["sh", "-c", script]);
-        trial.run(["run", "--tmux", "--once"]).code(1).stderr_has(how);
+        trial.run(["run", "--tmux", "--once"]).code(1);
+        trial.assert_record("failed", &how);
         nothing_is_left(&trial);
     }
 }
 
 #[test]
-fn whatever_ends_it_nothing_is_left() {
-    // What cannot be reached through its group, its terminal or its parent.
+fn no_process_survives_any_end_of_an_attempt_with_a_terminal() {
+    // A process that cannot be reached through its group, its terminal or its parent.
     let script = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM HUP; sleep 600' & \
                   touch \"$TRIAL_DIR/there\"; while :; do sleep 1; done";
     let start = |flags: &[&str]| {
@@ -98,25 +101,28 @@ fn whatever_ends_it_nothing_is_left() {
         Some((trial, live))
     };
     let Some((trial, live)) = start(&["--timeout", "1s"]) else { return };
-    live.end(&trial).code(1).stderr_has("its limit of [took] is reached");
+    live.end(&trial).code(1);
+    trial.assert_record("failed", &json!({"outcome": "timed_out"}));
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
     live.signal(Signal::INT);
-    live.end(&trial).code(130).stderr_has("stopped by SIGINT");
+    live.end(&trial).code(130);
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
     kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
-    live.end(&trial).code(1).stderr_has("a interrupted after");
+    live.end(&trial).code(1);
+    trial.assert_record("interrupted", &json!({"verdict": "interrupted"}));
     nothing_is_left(&trial);
 
     let (trial, live) = start(&[]).unwrap();
     live.kill();
-    trial.nobody_is_left();
-    // The folder is in the record of the attempt, and goes with it.
+    trial.no_process_is_left();
+    // The folder is in the record of the attempt, and is removed with it.
     let trial = trial.agent("commit");
-    trial.run(["run", "--tmux"]).code(0).stderr_has("recovered attempt 1");
+    trial.run(["run", "--tmux"]).graph_complete();
+    assert_eq!(trial.tasks("recovered"), ["a"]);
     nothing_is_left(&trial);
 }
 
@@ -129,8 +135,8 @@ fn an_agent_that_is_asked_to_end_may_do_so() {
         .command(["sh", "-c", script])
         .file(".ralph/config.yaml", &SETTINGS.replace("grace: 200ms", "grace: 60s"));
     let live = trial.start_until(["run", "--tmux"], "there");
-    trial.run(["stop", "--now"]).whatever();
-    live.end(&trial).code(4).stderr_has("stopped by `ralph stop`");
+    trial.run(["stop", "--now"]);
+    live.end(&trial).code(4);
     assert!(trial.read("logs/attempts/a/1/stdout").ends_with("so be it\r\n"));
     nothing_is_left(&trial);
 }
@@ -143,8 +149,8 @@ fn what_an_agent_left_running_is_waited_for_and_can_still_print() {
         .command(["sh", "-c", script])
         .graph("tasks: [{id: a, commit: optional}]\n")
         .file(".ralph/config.yaml", &SETTINGS.replace("timeout: 0s", "timeout: 60s"));
-    let ran = trial.run(["run", "--tmux"]).code(0);
-    ran.stderr_has("waiting up to 1m for 2 processes (sh, sleep)");
+    trial.run(["run", "--tmux"]).graph_complete();
+    assert_eq!(trial.lines("waiting_for_children")[0]["children"], json!(["sh", "sleep"]));
     assert_eq!(trial.lines("children_ended").len(), 1);
     assert_eq!(trial.read("logs/attempts/a/1/stdout"), "bye\r\nlate\r\n");
     nothing_is_left(&trial);
@@ -153,11 +159,10 @@ fn what_an_agent_left_running_is_waited_for_and_can_still_print() {
 #[test]
 fn an_agent_whose_screen_stands_still_is_idle_however_busy_it_is() {
     let Some(trial) = trial() else { return };
-    // Paints, and so prints, but nothing new is to be seen.
+    // It prints, but the screen does not change.
     let script = "while :; do printf '\\033[Hworking'; done";
     let trial = trial.command(["sh", "-c", script]);
-    let ran = trial.run(["run", "--tmux", "--once", "--idle", "1s"]).code(1);
-    ran.stderr_has("ending a: it did nothing for [took]");
+    trial.run(["run", "--tmux", "--once", "--idle", "1s"]).code(1);
     assert_eq!(trial.lines("failed")[0]["outcome"], "idle");
     nothing_is_left(&trial);
 }
@@ -167,8 +172,8 @@ fn an_agent_whose_screen_changes_is_not_idle() {
     let Some(trial) = trial() else { return };
     let script = "for n in 1 2 3 4 5 6; do printf '\\033[Hstep %s' $n; sleep 0.5; done; exit 9";
     let trial = trial.command(["sh", "-c", script]);
-    let ran = trial.run(["run", "--tmux", "--once", "--idle", "2s"]).code(1);
-    ran.stderr_has("exited with code 9");
+    trial.run(["run", "--tmux", "--once", "--idle", "2s"]).code(1);
+    trial.assert_record("failed", &json!({"outcome": "exited", "exit_code": 9}));
 }
 
 #[test]
@@ -194,7 +199,7 @@ fn a_person_goes_to_the_window_and_leaves_it() {
     person.exp_eof().unwrap();
     assert_eq!(code(&person), 0);
 
-    // Within tmux there is a choice, and elsewhere than on a terminal no window.
+    // Inside tmux there is a choice, and without a terminal no window is opened.
     let trial = trial.env("TMUX", "/tmp/x,1,0");
     let mut person = on_terminal(&trial, 200, "attach");
     let said = bare(&person.exp_eof().unwrap());
@@ -203,14 +208,14 @@ fn a_person_goes_to_the_window_and_leaves_it() {
     let follower = trial.start(["attach"]);
     until("the output is shown", || follower.printed().contains("Hello, window"));
     live.signal(Signal::INT);
-    live.end(&trial).code(130).whatever();
+    live.end(&trial).code(130);
     follower.end(&trial).code(0).stdout_has("stopped by SIGINT");
     nothing_is_left(&trial);
 }
 
 #[test]
 fn without_a_new_enough_tmux_nothing_is_claimed() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     let bin = trial.dir().join("bin");
     fs::create_dir(&bin).unwrap();
     let trial = trial.env("PATH", bin.to_str().unwrap());

@@ -1,7 +1,7 @@
 //! Runner, guardian and agent are killed at random, alone or together, until the graph is complete;
-//! then everything that is left is held against what must be.
+//! then the oracle checks the result.
 //!
-//! `RALPH_TORTURE_SEED` repeats a trial, `RALPH_TORTURE_KILLS` asks for more kills.
+//! `RALPH_TORTURE_SEED` repeats a test, `RALPH_TORTURE_KILLS` sets the number of kills.
 
 use std::{
     env, fs,
@@ -13,19 +13,19 @@ use std::{
 
 use crate::{
     oracle,
-    support::{RALPH, SOON, Workspace, agent},
+    support::{RALPH, SOON, TestProject, agent},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 const TASKS: usize = 6;
 
-/// Kills in one repository, then the graph is worked off undisturbed.
+/// The kills in one repository, after which the graph is completed undisturbed.
 const KILLS: usize = 8;
 
-/// Numbers that follow from a seed (`SplitMix64`).
-struct Dice(u64);
+/// Pseudo-random numbers from a seed (`SplitMix64`).
+struct SeededNumbers(u64);
 
-impl Dice {
+impl SeededNumbers {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// What was counted over all trials.
+/// The counts over all repositories.
 #[derive(Default)]
 struct Tally {
     kills: usize,
@@ -74,16 +74,16 @@ fn below(ancestor: u32) -> Vec<(Pid, u32)> {
     found
 }
 
-fn start(trial: &Workspace) -> Child {
+fn start(trial: &TestProject) -> Child {
     let mut command = trial.process(RALPH);
     command.args(["run", "--"]).arg(agent("chaos"));
     command.stdout(Stdio::null()).stderr(fs::File::create(trial.sign("said")).unwrap());
     command.spawn().unwrap()
 }
 
-/// Kills something below or with the runner at once, by stopping all of it first. Which is drawn;
-/// returns what, or nothing if there was nothing of the kind.
-fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
+/// Kills the runner, its processes or both at the same moment, by stopping all of them first.
+/// Returns what was killed, drawn at random, or `None` if there was no such process.
+fn strike(run: &Child, dice: &mut SeededNumbers) -> Option<&'static str> {
     let own = number(&run.id().to_string())?;
     let family = below(run.id());
     let at =
@@ -104,13 +104,18 @@ fn strike(run: &Child, dice: &mut Dice) -> Option<&'static str> {
 }
 
 /// One repository: `kills` kills, each at a random moment, then a run to the end.
-fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -> (Workspace, i32) {
+fn torment(
+    trial: TestProject,
+    kills: usize,
+    dice: &mut SeededNumbers,
+    tally: &mut Tally,
+) -> (TestProject, i32) {
     let mut run = start(&trial);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
     let deadline = Instant::now() + SOON * 2;
     loop {
         assert!(Instant::now() < deadline, "the trial does not end");
-        // Not to wait for anything: to strike at another moment each time.
+        // Not a wait for something: each kill comes at another moment.
         thread::sleep(Duration::from_micros(dice.roll(120_000)));
         if struck < kills && run.try_wait().unwrap().is_none() && strike(&run, dice).is_some() {
             (struck, hit) = (struck + 1, true);
@@ -125,9 +130,10 @@ fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -
         if let Some(status) = run.try_wait().unwrap() {
             match status.code() {
                 None => died = Some(Instant::now()),
-                // The guardian of the last one is at work.
+                // The guardian of the previous run is still active.
                 Some(5) => thread::sleep(Duration::from_millis(1)),
-                // A run may stop because too much of what it started was killed, but no other.
+                // A run may stop because too many of its processes were killed, for no other
+                // reason.
                 Some(code) if !hit || code == 0 => return (trial, code),
                 Some(_) => {}
             }
@@ -140,13 +146,13 @@ fn torment(trial: Workspace, kills: usize, dice: &mut Dice, tally: &mut Tally) -
     }
 }
 
-/// Whether the run has come so far as to begin its own attempts.
-fn said(trial: &Workspace) -> bool {
+/// Whether the run has started its own attempts.
+fn said(trial: &TestProject) -> bool {
     let said = fs::read_to_string(trial.sign("said")).unwrap_or_default();
     said.contains("Iteration ") || said.contains("complete (")
 }
 
-fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mut Tally) {
+fn await_recovery(trial: &TestProject, run: &mut Child, began: Instant, tally: &mut Tally) {
     while began.elapsed() < SOON {
         if said(trial) {
             tally.recovery.push(began.elapsed());
@@ -159,8 +165,8 @@ fn await_recovery(trial: &Workspace, run: &mut Child, began: Instant, tally: &mu
     }
 }
 
-/// Whoever still lives with this trial's folder in its command line.
-fn survivors(trial: &Workspace) -> Vec<Pid> {
+/// The processes with this project's folder in their command lines.
+fn survivors(trial: &TestProject) -> Vec<Pid> {
     let sign = trial.sign("never").display().to_string();
     let lives = |path: std::path::PathBuf| {
         let line = fs::read(path.join("cmdline")).unwrap_or_default();
@@ -178,12 +184,12 @@ fn no_kill_at_any_moment_costs_anything() {
     let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     println!("RALPH_TORTURE_SEED={seed}");
     let began = Instant::now();
-    let mut dice = Dice(seed);
+    let mut dice = SeededNumbers(seed);
     let mut tally = Tally::default();
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
         let trial = oracle::stage(TASKS).chaos("b6:kept");
-        // In turn in one checkout and in work trees; which first follows from the seed.
+        // Alternately in one checkout and in worktrees; the seed decides which is first.
         let is_apart = (tally.kills / KILLS + seed as usize) % 2 == 1;
         let trial = if is_apart { oracle::apart(trial) } else { trial };
         let (trial, code) = torment(trial, kills, &mut dice, &mut tally);

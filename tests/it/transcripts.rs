@@ -1,5 +1,5 @@
-//! What agents print, read whole and in pieces: fixtures of every format and class, real recordings
-//! where they are at hand, and anything at all.
+//! Agent output, read at once and in pieces: fixtures of every format and class, real recordings if
+//! available, and random input.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts");
 const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/transcripts");
 
-/// The evening on which all of them were made.
+/// The time at which all of them were recorded.
 fn now() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 20, 20, 56, 0).unwrap()
 }
@@ -35,7 +35,7 @@ fn read(format: Format, parts: &[&[u8]]) -> AgentTranscript {
     transcript.finish()
 }
 
-/// By the first word of its name.
+/// The format, by the first word of the name.
 fn format_of(name: &str) -> Format {
     match name.split('-').next().unwrap() {
         "claude" => Format::ClaudeJson,
@@ -66,7 +66,7 @@ fn judge(
     classify(&AttemptOutput { format, transcript: told, outcome: &outcome, stderr }, &now())
 }
 
-/// Fixture, exit code, what was in the way.
+/// Fixture, exit code, provider error.
 fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
     use ProviderErrorKind as O;
     vec![
@@ -214,13 +214,13 @@ fn what_it_did_said_and_used_is_added_up() {
     assert_eq!(done.usage.model.as_deref(), Some("big-1"));
     assert_eq!(done.conversation.as_deref(), Some("conv-7"));
 
-    // Nothing is known of the cost of a stream that was cut; of its tokens what was told.
+    // The cost of a truncated stream is unknown; the tokens are those reported.
     let cut = told("claude-cut.jsonl");
     assert_eq!((cut.end.clone(), cut.is_over, cut.usage.cost_usd), (None, false, None));
     assert_eq!(cut.usage.tokens.unwrap().input, 100);
     assert_eq!(cut.usage.turns, Some(1));
 
-    // Its own cost is of the whole process, its tokens of each result.
+    // It reports the cost of the whole process, and the tokens of each result.
     let more = told("claude-background-then-more.jsonl");
     assert_eq!(more.end.unwrap().text, "It is over.");
     assert_eq!((more.background, more.usage.cost_usd, more.usage.turns), (0, Some(0.3), Some(3)));
@@ -296,7 +296,7 @@ fn a_flood_takes_bounded_memory_and_hides_nothing_after_it() {
     }
 }
 
-/// What the notes beside the recordings say of each.
+/// The expectations noted with the recordings.
 fn recorded(name: &str) -> Option<ProviderErrorKind> {
     use ProviderErrorKind as O;
     match name {
@@ -353,7 +353,7 @@ fn recordings_of_the_real_programs_are_judged_as_they_were() {
             let remains =
                 AttemptOutput { format, transcript: &told, outcome: &outcome, stderr: &stderr };
             let found = classify(&remains, &now());
-            // Whatever was not stopped from outside told of its end.
+            // Every recording that was not stopped from outside reports its end.
             let ended = told.end.is_some()
                 || format == Format::Text
                 || format == Format::Aider
@@ -405,7 +405,7 @@ proptest! {
             bytes[at] = *byte;
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        // Every value in turn is not what it should be.
+        // Each value in turn has a wrong type.
         let mangled = text.replace(":\"", &format!(":{odd},\"x\":\"")).replace(":1", &format!(":{odd}"));
         for (_, format) in Format::ALL {
             for bytes in [&bytes[..], mangled.as_bytes()] {

@@ -1,10 +1,10 @@
-//! The command line itself: help, version, and what is said of a wrong one.
+//! The command line itself: help, version, usage errors.
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
 #[test]
 fn help_lists_the_commands_in_groups() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     let help = trial.run(["--help"]).out();
     let agents = trial.run(["help", "agents"]).out();
     for (title, commands) in ralph::cli::command_groups() {
@@ -21,7 +21,7 @@ fn help_lists_the_commands_in_groups() {
 
 #[test]
 fn help_is_also_a_command() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     assert_eq!(trial.run(["help"]).out(), trial.run(["--help"]).out());
     assert_eq!(trial.run(["help", "run"]).out(), trial.run(["run", "--help"]).out());
     let nested = trial.run(["worktree", "new", "--help"]).out();
@@ -31,7 +31,7 @@ fn help_is_also_a_command() {
 
 #[test]
 fn global_options_are_shown_once() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     assert!(trial.run(["--help"]).out().contains("--graph <FILE>"));
     for words in [&["run", "--help"][..], &["worktree", "list", "--help"]] {
         let help = trial.run(words).out();
@@ -46,12 +46,12 @@ fn global_options_are_shown_once() {
 #[test]
 fn the_version_is_one_line() {
     let version = concat!("ralph ", env!("CARGO_PKG_VERSION"), "\n");
-    Workspace::bare().run(["--version"]).stdout(version);
+    TestProject::bare().run(["--version"]).stdout(version);
 }
 
 #[test]
 fn a_wrong_command_line_is_a_usage_error() {
-    let trial = Workspace::bare();
+    let trial = TestProject::bare();
     insta::assert_snapshot!(trial.run(["dag-stauts"]).whole(), @r"
     exit code 64
     --- stderr ---
@@ -60,7 +60,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     trial.run(["next"]).code(64).stderr_has("did you mean `ralph prompt` or `ralph plan`?");
     trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
     trial.run(["worktree", "lst"]).code(64).stderr_has("Usage: ralph worktree");
-    let repository = Workspace::new();
+    let repository = TestProject::new();
     repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists the settings");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");
     trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may hold only letters");

@@ -1,22 +1,22 @@
-//! Every verdict by an agent that earns it, and what comes after: retry, parking, stopping.
+//! Every verdict, by an agent that causes it, and the consequences: retry, parking, stopping.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::support::Workspace;
+use crate::support::TestProject;
 
-/// Runs one attempt by this agent, and gives verdict and reason.
+/// Runs one attempt by this agent, and expects this verdict and reason.
 #[track_caller]
-fn judged(agent: &str, verdict: &str, why: &str) -> Workspace {
-    let trial = Workspace::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
+fn judged(agent: &str, verdict: &str, why: &str) -> TestProject {
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n    status: pending\n").agent(agent);
     let done = verdict == "complete";
-    trial.run(["run", "--once", "-q"]).whatever().code(i32::from(!done));
+    trial.run(["run", "--once", "-q"]).code(i32::from(!done));
     let action = if done { "completed" } else { "failed" };
     let ended = trial.lines(action).remove(0);
     assert_eq!((ended["verdict"].as_str(), ended["why"].as_str()), (Some(verdict), Some(why)));
     assert_eq!(trial.status("a"), if done { "complete" } else { "pending" });
-    trial.nobody_is_left();
+    trial.no_process_is_left();
     trial
 }
 
@@ -76,69 +76,41 @@ fn each_way_to_report_counts() {
 
 #[test]
 fn a_task_may_need_no_commit() {
-    let trial = Workspace::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
-    trial.run(["run"]).stderr_has("a complete in [took]: reported done; no commit is required");
+    let trial = TestProject::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("completed", &json!({"task_id": "a", "report": "command"}));
     assert_eq!(trial.status("a"), "complete");
 }
 
 #[test]
-fn what_an_agent_prints_is_shown_and_not_obeyed() {
-    let trial = Workspace::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 3
-    --- stderr ---
-    [time]  1 task, 0 complete
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
-    [time]  a incomplete after [took]: ended without reporting that the task is done, and committed nothing
-    [time]    its last line: \u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31mred
-    [time]    1 of 1 attempts used; output in logs/attempts/a/1
-    [time]  a is parked after 1 attempt; `ralph task-reset a` gives it new ones
-    [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 1 done
-    [time]  left:
-    [time]    - a: parked after 1 attempt
-    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset a`
-    ");
+fn control_characters_in_output_are_escaped() {
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
+    let text =
+        trial.run(["run"]).code(3).stderr_has(r"its last line: \u{1b}[2J\u{1b}]0;owned\u{7}").err();
+    assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
 }
 
 #[test]
 fn a_done_file_of_an_earlier_attempt_is_no_report() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("idle");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
     trial.write(".ralph/tasks/a/DONE", "of yesterday\n");
-    trial.run(["run", "--once"]).code(1).stderr_has("incomplete");
+    trial.run(["run", "--once"]).code(1);
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
 }
 
 #[test]
 fn files_that_were_dirty_before_are_not_the_agents() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("lie");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("lie");
     trial.write("mine.txt", "in the middle of something\n");
-    trial.run(["run", "--once"]).code(1).stderr_has("a unverified");
+    trial.run(["run", "--once"]).code(1);
+    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "unverified"}));
     assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
 }
 
 #[test]
 fn a_second_attempt_is_told_of_the_first() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("fail-once");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 0
-    --- stderr ---
-    [time]  1 task, 0 complete
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
-    [time]  a failed after [took]: exited with code 1
-    [time]    its last line: the tests are red
-    [time]    1 of 3 attempts used; output in logs/attempts/a/1
-    [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
-    [time]    a
-    [time]  a complete in [took]: reported done, and committed
-    [time]    [commit] Work on a
-    [time]    1 file, +1 -0
-    [time]    0 left
-    [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
-    [time]    + a: [commit] Work on a
-    ");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail-once");
+    trial.run(["run"]).graph_complete().stderr_has(" · attempt 2 (1 of 3 used)\n");
     let prompt = trial.read("logs/attempts/a/2/prompt.md");
     let at = prompt.find("## Where you stand").unwrap();
     let end = prompt.find("## How to work").unwrap();
@@ -174,30 +146,27 @@ tasks:
 
 #[test]
 fn out_of_attempts_is_parked_and_the_rest_goes_on() {
-    let trial = Workspace::new().graph(HALF).agent("fail-some");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 3
-    --- stderr ---
-    [time]  4 tasks, 0 complete
-    [time]  Iteration 1 of 50 · bad · P1 · attempt 1
-    [time]    bad
-    [time]  bad failed after [took]: exited with code 7
-    [time]    its last line: no idea how to do bad
-    [time]    1 of 1 attempts used; output in logs/attempts/bad/1
-    [time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
-    [time]  Iteration 2 of 50 · good · P2 · attempt 1
-    [time]    good
-    [time]  good complete in [took]: reported done, and committed
-    [time]    [commit] Work on good
-    [time]    1 file, +1 -0
-    [time]    3 left (2 waiting; 1 parked)
-    [time]  everything left is blocked (exit code 3)
-    [time]  1 completed in 2 attempts, [took]; 1 of 4 done
-    [time]    + good: [commit] Work on good
-    [time]  left:
-    [time]    - bad: parked after 1 attempt; 2 others wait for it
-    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
-    ");
+    let trial = TestProject::new().graph(HALF).agent("fail-some");
+    trial
+        .run(["run"])
+        .code(3)
+        .stderr_has(
+            "\
+[time]    1 of 1 attempts used; output in logs/attempts/bad/1
+[time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
+",
+        )
+        .stderr_has(
+            "\
+[time]    3 left (2 waiting; 1 parked)
+[time]  everything left is blocked (exit code 3)
+[time]  1 completed in 2 attempts, [took]; 1 of 4 done
+[time]    + good: [commit] Work on good
+[time]  left:
+[time]    - bad: parked after 1 attempt; 2 others wait for it
+[time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
+",
+        );
     assert_eq!(
         (trial.status("bad"), trial.status("good")),
         ("in-progress".into(), "complete".into())
@@ -205,41 +174,18 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     let held = &trial.lines("blocked")[0]["holders"];
     assert_eq!(*held, json!([{"task_id": "bad", "why": "parked after 1 attempt", "frees": 3}]));
 
-    trial.run(["run"]).code(3).stderr_has("left:\n[time]    - bad: parked after 1 attempt");
+    trial.run(["run"]).code(3);
     assert_eq!(trial.lines("started").len(), 2, "a parked task stays parked in the next run");
-    trial.run(["task-reset", "bad"]).stdout("bad: in-progress -> pending, attempts reset\n");
-    trial.agent("commit").run(["run"]).stderr_has("the graph is complete (exit code 0)");
+    trial.run(["task-reset", "bad"]);
+    trial.agent("commit").run(["run"]).graph_complete();
 }
 
 #[test]
 fn three_attempts_and_no_more() {
-    let trial = Workspace::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
-    exit code 3
-    --- stderr ---
-    [time]  1 task, 0 complete
-    [time]  Iteration 1 of 50 · bad · P2 · attempt 1
-    [time]    bad
-    [time]  bad failed after [took]: exited with code 7
-    [time]    its last line: no idea how to do bad
-    [time]    1 of 3 attempts used; output in logs/attempts/bad/1
-    [time]  Iteration 2 of 50 · bad · P2 · attempt 2 (1 of 3 used)
-    [time]    bad
-    [time]  bad failed after [took]: exited with code 7
-    [time]    its last line: no idea how to do bad
-    [time]    2 of 3 attempts used; output in logs/attempts/bad/2
-    [time]  Iteration 3 of 50 · bad · P2 · attempt 3 (2 of 3 used)
-    [time]    bad
-    [time]  bad failed after [took]: exited with code 7
-    [time]    its last line: no idea how to do bad
-    [time]    3 of 3 attempts used; output in logs/attempts/bad/3
-    [time]  bad is parked after 3 attempts; `ralph task-reset bad` gives it new ones
-    [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 3 attempts, [took]; 0 of 1 done
-    [time]  left:
-    [time]    - bad: parked after 3 attempts
-    [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
-    ");
+    let trial = TestProject::new().graph("tasks: [{id: bad}]\n").agent("fail-some");
+    trial.run(["run"]).code(3);
+    trial.assert_record("parked", &json!({"task_id": "bad", "attempts": 3}));
+    assert_eq!(trial.status("bad"), "in-progress");
     let attempts: Vec<_> =
         trial.lines("failed").iter().map(|line| line["attempt"].as_u64().unwrap()).collect();
     assert_eq!(attempts, [1, 2, 3]);
@@ -247,10 +193,10 @@ fn three_attempts_and_no_more() {
 
 #[test]
 fn a_task_has_as_many_attempts_as_it_says() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - {id: bad, max_attempts: 1}\n  - {id: bad2, max_attempts: 2}\n")
         .agent("fail-some");
-    trial.run(["run", "-q"]).whatever().code(3);
+    trial.run(["run", "-q"]).code(3);
     assert_eq!(trial.tasks("failed"), ["bad", "bad2", "bad2"]);
     assert_eq!(trial.tasks("parked"), ["bad", "bad2"]);
 }
@@ -261,39 +207,38 @@ fn a_commit_of_the_graph_alone_is_no_proof() {
         echo learned >> docs/knowledge/learnings.md
         git add -A; git commit -qm Done; \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
     let graph = |fields: &str| format!("tasks:\n  - {{id: a, max_attempts: 1{fields}}}\n");
-    let trial = Workspace::new().graph(&graph("")).command(["sh", "-c", script]);
-    trial.run(["run"]).code(3).stderr_has(
-        "a unverified after [took]: reported done, but its commits change only the graph or notes",
-    );
+    let trial = TestProject::new().graph(&graph("")).command(["sh", "-c", script]);
+    trial.run(["run"]).code(3);
+    trial.assert_record("failed", &json!({"verdict": "unverified", "metadata_only": true}));
     let trial =
-        Workspace::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+        TestProject::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
+    trial.run(["run"]).graph_complete();
 }
 
 #[test]
 fn five_failures_in_a_row_stop_the_run() {
     let tasks: String = (1..8).map(|n| format!("  - id: bad{n}\n")).collect();
-    let trial = Workspace::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
-    trial.run(["run", "-q"]).code(1).stderr_has("5 failures in a row (exit code 1)\n");
+    let trial = TestProject::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
+    trial.run(["run", "-q"]).code(1);
     assert_eq!(trial.lines("failed").len(), 5);
 }
 
 #[test]
 fn an_agent_that_does_not_start_stops_the_run() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
         .graph("tasks: [{id: a}]\n")
         .agent("fail");
-    let why = "3 attempts in a row failed within 5s; check that the agent starts";
-    trial.run(["run", "-q"]).whatever().code(1);
+    let why = "3 attempts in a row failed within 5s; does the agent start at all?";
+    trial.run(["run", "-q"]).code(1);
     assert_eq!(trial.lines("finished")[0]["why"], why);
     assert_eq!(trial.lines("failed").len(), 3);
 }
 
 #[test]
-fn a_flood_of_output_harms_nobody() {
-    let trial = Workspace::new().graph("tasks: [{id: a}]\n").agent("flood");
-    trial.run(["run"]).stderr_has("the graph is complete (exit code 0)");
+fn a_flood_of_output_is_kept_on_disk() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("flood");
+    trial.run(["run"]).graph_complete();
     let length = fs::metadata(trial.root().join("logs/attempts/a/1/stdout")).unwrap().len();
     assert!(length > 50_000_000, "{length}");
     let journal = fs::metadata(trial.root().join("logs/ralph.jsonl")).unwrap().len();
@@ -301,11 +246,11 @@ fn a_flood_of_output_harms_nobody() {
 }
 
 #[test]
-fn a_prompt_that_nobody_reads_blocks_nobody() {
+fn an_unread_prompt_blocks_nothing() {
     let text = "The quick brown fox. ".repeat(200_000);
     let graph = format!("tasks:\n  - id: a\n    description: {text}\n");
-    let trial = Workspace::new().graph(&graph).agent("never-reads");
-    trial.run(["run", "-q"]).whatever();
+    let trial = TestProject::new().graph(&graph).agent("never-reads");
+    trial.run(["run", "-q"]);
     assert!(trial.read("logs/attempts/a/1/prompt.md").len() > 4_000_000);
     assert_eq!(trial.status("a"), "complete");
 }

@@ -1,12 +1,13 @@
-//! Verify commands: what must succeed before a task is complete.
+//! Verify commands, which must pass before a task is complete.
 
 use std::fs;
 
 use rustix::process::Signal;
+use serde_json::json;
 
-use crate::support::{Workspace, agent, until};
+use crate::support::{TestProject, agent, until};
 
-/// A check that says what it wanted.
+/// A check that prints what it expected.
 const VALUE: &str =
     "test \"$(cat value)\" = good || { echo \"wanted good, found $(cat value)\"; exit 3; }";
 
@@ -17,40 +18,31 @@ fn graph(fields: &str) -> String {
 #[test]
 fn a_failed_verify_is_told_to_the_next_attempt() {
     let verify = format!("    verify:\n      - test -e value\n      - '{VALUE}'");
-    let trial = Workspace::new().graph(&graph(&verify)).agent("fix-verify");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
-    exit code 0
-    --- stderr ---
-    [time]  1 task, 0 complete
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
-    [time]  verifying a: `test -e value`
-    [time]    succeeded in [took]
-    [time]  verifying a: `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }`
-    [time]    exited with code 3 after [took]
-    [time]      its last line: wanted good, found bad
-    [time]      output in logs/attempts/a/1/verify-2.log
-    [time]  a verify-failed after [took]: reported done, but `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }` exited with code 3
-    [time]    [commit] Write bad
-    [time]    1 file, +1 -0
-    [time]    what it left is kept: `ralph show a.1`, `ralph restore a.1`
-    [time]    its last line: a is reported as done; it is verified when attempt 1 ends
-    [time]    1 of 3 attempts used; output in logs/attempts/a/1
-    [time]  Iteration 2 of 50 · a · P2 · attempt 2 (1 of 3 used)
-    [time]    a
-    [time]  verifying a: `test -e value`
-    [time]    succeeded in [took]
-    [time]  verifying a: `test "$(cat value)" = good || { echo "wanted good, found $(cat value)"; exit 3; }`
-    [time]    succeeded in [took]
-    [time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
-    [time]    [commit] Write good
-    [time]    1 file, +1 -1
-    [time]    changed what `verify` names: value
-    [time]    0 left
-    [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
-    [time]    + a: [commit] Write good
-    "#);
+    let trial = TestProject::new().graph(&graph(&verify)).agent("fix-verify");
+    trial
+        .run(["run"])
+        .graph_complete()
+        .stderr_has(
+            "\
+[time]  verifying a: `test -e value`
+[time]    succeeded in [took]
+",
+        )
+        .stderr_has(
+            "\
+[time]    exited with code 3 after [took]
+[time]      its last line: wanted good, found bad
+[time]      output in logs/attempts/a/1/verify-2.log
+",
+        )
+        .stderr_has(
+            "\
+[time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
+[time]    [commit] Write good
+[time]    1 file, +1 -1
+[time]    changed what `verify` names: value
+",
+        );
     let verdicts: Vec<_> = ["failed", "completed"]
         .map(|action| trial.lines(action)[0]["verdict"].as_str().unwrap().to_owned())
         .into();
@@ -62,83 +54,78 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     );
     assert_eq!(trial.read("logs/attempts/a/1/verify-2.log"), "wanted good, found bad\n");
     assert!(trial.read("logs/attempts/a/2/prompt.md").contains("verify a`"));
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn an_agent_does_not_choose_its_own_judge() {
     let script = "cat > /dev/null; \"$0\" < /dev/null
         sed -i -e 's/verify: .*false.*/verify: []/' -e 's/priority: low/priority: high/' task-graph.yaml";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .graph("tasks:\n  - id: a\n    max_attempts: 1\n    verify: ['false']\n  - {id: b, priority: low, depends_on: [a]}\n")
         .command(["sh", "-c", script, &agent("commit")]);
-    trial.run(["run"]).code(3).stderr_has(
-        "while the attempt ran, what the graph says of a, b was changed; a person may have done",
-    );
+    trial.run(["run"]).code(3);
+    let guarded = json!({"what": "changed", "tasks": ["a", "b"], "undone": false});
+    trial.assert_record("graph_guarded", &guarded);
     assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
     assert!(trial.graph_text().contains("verify: []"), "what may be a person's stays");
 }
 
 #[test]
 fn what_was_not_reported_is_not_verified() {
-    let trial = Workspace::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
+    let trial = TestProject::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
     let trial = trial.agent("fail");
-    trial.run(["run", "-q"]).whatever().code(3);
+    trial.run(["run", "-q"]).code(3);
     assert!(!trial.root().join("ran").exists());
 }
 
 #[test]
 fn the_project_says_it_for_tasks_that_do_not() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> ../ran]\n")
         .graph(
             "tasks:\n  - id: a\n  - {id: b, verify: echo own >> ../ran}\n  - {id: c, verify: []}\n",
         )
         .agent("commit");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     assert_eq!(fs::read_to_string(trial.sign("ran")).unwrap(), "all\nown\n");
 }
 
 #[test]
 fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\ngrace: 200ms\nverify_timeout: 1s\n")
         .graph(&graph("    verify: setsid sleep 600 & sleep 600\n    max_attempts: 1"))
         .agent("commit");
-    trial.run(["run"]).code(3).stderr_has("`setsid sleep 600 & sleep 600` ended by ralph at its");
+    trial.run(["run"]).code(3);
     assert_eq!(trial.lines("verify_failed")[0]["outcome"], "timed_out");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn a_broken_baseline_stops_the_run_before_the_agent() {
     let config = "fsync: false\nverify: test -e value\nverify_baseline: true\n";
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", config)
         .graph("tasks: [{id: a}, {id: b}]\n")
         .agent("commit");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
-    exit code 3
-    --- stderr ---
-    [time]  2 tasks, 0 complete
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
-    [time]  verifying a before the attempt: `test -e value`
-    [time]    exited with code 1 after [took]
-    [time]      output in logs/attempts/a/1/baseline-1.log
-    [time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
-    [time]    0 of 3 attempts used; output in logs/attempts/a/1
-    [time]  baseline broken: `test -e value` exited with code 1 before the attempt; fix it, or set `verify_baseline: false` on the task that fixes it (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 2 done
-    [time]  left:
-    [time]    2 ready: a, b
-    "#);
+    trial.run(["run"]).code(3).stderr_has(
+        "\
+[time]  verifying a before the attempt: `test -e value`
+[time]    exited with code 1 after [took]
+[time]      output in logs/attempts/a/1/baseline-1.log
+[time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
+[time]    0 of 3 attempts used; output in logs/attempts/a/1
+[time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
+",
+    );
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");
     assert!(trial.subjects().iter().all(|subject| !subject.starts_with("Work on")));
     assert_eq!(trial.status("a"), "pending");
 
     let trial = trial.file("value", "good\n");
-    trial.run(["run"]).stderr_has("verifying a before the attempt: `test -e value`");
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("verifying", &json!({"task_id": "a", "baseline": true}));
     assert_eq!(trial.lines("verified").len(), 4, "before and after each");
 }
 
@@ -146,30 +133,32 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
 fn a_task_that_is_to_mend_the_baseline_may_begin() {
     let config =
         format!("fsync: false\nstart_limit: 0\nverify: '{VALUE}'\nverify_baseline: true\n");
-    let trial = Workspace::new()
+    let trial = TestProject::new()
         .file(".ralph/config.yaml", &config)
         .graph(&graph("    verify_baseline: false"))
         .agent("fix-verify");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     assert_eq!(trial.status("a"), "complete");
 }
 
 #[test]
-fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
+fn the_next_run_continues_a_stopped_verification() {
     let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
     for kill in [false, true] {
-        let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+        let trial = TestProject::new().graph(&graph(verify)).agent("commit");
         let run = trial.start_until(["run"], "verifying");
         if kill {
             run.kill();
         } else {
             run.signal(Signal::INT);
-            run.end(&trial).code(130).stderr_has("the verify commands of a are left to the next");
+            run.end(&trial).code(130);
+            trial.assert_record("verify_postponed", &json!({"task_id": "a", "attempt": 1}));
         }
-        trial.nobody_is_left();
+        trial.no_process_is_left();
         trial.run(["status"]).stdout_has("Current attempt: a, attempt 1, since [time], cut off");
         trial.leave("go");
-        trial.run(["run"]).stderr_has("recovered attempt 1 at a");
+        trial.run(["run"]).graph_complete();
+        trial.assert_record("recovered", &json!({"task_id": "a", "attempt": 1}));
         assert_eq!(trial.status("a"), "complete");
         assert_eq!(trial.lines("started").len(), 1, "the work was done once");
         assert_eq!(trial.subjects(), ["Work on a"]);
@@ -180,7 +169,7 @@ fn a_stopped_verification_is_gone_on_with_and_nothing_done_twice() {
 fn a_guardian_killed_while_verifying_costs_no_attempt() {
     let verify =
         "    verify: '[ -e \"$TRIAL_DIR/go\" ] || { touch \"$TRIAL_DIR/verifying\"; sleep 600; }'";
-    let trial = Workspace::new().graph(&graph(verify)).agent("commit");
+    let trial = TestProject::new().graph(&graph(verify)).agent("commit");
     let run = trial.start_until(["run"], "verifying");
     trial.leave("go");
     let record = || fs::read_to_string(trial.state().join("attempts/a.1.json")).unwrap_or_default();
@@ -189,17 +178,17 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
         let pid = i32::try_from(record["guardian"]["pid"].as_i64()?).unwrap();
         rustix::process::Pid::from_raw(pid)
     };
-    // For a moment it is still that of the agent, which is gone.
+    // For a moment the record still has the guardian of the agent, which has ended.
     let kill = |pid| rustix::process::kill_process(pid, Signal::KILL).is_ok();
     until("its guardian is on record", || guardian().is_some_and(kill));
-    run.end(&trial).stderr_has("the graph is complete (exit code 0)");
+    run.end(&trial).graph_complete();
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn verifying_by_hand() {
-    let trial = Workspace::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");
+    let trial = TestProject::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");
     trial
         .run(["verify", "a"])
         .code(1)

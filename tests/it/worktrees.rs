@@ -1,11 +1,11 @@
-//! `ralph worktree`, and what else shows people where several attempts are: `status`, `dag-status`,
-//! `attach`, `logs -f`, `doctor`, the lines of a run.
+//! `ralph worktree`, and the other views of isolated attempts: `status`, `dag-status`, `attach`,
+//! `logs -f`, `doctor`, the lines of a run.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{RALPH, SETTINGS, Workspace, until, wait_for};
+use crate::support::{RALPH, SETTINGS, TestProject, until, wait_for};
 
 const TWO: &str = "tasks: [{id: a, title: The first}, {id: b}]\n";
 
@@ -13,30 +13,30 @@ fn settings(more: &str) -> String {
     format!("{SETTINGS}jobs: 2\n{more}")
 }
 
-fn stage(more: &str) -> Workspace {
-    Workspace::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
+fn stage(more: &str) -> TestProject {
+    TestProject::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
 }
 
-/// A repository in which two attempts have been merged, with their work trees.
-fn merged() -> Workspace {
+/// A repository in which two attempts have been merged, with their worktrees.
+fn merged() -> TestProject {
     let trial = stage("").agent("commit");
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     trial
 }
 
-/// A file of a work tree beside the repository.
-fn beside(trial: &Workspace, path: &str) -> std::path::PathBuf {
+/// The path of a file in a worktree.
+fn worktree_file(trial: &TestProject, path: &str) -> std::path::PathBuf {
     trial.dir().join("repo.worktrees").join(path)
 }
 
-fn git_in(trial: &Workspace, tree: &str, words: &[&str]) -> String {
-    let tree = beside(trial, tree).display().to_string();
+fn git_in(trial: &TestProject, tree: &str, words: &[&str]) -> String {
+    let tree = worktree_file(trial, tree).display().to_string();
     trial.git(&[&["-C", &tree], words].concat())
 }
 
-/// `remove` says why not, and everything is as it was.
+/// `remove` refuses with this reason and changes nothing.
 #[track_caller]
-fn stays(trial: &Workspace, name: &str, why: &str) {
+fn stays(trial: &TestProject, name: &str, why: &str) {
     let before = trial.git(&["worktree", "list", "--porcelain"]);
     let ran = trial.run(["worktree", "remove", name]).code(1);
     ran.stderr(&format!("ralph: error: ../repo.worktrees/{name} stays: {why}\n"));
@@ -44,7 +44,7 @@ fn stays(trial: &Workspace, name: &str, why: &str) {
 }
 
 #[test]
-fn everybody_is_told_where_attempts_are() {
+fn every_view_shows_the_worktrees_of_attempts() {
     let trial = stage("verify: sh \"$TRIAL_DIR/check.sh\"\n");
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");
     let run = trial.start_until(["run"], "waiting-a");
@@ -80,7 +80,7 @@ fn everybody_is_told_where_attempts_are() {
     until("it follows", || live.said().contains("not shown"));
     assert_eq!(live.said(), "also running, not shown: a (`--task a`)\n");
 
-    // Verified, both; then one is tried, and the other waits.
+    // Both are verified; then one is merged, and the other waits.
     trial.leave("open");
     let stages = || {
         let status = trial.run(["status", "--json"]).json();
@@ -95,7 +95,7 @@ fn everybody_is_told_where_attempts_are() {
     assert_eq!(status["attempts"][0]["worktree"], "[repo].worktrees/1");
     assert_eq!(status["merge_queue"], json!({"waiting": [], "trying": null, "held": null}));
     trial.leave("green");
-    run.end(&trial).code(0).whatever();
+    run.end(&trial).code(0);
     live.kill();
     insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
     work tree                task  branch  state
@@ -107,14 +107,14 @@ fn everybody_is_told_where_attempts_are() {
     let list = trial.run(["worktree", "list", "--json"]).json();
     assert_eq!(list[0]["state"], "free");
     assert_eq!(list[3]["kind"], "main");
-    trial.nobody_is_left();
+    trial.no_process_is_left();
 }
 
 #[test]
 fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     let trial = stage("").agent("commit");
     trial.write("work/a.txt", "mine\n");
-    trial.run(["run", "-q", "--task", "a"]).code(4).whatever();
+    trial.run(["run", "-q", "--task", "a"]).code(4);
     let status = trial.run(["status"]).out();
     let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
     let shown: Vec<&str> = status.lines().filter(shown).collect();
@@ -127,7 +127,7 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     assert_eq!(queue["held"]["paths"], json!(["work/a.txt"]));
     stays(&trial, "1", "attempt a.1 waits to be merged by the next run: `ralph run`");
     fs::remove_file(trial.root().join("work/a.txt")).unwrap();
-    trial.run(["run", "-q", "--task", "a"]).whatever();
+    trial.run(["run", "-q", "--task", "a"]);
     assert_eq!(trial.status("a"), "complete");
 }
 
@@ -135,15 +135,15 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
 fn nothing_is_removed_that_is_kept_nowhere_else() {
     let trial = merged();
     let change = "put it on a branch, or undo it, in `[repo].worktrees/1`";
-    fs::write(beside(&trial, "1/new"), "").unwrap();
+    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
     stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
     git_in(&trial, "1", &["add", "new"]);
     stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
     git_in(&trial, "1", &["commit", "-qm", "New"]);
     let commit = git_in(&trial, "1", &["rev-parse", "HEAD"]).trim().to_owned();
     stays(&trial, "1", &format!("commit [commit] is on no branch; {change}"));
-    // Gone by hand, it is the last that knows the commit.
-    fs::rename(beside(&trial, "1"), trial.sign("aside")).unwrap();
+    // Moved away by hand: its record is the last reference to the commit.
+    fs::rename(worktree_file(&trial, "1"), trial.sign("aside")).unwrap();
     stays(
         &trial,
         "1",
@@ -152,7 +152,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     trial.git(&["branch", "kept", &commit]);
     trial.run(["worktree", "remove", "1"]).stderr("forgot ../repo.worktrees/1\n");
 
-    let two = beside(&trial, "2").display().to_string();
+    let two = worktree_file(&trial, "2").display().to_string();
     trial.git(&["worktree", "lock", "--reason", "mine", &two]);
     stays(
         &trial,
@@ -177,7 +177,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
 }
 
 #[test]
-fn a_person_gets_a_work_tree_that_no_run_takes() {
+fn a_worktree_of_a_person_is_not_used_by_runs() {
     let trial = stage("setup: npm ci\n").agent("commit");
     let tip = &trial.git(&["rev-parse", "--short", "HEAD"])[..7];
     trial.run(["worktree", "new", "b"]).stdout("[repo].worktrees/b\n").stderr(
@@ -192,14 +192,14 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
         .run(["worktree", "new", "bb"])
         .code(1)
         .stderr("ralph: error: there is no task and no branch `bb`; did you mean `b`?\n");
-    // What a person begins stays theirs, and its branch is moved by nobody.
-    fs::write(beside(&trial, "b/begun"), "").unwrap();
+    // The worktree of a person is theirs, and its branch is not moved.
+    fs::write(worktree_file(&trial, "b/begun"), "").unwrap();
     git_in(&trial, "b", &["add", "begun"]);
     git_in(&trial, "b", &["commit", "-qm", "Begin"]);
     let mine = git_in(&trial, "b", &["rev-parse", "HEAD"]);
     trial.write(".ralph/config.yaml", &settings(""));
     trial.git(&["commit", "-qam", "No setup"]);
-    trial.run(["run", "-q"]).whatever();
+    trial.run(["run", "-q"]);
     assert_eq!(
         (trial.status("b"), git_in(&trial, "b", &["rev-parse", "HEAD"])),
         ("complete".to_owned(), mine)
@@ -207,17 +207,17 @@ fn a_person_gets_a_work_tree_that_no_run_takes() {
     trial
         .run(["worktree", "remove", "b"])
         .stderr("removed ../repo.worktrees/b; branch ralph/b stays\n");
-    // It is gone on with as it was left.
+    // A new worktree for the branch continues it.
     trial
         .run(["worktree", "new", "ralph/b"])
         .stdout("[repo].worktrees/b\n")
         .stderr_has("on branch ralph/b, as it is, at ");
-    assert!(beside(&trial, "b/begun").exists());
-    // Numbers are for attempts.
+    assert!(worktree_file(&trial, "b/begun").exists());
+    // Numbers are reserved for attempts.
     trial.git(&["branch", "topic/2"]);
     trial.git(&["branch", "7"]);
-    trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n").whatever();
-    trial.run(["worktree", "new", "7"]).stdout("[repo].worktrees/task-7\n").whatever();
+    trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n");
+    trial.run(["worktree", "new", "7"]).stdout("[repo].worktrees/task-7\n");
     let list = trial.run(["worktree", "list", "--json"]).json();
     let kinds = list.as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap());
     let kinds: Vec<&str> = kinds.collect();
@@ -247,7 +247,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
         let of_run = of_run.iter().any(|begin| line.starts_with(begin));
         assert!(named || goes_on || of_run, "{line:?} in\n{text}");
     }
-    // Each is followed by what belongs to it.
+    // Each head line is followed by its details.
     for id in ["a", "b"] {
         let at = lines.iter().position(|line| line.starts_with(&format!("{id}: `test"))).unwrap();
         let head =
@@ -261,9 +261,9 @@ fn lines_of_several_attempts_can_be_told_apart() {
 }
 
 #[test]
-fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
+fn the_doctor_checks_what_isolated_attempts_need() {
     let trial = merged();
-    let found = |trial: &Workspace| -> Vec<(String, String)> {
+    let found = |trial: &TestProject| -> Vec<(String, String)> {
         let report: Value = trial.run(["doctor", "--json", "--", "true"]).json();
         let list = report["findings"].as_array().unwrap().iter();
         let text = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_owned();
@@ -278,7 +278,7 @@ fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
     assert!(of(&all, "git").starts_with("ok git version "));
     assert_eq!((of(&all, "leftovers"), of(&all, "branches")), (String::new(), String::new()));
 
-    fs::write(beside(&trial, "1/new"), "").unwrap();
+    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
     trial.git(&["branch", "ralph/a"]);
     trial.write(".worktreeinclude", "# what is needed\n.env\ncache/*.bin\n");
     trial.write(".gitignore", ".env\n");
@@ -295,8 +295,6 @@ fn the_doctor_looks_at_what_attempts_beside_each_other_need() {
     assert_eq!(of(&all, "submodules"), "warning not cloned: lib");
     trial.git(&["checkout", "-q", "--detach"]);
     let (doctor, run) = (trial.run(["doctor", "-q", "--", "true"]), trial.run(["run"]));
-    doctor
-        .code(1)
-        .stdout_has("HEAD is detached, and isolated attempts need a branch with a commit");
-    run.code(1).stderr_has("attempts in work trees of their own need a branch");
+    doctor.code(1).stdout_has("HEAD is detached, and attempts in work trees of their own need one");
+    run.code(1);
 }
