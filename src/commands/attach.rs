@@ -7,13 +7,14 @@ use super::{
     journal_reader::RecordFilter,
     listen::{self, ListenOptions, Voice},
     logs::without_reader,
-    status::{Standing, look},
+    status::look,
 };
 use crate::{
     adapters::{terminal, tmux},
     cli::AttachArgs,
     core::exit::{Exit, Failure},
     project::{attempt::AttemptRecord, workspace::Workspace},
+    view::run::Standing,
 };
 
 /// Shows it until the run is over or somebody leaves. The run does not notice.

@@ -156,9 +156,13 @@ impl Board {
         }
         let before = self.queue.take().map(|(_, trying)| trying.doing).unwrap_or_default();
         let trying = match &underway.trial {
-            None => {
-                Trying { held: underway.held.as_ref().map(lines::hindrance), ..Trying::default() }
-            }
+            None => Trying {
+                held: underway
+                    .held
+                    .as_ref()
+                    .map(|held| crate::view::queue::HeldView::of(held).reason()),
+                ..Trying::default()
+            },
             Some(trial) => Trying {
                 tasks: lines::ids(&trial.tasks),
                 branch: visible(&trial.branch).into_owned(),

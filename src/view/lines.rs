@@ -12,7 +12,7 @@ pub mod wake;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Local, Utc};
+use chrono::{DateTime, Utc};
 
 use crate::{
     adapters::terminal::{Style, visible},
@@ -20,14 +20,17 @@ use crate::{
         duration,
         event::{AttemptResult, Cause, Event, StopRequest, record::Record},
         graph::task::{Status, TaskId},
-        select::{TaskState, View},
+        select::{SelectionKey, TaskState, View},
         verdict::{CheckResult, Verdict},
     },
+    view::task::TaskCounts,
 };
 
+pub(crate) use super::words::ids;
+pub use super::words::{clock, counted, moment};
+pub(super) use super::words::{length, named};
 pub use children::waiting;
 pub(super) use iterations::start_of_iteration;
-pub use merged::hindrance;
 pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
@@ -42,8 +45,6 @@ pub enum Verbosity {
     Verbose,
 }
 
-/// How many names of a list are given.
-const NAMES: usize = 4;
 /// How many commits of one task the summary names.
 pub(super) const COMMITS: usize = 3;
 
@@ -71,54 +72,25 @@ pub fn plain(text: &str) -> Line {
     line(None, text)
 }
 
-/// `1 attempt`, `2 attempts`.
-pub fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// How much is not done, and that by state, one text each; the ready ones by name.
+/// How many tasks are left, and how many of these in each state, one text each; the ready ones by
+/// name.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
-    let (mut running, mut merging, mut waiting) = (0, 0, 0);
-    let (mut parked, mut asking, mut other) = (0, 0, 0);
-    let mut ready = Vec::new();
-    for number in view.admitted() {
-        match view.state(number, now) {
-            TaskState::Complete | TaskState::Cancelled => {}
-            TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
-            TaskState::Running if view.history.active.is_queued(&view.graph.task(number).id) => {
-                merging += 1;
-            }
-            TaskState::Running => running += 1,
-            TaskState::Waiting
-            | TaskState::Apart
-            | TaskState::Backoff(_)
-            | TaskState::Limited(_) => waiting += 1,
-            TaskState::Parked(_) | TaskState::Spent => parked += 1,
-            TaskState::NeedsInput => asking += 1,
-            TaskState::Held | TaskState::Claimed => other += 1,
-        }
-    }
-    ready.sort_unstable();
+    let counts = TaskCounts::of(view, now);
     let mut texts = Vec::new();
-    if !ready.is_empty() {
+    if counts.ready > 0 {
+        let ready = view.admitted().filter(|number| {
+            matches!(view.state(*number, now), TaskState::Ready | TaskState::Denied)
+        });
+        let mut ready: Vec<SelectionKey> = ready.map(|number| view.keys[number]).collect();
+        ready.sort_unstable();
         let names: Vec<&str> =
             ready.iter().map(|key| view.graph.task(key.number).id.as_str()).collect();
         texts.push(format!("{} ready: {}", ready.len(), named(&names)));
     }
-    for (count, word) in [
-        (running, "running"),
-        (merging, "to be merged"),
-        (waiting, "waiting"),
-        (parked, "parked"),
-        (asking, "waiting for an answer"),
-        (other, "held or in progress"),
-    ] {
-        if count > 0 {
-            texts.push(format!("{count} {word}"));
-        }
-    }
-    (ready.len() + running + merging + waiting + parked + asking + other, texts)
+    let others = TaskCounts { ready: 0, ..counts };
+    texts.extend(others.parts().iter().map(|(count, word)| format!("{count} {word}")));
+    (counts.left(), texts)
 }
 
 /// The heading of an iteration, and below it what it is about; in one line where others go on.
@@ -148,20 +120,6 @@ pub fn heading(
         _ if task.title == task.id.as_str() => vec![text],
         _ => vec![format!("{text} · {title}")],
     }
-}
-
-/// A time of day here.
-pub fn clock(at: DateTime<Utc>) -> String {
-    at.with_timezone(&Local).format("%H:%M:%S").to_string()
-}
-
-/// A time to come: of day, with the date where it is not this one's.
-pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
-    if day(at) == day(now) {
-        return clock(at);
-    }
-    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
 }
 
 /// What is said of a record at this verbosity, but for headings and the summary.
@@ -285,11 +243,6 @@ fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     lines
 }
 
-/// Seconds of the journal, for people.
-pub(super) fn length(seconds: f64) -> String {
-    duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
-}
-
 fn changed(
     id: &str,
     old: Option<Status>,
@@ -400,16 +353,4 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
         }
     }
     lines
-}
-
-/// The first few of these tasks.
-pub(crate) fn ids(tasks: &[TaskId]) -> String {
-    named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
-}
-
-/// The first few names.
-fn named<T: AsRef<str>>(names: &[T]) -> String {
-    let more = if names.len() > NAMES { ", …" } else { "" };
-    let names: Vec<&str> = names.iter().take(NAMES).map(AsRef::as_ref).collect();
-    format!("{}{more}", names.join(", "))
 }

@@ -2,7 +2,10 @@
 
 use chrono::Utc;
 
-use super::lines::{COMMITS, Line, counted, how_to_answer, length, line, standing};
+use super::{
+    lines::{COMMITS, Line, counted, how_to_answer, length, line, standing},
+    task::TaskCounts,
+};
 use crate::{
     adapters::terminal::Style,
     core::{
@@ -55,7 +58,6 @@ impl RunTally {
             return Vec::new();
         };
         let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
-        let total = view.admitted().count();
         let time = length(*duration_seconds);
         let spend = &view.history.run.spend;
         let known = spend.unknown_cost < spend.attempts;
@@ -74,9 +76,9 @@ impl RunTally {
             line(
                 None,
                 format!(
-                    "{completed} completed in {}, {time}{cost}; {} of {total} done",
+                    "{completed} completed in {}, {time}{cost}; {}",
                     counted(*iterations as usize, "attempt"),
-                    total - remaining,
+                    TaskCounts::of(view, Utc::now()).progress(),
                 ),
             ),
         ];

@@ -23,7 +23,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     let trial = speaking("claude-usage-limit:1 claude-success:0");
     let run = trial.start(["run", "--max-wait", "1000000h"]);
     until("it waits", || run.said().contains("waiting until"));
-    trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
+    trial.run(["dag-status"]).stdout_has("Ready later\n  a  rate-limited until ");
     trial.run(["resume", "--now"]).stdout("what waits for a provider is tried again now\n");
     run.end(&trial).stderr_has("a rate-limited after [took]: the usage limit of the account");
     let limited = &trial.lines("rate_limited")[0];

@@ -199,7 +199,7 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.write("check.sh", &format!("{CHECK}# mine\n"));
         let base = trial.git(&["rev-parse", "main"]);
         let ran = trial.run(["run"]).code(4);
-        ran.stderr_has(&format!("changes of yours are in the way: {path}"));
+        ran.stderr_has(&format!("your uncommitted changes block it: {path}"));
         assert_eq!(trial.git(&["rev-parse", "main"]), base);
         assert_eq!(trial.read(path), "mine\n");
         assert_eq!(trial.lines("merge_held").len(), 1);

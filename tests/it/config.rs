@@ -192,7 +192,7 @@ fn settings_that_change_between_attempts_count_from_the_next_one() {
     [time]    1 of 1 attempts used; output in logs/attempts/c/1
     [time]  c is parked after 1 attempt; `ralph task-reset c` gives it new ones
     [time]  everything left is blocked (exit code 3)
-    [time]  1 completed in 3 attempts, [took]; 1 of 3 done
+    [time]  1 completed in 3 attempts, [took]; 1 of 3 complete
     [time]    + a: [commit] Do a
     [time]  left:
     [time]    - b: parked after 1 attempt

@@ -32,7 +32,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]    + a: [commit] Work on a
     ");
     let ended = trial.lines("interrupted").remove(0);

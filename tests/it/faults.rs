@@ -66,7 +66,7 @@ fn a_graph_wrecked_by_an_agent_is_put_back() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]    + a: [commit] Work on a
     ");
     let told = trial.lines("graph_guarded").remove(0);

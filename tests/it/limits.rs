@@ -11,7 +11,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     exit code 2
     --- stderr ---
     [time]  the limit of 2 iterations reached (exit code 2)
-    [time]  2 completed in 2 attempts, [took]; 2 of 4 done
+    [time]  2 completed in 2 attempts, [took]; 2 of 4 complete
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
     [time]  left:
@@ -77,7 +77,7 @@ fn an_agent_past_its_limit_is_killed_with_its_group() {
     [time]    1 of 1 attempts used; output in logs/attempts/a/1
     [time]  a is parked after 1 attempt; `ralph task-reset a` gives it new ones
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 1 done
+    [time]  0 completed in 1 attempt, [took]; 0 of 1 complete
     [time]  left:
     [time]    - a: parked after 1 attempt
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset a`

@@ -403,7 +403,7 @@ fn a_paused_loop_goes_on_as_it_was() {
     );
     trial
         .run(["status", "--name", "docs"])
-        .stdout_has("Loop: docs\nStatus: paused: `ralph resume --name docs` goes on\n");
+        .stdout_has("Loop: docs\nStatus: paused: `ralph resume --name docs` continues\n");
     let said = trial.run(["resume", "--name", "docs"]).code(2).whole();
     assert!(
         said.contains("docs: starting iteration 2/3") && said.contains("iteration 3/3"),
@@ -449,8 +449,8 @@ fn a_crashed_loop_goes_on_with_its_count() {
     let status = || trial.run(["status", "--name", "docs", "--json"]).json()["status"].clone();
     until("its guardian is gone", || status() == "crashed");
     trial.run(["status", "--name", "docs"]).stdout_has(
-        "Status: crashed: no process holds the lock but the newest run has no end; `ralph resume \
-         --name docs` goes on\n",
+        "Status: crashed: the last run exited unexpectedly; `ralph resume \
+         --name docs` continues it\n",
     );
     trial.leave("open");
     let said = trial.run(["resume", "--name", "docs"]).code(2).whole();

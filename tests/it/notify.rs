@@ -214,7 +214,7 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
     [time]      its last line: no database
     [time]      output in logs/hooks/before_run-1.log
     [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; mend it, or take it out of `hooks` (exit code 1)
-    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 2 complete
     [time]  left:
     [time]    1 ready: a
     [time]    1 waiting
@@ -231,7 +231,7 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
     [time]      its last line: no room
     [time]      output in logs/attempts/a/1/before_attempt-2.log
     [time]  hook `before_attempt`: `echo no room; exit 1` exited with code 1; its last line: no room; mend it, or take it out of `hooks` (exit code 1)
-    [time]  0 completed in 0 attempts, [took]; 0 of 2 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 2 complete
     [time]  left:
     [time]    1 ready: a
     [time]    1 waiting

@@ -119,7 +119,7 @@ fn a_pause_without_a_run_holds_the_next() {
     let trial = Workspace::new().graph(THREE).agent("commit");
     trial.run(["resume"]).stderr("warning: not paused\n");
     trial.run(["pause"]).stdout("paused: no run goes on, and none starts until `ralph resume`\n");
-    trial.run(["status"]).stdout("Status: paused: `ralph resume` goes on\n");
+    trial.run(["status"]).stdout("Status: paused: `ralph resume` continues\n");
     trial.run(["run"]).code(4).whatever();
     trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
     trial.run(["run", "--once"]).whatever();
@@ -206,7 +206,7 @@ fn the_status_tells_how_a_run_stands() {
     Current attempt: a, attempt 1, since [time], for [took]
     Failures in a row: 0
     Failures in this run: 0
-    Completed: 0
+    Completed in this run: 0
     Timeout: 2h
     Idle limit: 15m
     Attempts per task: at most 3
@@ -232,12 +232,12 @@ fn the_status_of_a_killed_run_is_crashed() {
     let (trial, run) = gated();
     run.kill();
     until("its guardian is gone", || status(&trial)["status"] == "crashed");
-    let crashed = "Status: crashed: no process holds the lock but the newest run has no end; \
-                   `ralph run` goes on\n";
+    let crashed = "Status: crashed: the last run exited unexpectedly; \
+                   `ralph run` continues it\n";
     trial.run(["status"]).stdout_has(crashed).stdout_has("Current attempt: a, attempt 1, since ");
     trial.run(["stop"]).stdout("no run goes on here\n");
     trial.run(["pause"]).whatever();
-    trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` goes on");
+    trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` continues");
     trial.leave("open");
     let said = trial.run(["resume"]).whole();
     assert!(

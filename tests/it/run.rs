@@ -36,7 +36,7 @@ fn a_diamond_is_worked_off_in_order() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  4 completed in 4 attempts, [took]; 4 of 4 done
+    [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
     [time]    + left: [commit] Work on left
@@ -165,7 +165,7 @@ fn a_finished_graph_is_complete_at_once() {
     let trial = Workspace::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
         "[time]  1 task, 1 complete\n[time]  the graph is complete (exit code 0)\n\
-         [time]  0 completed in 0 attempts, [took]; 1 of 1 done\n",
+         [time]  0 completed in 0 attempts, [took]; 1 of 1 complete\n",
     );
 }
 
@@ -173,7 +173,7 @@ fn a_finished_graph_is_complete_at_once() {
 fn quiet_says_only_how_it_ended() {
     let trial = Workspace::new().graph("tasks: [{id: a, title: Do it}]\n").agent("done-file");
     trial.run(["run", "-q"]).stderr(
-        "[time]  the graph is complete (exit code 0)\n[time]  1 completed in 1 attempt, [took]; 1 of 1 done\n\
+        "[time]  the graph is complete (exit code 0)\n[time]  1 completed in 1 attempt, [took]; 1 of 1 complete\n\
          [time]    + a: [commit] Work on a\n",
     );
 }
@@ -198,7 +198,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]    + a: [commit] Work on a
     ");
 }
@@ -244,8 +244,8 @@ fn filters_narrow_a_run() {
     assert_eq!(dry(["run", "--dry-run", "--milestone", "M1"]), "a c");
     assert_eq!(dry(["run", "--dry-run", "--tag", "x"]), "a b");
     assert_eq!(dry(["run", "--dry-run", "--task", "c"]), "c");
-    trial.run(["run", "--story", "S1", "--milestone", "M2"]).stderr_has("1 of 1 done");
-    trial.run(["run", "--task", "d", "--task", "c"]).stderr_has("2 of 2 done");
+    trial.run(["run", "--story", "S1", "--milestone", "M2"]).stderr_has("1 of 1 complete");
+    trial.run(["run", "--task", "d", "--task", "c"]).stderr_has("2 of 2 complete");
     trial.run(["run", "--tag", "x"]).stderr_has("the graph is complete (exit code 0)");
     assert_eq!(trial.tasks("completed"), ["b", "c", "d", "a"]);
     assert_eq!(trial.lines("loop_started")[1]["filter"], serde_json::json!(["task=d", "task=c"]));
@@ -269,7 +269,7 @@ fn what_waits_outside_the_filter_is_named() {
     --- stderr ---
     [time]  4 tasks, 0 complete
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 0 attempts, [took]; 0 of 1 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
     [time]  left:
     [time]    - start: ready, but outside what this run was restricted to; 3 others wait for it
     [time]    next: run again with `--task start`, or without the restriction
@@ -411,7 +411,7 @@ fn a_second_run_is_told_who_is_first() {
 #[test]
 fn it_works_from_a_subfolder_and_with_a_graph_of_another_name() {
     let trial = Workspace::new().file("plans/next.yaml", "tasks: [{id: a}]\n").agent("commit");
-    trial.run(["run", "-C", "plans", "--graph", "plans/next.yaml"]).stderr_has("1 of 1 done");
+    trial.run(["run", "-C", "plans", "--graph", "plans/next.yaml"]).stderr_has("1 of 1 complete");
     assert!(trial.read("plans/next.yaml").contains("status: complete"));
     assert!(!trial.root().join("plans/logs").exists(), "logs are at the top");
 }

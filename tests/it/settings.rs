@@ -51,7 +51,7 @@ fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
     --- stderr ---
     [time]  4 tasks, 0 complete
     [time]  prompts/task.md:3:7: `task.titel` is not defined (exit code 65)
-    [time]  0 completed in 0 attempts, [took]; 0 of 4 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 4 complete
     [time]  left:
     [time]    1 ready: start
     [time]    3 waiting
@@ -98,7 +98,7 @@ fn a_template_that_is_not_there_is_named() {
     --- stderr ---
     [time]  1 task, 0 complete
     [time]  prompts/reveiw.md: template "reveiw.md" does not exist (exit code 65)
-    [time]  0 completed in 0 attempts, [took]; 0 of 1 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
     [time]  left:
     [time]    1 ready: a
     error: template "reveiw.md" does not exist

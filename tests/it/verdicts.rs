@@ -95,7 +95,7 @@ fn what_an_agent_prints_is_shown_and_not_obeyed() {
     [time]    1 of 1 attempts used; output in logs/attempts/a/1
     [time]  a is parked after 1 attempt; `ralph task-reset a` gives it new ones
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 1 done
+    [time]  0 completed in 1 attempt, [took]; 0 of 1 complete
     [time]  left:
     [time]    - a: parked after 1 attempt
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset a`
@@ -136,7 +136,7 @@ fn a_second_attempt_is_told_of_the_first() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
+    [time]  1 completed in 2 attempts, [took]; 1 of 1 complete
     [time]    + a: [commit] Work on a
     ");
     let prompt = trial.read("logs/attempts/a/2/prompt.md");
@@ -190,9 +190,9 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     [time]  good complete in [took]: reported done, and committed
     [time]    [commit] Work on good
     [time]    1 file, +1 -0
-    [time]    3 left (2 waiting; 1 parked)
+    [time]    3 left (1 parked; 2 waiting)
     [time]  everything left is blocked (exit code 3)
-    [time]  1 completed in 2 attempts, [took]; 1 of 4 done
+    [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
     [time]    + good: [commit] Work on good
     [time]  left:
     [time]    - bad: parked after 1 attempt; 2 others wait for it
@@ -235,7 +235,7 @@ fn three_attempts_and_no_more() {
     [time]    3 of 3 attempts used; output in logs/attempts/bad/3
     [time]  bad is parked after 3 attempts; `ralph task-reset bad` gives it new ones
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 3 attempts, [took]; 0 of 1 done
+    [time]  0 completed in 3 attempts, [took]; 0 of 1 complete
     [time]  left:
     [time]    - bad: parked after 3 attempts
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`

@@ -48,7 +48,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
     [time]    changed what `verify` names: value
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 2 attempts, [took]; 1 of 1 done
+    [time]  1 completed in 2 attempts, [took]; 1 of 1 complete
     [time]    + a: [commit] Write good
     "#);
     let verdicts: Vec<_> = ["failed", "completed"]
@@ -129,7 +129,7 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
     [time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
     [time]    0 of 3 attempts used; output in logs/attempts/a/1
     [time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
-    [time]  0 completed in 1 attempt, [took]; 0 of 2 done
+    [time]  0 completed in 1 attempt, [took]; 0 of 2 complete
     [time]  left:
     [time]    2 ready: a, b
     "#);

@@ -12,10 +12,7 @@ use super::{
 };
 use crate::{
     adapters::disk,
-    commands::{
-        underway::seen,
-        worktree::{ListedWorktree, WorktreeKind, WorktreeState},
-    },
+    commands::worktree::{ListedWorktree, WorktreeKind, WorktreeState},
     core::history::History,
     project::{
         attempt,
@@ -23,7 +20,7 @@ use crate::{
         workspace::Workspace,
         worktree_pool::{INCLUDE, WorktreePool},
     },
-    view::lines::counted,
+    view::{attempt::typed_path, lines::counted},
 };
 
 /// The oldest git that can do what is asked of it here.
@@ -55,7 +52,7 @@ fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
     const ABOUT: &str = "work trees";
     let folder = pool.folder();
     let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(folder);
-    let shown = seen(workspace, folder);
+    let shown = typed_path(workspace.root(), folder);
     if tempfile::tempdir_in(there).is_err() {
         let found = format!("no attempt can begin: nothing can be made in `{}`", there.display());
         let cure = "make it writable, or name another folder as `worktree_dir`";

@@ -11,7 +11,7 @@ use chrono::Utc;
 use super::{Finding, few};
 use crate::{
     adapters::process,
-    commands::status::{Standing, last_beat},
+    commands::status::last_beat,
     core::{
         agents::agent_preset,
         diagnostic::nearest,
@@ -31,6 +31,7 @@ use crate::{
     },
     runner,
     view::lines::counted,
+    view::run::Standing,
 };
 
 /// A loop that turns beats every ten seconds; this long without a beat, it hangs.
@@ -140,7 +141,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         return Finding::fault(ABOUT, Exit::Running, found, "`ralph stop` ends it");
     }
     if history.paused {
-        let sentence = standing.sentence(history);
+        let sentence = standing.sentence_of(history);
         let cure = "`ralph resume` takes the pause away";
         return Finding::fault(ABOUT, Exit::Waiting, sentence, cure);
     }
@@ -155,7 +156,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         let found = format!("the newest run crashed; attempts left open: {open}");
         return Finding::warning(ABOUT, found, "nothing: `ralph run` picks them up");
     }
-    Finding::ok(ABOUT, standing.sentence(history))
+    Finding::ok(ABOUT, standing.sentence_of(history))
 }
 
 /// Every prompt that is still to come can be rendered.

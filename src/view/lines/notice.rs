@@ -8,7 +8,7 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::RunTally},
+    view::{lines::Verbosity, summary::RunTally, task::TaskCounts},
 };
 
 /// How many of those that hold everything back are named.
@@ -21,10 +21,9 @@ pub fn notice(record: &Record, view: &View<'_>, tally: &RunTally) -> Vec<Line> {
             vec![line(None, format!("the loop {} began", plain.name))]
         }
         Event::LoopStarted(begun) => {
-            let graph = view.graph.tasks();
-            let done = graph.iter().filter(|task| task.status.is_over()).count();
-            let agent = begun.agent.first().map_or("no agent", String::as_str);
-            let text = format!("a run began: {done} of {} tasks are done, {agent}", graph.len());
+            let progress = TaskCounts::of(view, record.timestamp).progress();
+            let agent = begun.agent.first().map_or("none", String::as_str);
+            let text = format!("a run began: {progress}; agent {agent}");
             vec![line(None, text)]
         }
         Event::Blocked { holders } => {
