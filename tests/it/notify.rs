@@ -307,7 +307,8 @@ fn who_is_told_is_listed_tried_and_examined() {
     `cat >> "$TRIAL_DIR/told"`
         parked, finished
     desktop
-        needs-input, parked, limit, denied, blocked, hook-failed, finished
+        needs-input, parked, limit, denied, blocked, merge-held, hook-failed,
+          finished
     "#);
     trial
         .run(["notify", "--test"])
