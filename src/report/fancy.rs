@@ -26,7 +26,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::RunTally,
+        summary::summary,
     },
 };
 
@@ -39,7 +39,6 @@ const BAR: usize = 72;
 pub struct FancyReporter {
     verbosity: Verbosity,
     paint: Paint,
-    tally: RunTally,
     drawn: Arc<Mutex<Drawn>>,
     /// What draws it, if there is something to draw.
     bar: Option<ProgressBar>,
@@ -57,8 +56,7 @@ impl FancyReporter {
     /// Tells as much as `verbosity` says.
     pub fn new(verbosity: Verbosity) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
-        let (tally, drawn) = (RunTally::default(), Arc::default());
-        FancyReporter { verbosity, paint, tally, drawn, bar: None }
+        FancyReporter { verbosity, paint, drawn: Arc::default(), bar: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -109,9 +107,8 @@ impl FancyReporter {
 
     /// Says that an attempt begins: loudly where it is the only one.
     fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
-        let of = self.tally.max_iterations();
         let strong = |text: String| Line { style: Some(Style::Strong), text };
-        let mut heading = lines::heading(record, of, attempt, number, view).into_iter();
+        let mut heading = lines::heading(record, attempt, number, view).into_iter();
         let first = heading.next().unwrap_or_default();
         if view.policy.jobs > 1 {
             let width = terminal::stderr_width().unwrap_or(80);
@@ -149,10 +146,9 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
 
 impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        self.tally.note(record);
         if let Event::Finished { .. } = &record.event {
             self.rest();
-            let summary = self.tally.summary(record, view);
+            let summary = summary(record, view);
             let (bar, (head, rest)) = (rule(), summary.split_at(2));
             self.say(std::slice::from_ref(&bar));
             self.say(head);

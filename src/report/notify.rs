@@ -31,7 +31,6 @@ use crate::{
     view::{
         lines,
         message::{MessageSender, ProgramMessage, facts},
-        summary::RunTally,
     },
 };
 use queue::MessageQueue;
@@ -52,7 +51,6 @@ pub struct NotifyReporter {
     opened: usize,
     timeout: Duration,
     wait: Duration,
-    tally: RunTally,
     /// When the run is not held up by it any longer.
     until: Option<Instant>,
 }
@@ -96,7 +94,6 @@ impl NotifyReporter {
             opened: 0,
             timeout: Duration::ZERO,
             wait: Duration::ZERO,
-            tally: RunTally::default(),
             until: None,
         };
         notify.open(&workspace.config)?;
@@ -179,7 +176,6 @@ impl NotifierContext {
 
 impl Reporter for NotifyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        self.tally.note(record);
         if let Event::LoopStarted(_) = record.event {
             let mut run_id = self.office.run_id.lock().unwrap_or_else(PoisonError::into_inner);
             run_id.clone_from(&record.run_id);
@@ -191,7 +187,7 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let text = lines::notice(record, view, &self.tally);
+        let text = lines::notice(record, view);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
         // The end is what must not be missed.
         let urgent = moment == NotificationKind::Finished;

@@ -94,13 +94,8 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
 }
 
 /// The heading of an iteration, and below it what it is about; in one line where others go on.
-pub fn heading(
-    record: &Record,
-    of: u32,
-    attempt: u32,
-    number: usize,
-    view: &View<'_>,
-) -> Vec<String> {
+pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) -> Vec<String> {
+    let of = view.history.run.begun.max_iterations;
     if let Some(plain) = &view.policy.plain {
         return vec![start_of_iteration(record, of, plain)];
     }

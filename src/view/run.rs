@@ -1,6 +1,6 @@
 //! The newest run of the graph or of a plain loop.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schemars::JsonSchema;
@@ -20,6 +20,7 @@ use crate::core::{
     graph::task::TaskId,
     history::{History, ScheduleState},
     loop_paths::LoopPaths,
+    select::View,
 };
 
 /// The newest run of the graph or of a plain loop.
@@ -212,6 +213,25 @@ impl RunView {
             children: facts.children,
             name: facts.name,
         }
+    }
+
+    /// The run that this process makes, without what only the disk tells.
+    pub fn live(view: &View<'_>, now: DateTime<Utc>) -> RunView {
+        let history = view.history;
+        let open = history.active.attempts.iter();
+        let attempt = |active| AttemptView::of(active, (None, None), &[], Path::new(""), now);
+        let facts = RunFacts {
+            name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
+            standing: Standing::of(history, true),
+            last_beat: None,
+            max_attempts: view.policy.max_attempts,
+            done_pattern: None,
+            loops: Vec::new(),
+            attempts: open.map(attempt).collect(),
+            children: Vec::new(),
+            scheduled: None,
+        };
+        RunView::of(history, facts, now)
     }
 
     /// Whether there was no run.

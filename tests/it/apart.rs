@@ -671,12 +671,14 @@ fn each_of_two_has_a_terminal_of_its_own() {
 /// What is held back by a person's file is merged by the same run when that is out of the way.
 #[test]
 fn what_is_held_back_lands_when_the_way_is_free() {
-    let trial = stage(PAIR, "");
+    let trial = stage(PAIR, "notify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
-    let run = trial.start_until(["run"], "waiting-b");
+    let run = trial.start_until(["run", "--wait"], "waiting-b");
     until("it is said", || run.said().contains("commit or stash them"));
+    let told = || std::fs::read_to_string(trial.sign("told")).unwrap_or_default();
+    until("a person is notified", || told().contains("\"event\":\"merge-held\""));
     assert_eq!(trial.read("line"), "mine\n");
     trial.git(&["stash", "--quiet", "--", "line"]);
     until("it has landed", || landed(&trial, "line") == "agent\n");

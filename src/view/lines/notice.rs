@@ -8,14 +8,14 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::RunTally, task::TaskCounts},
+    view::{lines::Verbosity, summary::summary, task::TaskCounts},
 };
 
 /// How many of those that hold everything back are named.
 const HOLDERS: usize = 10;
 
 /// What is said of a record.
-pub fn notice(record: &Record, view: &View<'_>, tally: &RunTally) -> Vec<Line> {
+pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
     match &record.event {
         Event::LoopStarted(Begun { plain: Some(plain), .. }) => {
             vec![line(None, format!("the loop {} began", plain.name))]
@@ -32,7 +32,7 @@ pub fn notice(record: &Record, view: &View<'_>, tally: &RunTally) -> Vec<Line> {
             let rest = rest.map(|one| line(None, format!("  {}: {}", one.task_id, one.why)));
             [head].into_iter().chain(rest).collect()
         }
-        Event::Finished { .. } => tally.summary(record, view),
+        Event::Finished { .. } => summary(record, view),
         _ => lines(record, view, Verbosity::Normal),
     }
 }
