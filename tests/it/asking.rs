@@ -41,7 +41,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  1 completed in 2 attempts, [took]; 1 of 3 complete
     [time]    + other: [commit] Work on other
     [time]  left:
-    [time]    - ask: needs input: Which colour?; 1 other waits for it
+    [time]    - ask: needs input: Which colour?; 1 other waits on it
     [time]    next: answer it with `ralph answer ask "…"`
     "##);
     assert_eq!(trial.status("ask"), "needs-input");

@@ -271,7 +271,7 @@ fn what_waits_outside_the_filter_is_named() {
     [time]  everything left is blocked (exit code 3)
     [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
     [time]  left:
-    [time]    - start: ready, but outside what this run was restricted to; 3 others wait for it
+    [time]    - start: ready, but outside what this run was restricted to; 3 others wait on it
     [time]    next: run again with `--task start`, or without the restriction
     ");
 }

@@ -195,7 +195,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
     [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
     [time]    + good: [commit] Work on good
     [time]  left:
-    [time]    - bad: parked after 1 attempt; 2 others wait for it
+    [time]    - bad: parked after 1 attempt; 2 others wait on it
     [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
     ");
     assert_eq!(

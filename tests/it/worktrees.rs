@@ -155,11 +155,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
 
     let two = beside(&trial, "2").display().to_string();
     trial.git(&["worktree", "lock", "--reason", "mine", &two]);
-    stays(
-        &trial,
-        "2",
-        "it is locked (mine); `git worktree unlock [repo].worktrees/2` first",
-    );
+    stays(&trial, "2", "it is locked (mine); `git worktree unlock [repo].worktrees/2` first");
     trial.git(&["worktree", "unlock", &two]);
     let output = trial.process(RALPH).args(["worktree", "remove", "."]).current_dir(&two).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
@@ -173,7 +169,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     );
     trial.run(["worktree", "list"]).stdout(
         "worktree  task  branch  state\n\
-         .          -     main    the checkout that people work in\n",
+         .         -     main    the checkout that people work in\n",
     );
 }
 
