@@ -2,6 +2,8 @@
 //!
 //! A text formats one of these values, and `--json` prints the same value.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 pub mod attempt;
 pub mod graph;
 pub mod lines;

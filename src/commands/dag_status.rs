@@ -20,6 +20,7 @@ use crate::{
     },
     project::workspace::view,
     view::{
+        attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
         lines::{counted, moment},
         task::{DependencyView, TaskStanding, TaskView},
@@ -185,7 +186,7 @@ fn in_progress(task: &TaskView) -> String {
     } else if let Some(by) = claimed_by.as_ref().filter(|_| !live) {
         let _ = write!(note, ", by {by}");
     }
-    if let Some(text) = attempt.as_ref().and_then(|attempt| attempt.text()) {
+    if let Some(text) = attempt.as_ref().and_then(AttemptPosition::text) {
         let _ = write!(note, ", {text}");
     }
     if *stale {

@@ -278,13 +278,11 @@ mod tests {
     }
 
     fn apart() -> Event {
-        match started(1) {
-            Event::Started { attempt, base, branch, log, why, format, .. } => {
-                let worktree = Some("/trees/1".to_owned());
-                Event::Started { attempt, base, branch, log, why, format, worktree }
-            }
-            other => other,
+        let mut event = started(1);
+        if let Event::Started { worktree, .. } = &mut event {
+            *worktree = Some("/trees/1".to_owned());
         }
+        event
     }
 
     fn command(command: &str) -> Event {

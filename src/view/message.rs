@@ -125,7 +125,7 @@ impl MessageSender {
             Value::Object(map) => {
                 map.into_iter().map(|(key, value)| (key, self.clean("", value))).collect()
             }
-            other => other,
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
         }
     }
 }

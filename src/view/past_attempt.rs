@@ -219,6 +219,7 @@ impl PastAttemptView {
 }
 
 /// The fields of the end, without those that the attempt has too.
+#[expect(clippy::ref_option, reason = "serde requires this reference")]
 fn as_end<S: Serializer>(end: &Option<AttemptResult>, to: S) -> Result<S::Ok, S::Error> {
     let mut fields = match end.as_ref().map(serde_json::to_value) {
         Some(Ok(Value::Object(fields))) => fields,

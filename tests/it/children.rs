@@ -43,7 +43,7 @@ fn children_are_waited_for_after_each_kind_of_report() {
         assert_eq!(trial.tasks("completed"), [""; 0]);
         trial.leave("open");
         run.end(&trial)
-            .stderr_has("what a had left running ended after [took]\n[time]  a complete");
+            .stderr_has("the processes that a left running ended after [took]\n[time]  a complete");
         assert!(trial.sign("ended-near").exists() && trial.sign("ended-far").exists());
         assert_eq!(trial.tasks("children_ended"), ["a"]);
         assert_eq!(
@@ -71,7 +71,7 @@ fn children_that_outstay_the_wait_are_named_and_ended() {
 #[test]
 fn children_that_may_stay_outlive_attempt_and_run() {
     let trial = stage("commit", "0s\non_orphans: leave");
-    trial.run(["run"]).stderr_has("; left running, and nobody looks after them");
+    trial.run(["run"]).stderr_has("; left running, without supervision");
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     assert_eq!(trial.lines("children_overdue")[0]["on_orphans"], "leave");
     assert_eq!(trial.lines("completed")[0].get("swept"), None);

@@ -99,7 +99,7 @@ fn the_page_of_shapes_is_what_is_printed() {
     let schema = trial.run(["schema", "views"]).json();
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.add_resource("views.json", schema.clone()).unwrap();
-    let compiled = compiler.compile("views.json", &mut schemas).unwrap();
+    let index = compiler.compile("views.json", &mut schemas).unwrap();
     let mut validated = BTreeSet::new();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
@@ -112,7 +112,7 @@ fn the_page_of_shapes_is_what_is_printed() {
             let command = words[..if words[0] == "worktree" { 2 } else { 1 }].join(" ");
             if schema["properties"].get(&command).is_some() {
                 let printed = json!({ &command: value });
-                let valid = schemas.validate(&printed, compiled);
+                let valid = schemas.validate(&printed, index);
                 valid.unwrap_or_else(|error| panic!("{words:?}: {error:#}"));
                 validated.insert(command);
             }

@@ -77,7 +77,7 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     insta::assert_snapshot!(trial.run(FAST).whole(), @r"
     exit code 0
     --- stderr ---
-    [time]  loop: `.ralph/loops/loop/DONE` is there; remove it to begin anew
+    [time]  loop: `.ralph/loops/loop/DONE` exists; remove it to start again
     [time]  loop complete after 0 iterations (exit code 0)
     [time]  0 iterations, 0 failed, [took]
     ");

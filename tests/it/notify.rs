@@ -73,9 +73,9 @@ fn who_cannot_be_told_is_named_once_and_fails_nothing() {
     let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
     let said = trial.run(["run"]).whole();
-    let complaint = "not told of `started`: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
-                     key=[redacted] (this is said once of each)";
-    assert_eq!(said.matches("not told of").count(), 1, "{said}");
+    let complaint = "`started` not sent: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
+                     key=[redacted] (reported once per notifier)";
+    assert_eq!(said.matches("`started` not sent").count(), 1, "{said}");
     assert!(said.contains(complaint) && said.contains("complete (exit code 0)"), "{said}");
     let failed = &trial.lines("notify_failed")[0];
     assert_eq!(
@@ -92,7 +92,7 @@ fn one_that_hangs_holds_up_neither_run_nor_others_and_is_gone_with_it() {
         "notify_wait: 300ms\nnotify:\n  - {{on: any, run: '{hang}'}}\n  \
          - {{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}}\n"
     ));
-    trial.run(["run"]).stderr_has("not told of `started`: `setsid sleep 600");
+    trial.run(["run"]).stderr_has("`started` not sent: `setsid sleep 600");
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
     assert_eq!(fs::read_to_string(trial.sign("hung")).unwrap(), "x\n", "the rest was not tried");
     let last = trial.journal().pop().unwrap();

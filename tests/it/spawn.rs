@@ -55,7 +55,7 @@ fn signals_and_missing_programs_give_the_codes_a_shell_gives() {
 #[test]
 fn a_child_whose_watcher_was_killed_is_closed_with_its_attempt() {
     let trial = stage("crash");
-    trial.run(["run"]).stderr_has("is gone, and nobody saw how it ended (run [run])");
+    trial.run(["run"]).stderr_has("is gone; how it ended is not known (run [run])");
     let ended = trial.lines("child_ended").remove(0);
     assert_eq!((&ended["outcome"], ended.get("exit_code")), (&"crashed".into(), None));
     assert_eq!(ended["child_run_id"], trial.lines("child_started")[0]["child_run_id"]);

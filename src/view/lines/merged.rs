@@ -3,35 +3,32 @@
 use super::{Line, counted, ids, line};
 use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
 
-pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>> {
-    Some(match event {
-        Event::WorktreeKept { worktree, why } => {
-            vec![line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))]
+/// What is said of such an event.
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
+    let said = if let Event::WorktreeKept { worktree, why } = event {
+        line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))
+    } else if let Event::SettingUp { command, .. } = event {
+        line(Style::Faint, format!("setting up {id}: `{command}`"))
+    } else if let Event::Queued { waiting, .. } = event {
+        let place = if *waiting == 1 { String::new() } else { format!(" as number {waiting}") };
+        line(Style::Faint, format!("{id} passed; queued to land{place}"))
+    } else if let Event::Merging(batch) = event {
+        if !verbose && batch.tasks.len() == 1 {
+            return Vec::new();
         }
-        Event::SettingUp { command, .. } => {
-            vec![line(Style::Faint, format!("setting up {id}: `{command}`"))]
-        }
-        Event::Queued { waiting: 1, .. } => {
-            vec![line(Style::Faint, format!("{id} passed; queued to land"))]
-        }
-        Event::Queued { waiting, .. } => {
-            vec![line(Style::Faint, format!("{id} passed; queued to land as number {waiting}"))]
-        }
-        Event::Merging(batch) if verbose || batch.tasks.len() > 1 => {
-            let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
-            vec![line(Style::Faint, format!("landing {} on {branch} at {onto}", ids(&batch.tasks)))]
-        }
-        Event::Merging(_) => Vec::new(),
-        Event::Split(batch) => vec![line(
-            Style::Warn,
-            format!(
-                "{} cannot land together; landing fewer to find the one that fails",
-                counted(batch.tasks.len(), "task")
-            ),
-        )],
-        Event::MergeHeld(held) => held_lines(&HeldView::of(held)),
-        _ => return None,
-    })
+        let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
+        line(Style::Faint, format!("landing {} on {branch} at {onto}", ids(&batch.tasks)))
+    } else if let Event::Split(batch) = event {
+        let tasks = counted(batch.tasks.len(), "task");
+        let text =
+            format!("{tasks} cannot land together; landing fewer to find the one that fails");
+        line(Style::Warn, text)
+    } else if let Event::MergeHeld(held) = event {
+        return held_lines(&HeldView::of(held));
+    } else {
+        return Vec::new();
+    };
+    vec![said]
 }
 
 fn held_lines(held: &HeldView) -> Vec<Line> {
