@@ -17,7 +17,7 @@ use crate::{
     view::run::Standing,
 };
 
-/// Shows it until the run is over or somebody leaves. The run does not notice.
+/// Shows it until the run is over or the person leaves. The run is not affected.
 ///
 /// # Errors
 /// Nothing runs, or not that task; as the disk and tmux give them.

@@ -43,7 +43,7 @@ pub(super) struct ListenOptions {
     pub(super) lines: Option<usize>,
     /// Whether to go on with what comes.
     pub(super) follow: bool,
-    /// Whether to do so only as long as the run goes on, and to say so when somebody leaves it.
+    /// Whether to do so only as long as the run goes on, and to say so when a person leaves it.
     pub(super) attached: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
     }
 }
 
-/// The signals by which somebody leaves.
+/// The signals by which a person leaves.
 fn leaving() -> io::Result<Receiver<i32>> {
     let (tell, told) = mpsc::channel();
     signal::listen(move |number| {
@@ -135,18 +135,18 @@ impl<'a> Listener<'a> {
     /// Finds the attempt in what has happened, and shows what it has printed up to now.
     fn begin(&mut self) -> Result<()> {
         let mut found: Option<(Record, Option<Record>)> = None;
-        let (about, history, log) = (&mut self.wanted.about, &mut self.history, &mut self.log);
+        let (about, history, log) = (&self.wanted.about, &mut self.history, &mut self.log);
         let open = &mut self.open;
         let mut begun = None;
         self.reading.next(|_, read| {
             let Ok(record) = read else {
                 return Ok(());
             };
+            let is_wanted = about.admits(&record, history);
             history.apply(&record);
             if let Event::LoopStarted(_) = record.event {
                 begun = Some(record.clone());
             }
-            let is_wanted = about.admits(&record);
             note_open(open, &record, is_wanted);
             if !is_wanted {
                 return Ok(());
@@ -167,7 +167,7 @@ impl<'a> Listener<'a> {
         }
         // While others go on, the newest of those.
         let found = self.open.last().map(|started| (started.clone(), None)).or(found);
-        // What is over is not what somebody wants to sit beside.
+        // Do not attach to a finished attempt.
         let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
         match found {
             Some((started, end)) => {
@@ -201,8 +201,8 @@ impl<'a> Listener<'a> {
             Ok(())
         })?;
         for record in records {
+            let is_wanted = self.wanted.about.admits(&record, &self.history);
             self.history.apply(&record);
-            let is_wanted = self.wanted.about.admits(&record);
             note_open(&mut self.open, &record, is_wanted);
             let is_of_run = record.task_id.is_none();
             let is_end = record.event.ended().is_some()

@@ -29,7 +29,7 @@ const SIZE: usize = 256;
 /// Between two beats.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// What the heartbeat says beside the time.
+/// What the heartbeat says besides the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatFacts {
     /// The run.

@@ -1,5 +1,5 @@
-//! Tells those whom the settings name, each by a thread and a queue of its own: who is slow or out
-//! of reach keeps neither the loop waiting nor the others.
+//! Sends notifications, each notifier with a thread and a queue of its own: a slow one delays neither
+//! the loop nor the others.
 
 mod queue;
 mod way;
@@ -161,7 +161,7 @@ fn work(messenger: &Messenger, queue: &MessageQueue, office: &NotifierContext) {
 }
 
 impl NotifierContext {
-    /// Puts on record that somebody was not told; the run says so when it reads that.
+    /// Puts on record that a notification failed; the run says so when it reads that.
     fn complain(&self, way: &NotifierTarget, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone(), self.durable);

@@ -27,7 +27,7 @@ impl<W: Write> PlainReporter<W> {
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
-        // In one piece: what belongs together stays so, whoever else writes there.
+        // In one write, so that no other process writes in between.
         let mut text = String::new();
         for line in lines {
             let _ = writeln!(text, "{time}  {}", line.text);

@@ -28,6 +28,11 @@ impl Default for JournalLog {
 }
 
 impl JournalLog {
+    /// What has been told so far.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
     /// The next fact in one line, safe to print; none where other lines say as much.
     pub fn line(&mut self, record: &Record) -> Option<Line> {
         // A plain loop is told with its failures in a row, a trial with what is tried.

@@ -1,4 +1,4 @@
-//! The ways of telling somebody: a command, a webhook, the desktop.
+//! The ways to send a notification: a command, a webhook, the desktop.
 
 use std::{
     convert::Infallible,

@@ -57,7 +57,7 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
              done that, so it stays"
         ),
         (Harm::Dropped, false) => format!(
-            "the attempt committed a graph without {names}; the file was edited besides, and is \
+            "the attempt committed a graph without {names}; the file was also edited, and is \
              left as it is"
         ),
     }

@@ -61,7 +61,7 @@ pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> Stri
     };
     let late = if woken.late_seconds >= LATE {
         let late = duration::short(Duration::from_secs(woken.late_seconds));
-        format!(", {late} late: the machine slept, or nobody waited")
+        format!(", {late} late: the machine slept, or no schedule ran")
     } else {
         String::new()
     };
