@@ -55,12 +55,11 @@ pub struct GraphFacts {
 impl GraphView {
     /// The tasks in question.
     pub fn of(view: &View<'_>, facts: GraphFacts, now: DateTime<Utc>) -> GraphView {
-        let counts = TaskCounts::of(view, now);
-        let mut graph =
-            GraphView { schema: VERSION, file: facts.file, counts, ..GraphView::default() };
+        let mut graph = GraphView { schema: VERSION, file: facts.file, ..GraphView::default() };
         let mut ready: Vec<SelectionKey> = Vec::new();
         for number in view.admitted() {
             let state = view.state(number, now);
+            graph.counts.add(view, number, state);
             let task = |standing| TaskView::of(view.graph.task(number), standing);
             match state {
                 TaskState::Complete | TaskState::Cancelled => {}
@@ -164,5 +163,72 @@ fn word(state: TaskState) -> &'static str {
         TaskState::NeedsInput => "needs input",
         TaskState::Held => "blocked",
         TaskState::Waiting => "waiting",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        event::Event,
+        graph::{
+            TaskGraph,
+            task::{Status, Task},
+            tests::task,
+        },
+        history::{
+            History,
+            tests::{end, record, started},
+        },
+        select::{Policy, keys},
+        verdict::Verdict,
+    };
+
+    /// A view of `parked`, out of attempts and in progress by the file, `after`, which depends on
+    /// it, `open`, queued to land, and `over`, cancelled.
+    fn shown(check: impl Fn(&View<'_>, &GraphView)) {
+        let with = |id: &str, status| Task { status, ..task(id) };
+        let tasks = vec![
+            with("parked", Status::InProgress),
+            with("after", Status::Pending),
+            with("open", Status::InProgress),
+            with("over", Status::Cancelled),
+        ];
+        let graph = TaskGraph::new(tasks, vec![(0, 1)]).unwrap();
+        let mut history = History::default();
+        for event in [started(1), Event::Failed(end(1, Verdict::Failed))] {
+            history.apply(&record("parked", 1, event));
+        }
+        for event in [started(1), Event::Queued { attempt: 1, waiting: 1 }] {
+            history.apply(&record("open", 2, event));
+        }
+        let (keys, policy) = (keys(&graph, false), Policy { max_attempts: 1, ..Policy::default() });
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        let now = DateTime::from_timestamp(60, 0).unwrap();
+        check(&view, &GraphView::of(&view, GraphFacts::default(), now));
+    }
+
+    #[test]
+    fn a_dependency_has_the_state_that_it_has_in_its_own_line() {
+        shown(|_, graph| {
+            assert_eq!(graph.parked[0].id.as_str(), "parked");
+            let TaskStanding::Waiting { waiting_on, .. } = &graph.blocked[0].standing else {
+                panic!("{:?}", graph.blocked);
+            };
+            assert_eq!(waiting_on[0].text(), "parked (parked)");
+        });
+    }
+
+    #[test]
+    fn the_lists_and_the_counts_agree() {
+        shown(|view, graph| {
+            let now = DateTime::from_timestamp(60, 0).unwrap();
+            assert_eq!(graph.counts, TaskCounts::of(view, now));
+            assert_eq!(graph.counts.progress(), "0 of 4 complete, 1 cancelled");
+            let parts = graph.counts.parts();
+            assert_eq!(parts, [(1, "queued to land"), (1, "parked"), (1, "waiting")]);
+            assert_eq!(graph.counts.left(), 3);
+        });
     }
 }

@@ -148,27 +148,31 @@ impl TaskCounts {
     pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
         let mut counts = TaskCounts::default();
         for number in view.admitted() {
-            counts.total += 1;
-            let state = view.state(number, now);
-            let count = match state {
-                TaskState::Complete => &mut counts.complete,
-                TaskState::Cancelled => &mut counts.cancelled,
-                TaskState::Running | TaskState::Claimed => {
-                    let id = &view.graph.task(number).id;
-                    counts.queued += usize::from(view.history.active.is_queued(id));
-                    &mut counts.in_progress
-                }
-                TaskState::Parked(_) | TaskState::Spent => &mut counts.parked,
-                TaskState::NeedsInput => &mut counts.needs_input,
-                TaskState::Held => &mut counts.held,
-                TaskState::Ready | TaskState::Denied => &mut counts.ready,
-                TaskState::Apart => &mut counts.kept_apart,
-                TaskState::Backoff(_) | TaskState::Limited(_) => &mut counts.backing_off,
-                TaskState::Waiting => &mut counts.blocked,
-            };
-            *count += 1;
+            counts.add(view, number, view.state(number, now));
         }
         counts
+    }
+
+    /// Counts one more task, which is in this state.
+    pub(super) fn add(&mut self, view: &View<'_>, number: usize, state: TaskState) {
+        self.total += 1;
+        let count = match state {
+            TaskState::Complete => &mut self.complete,
+            TaskState::Cancelled => &mut self.cancelled,
+            TaskState::Running | TaskState::Claimed => {
+                let id = &view.graph.task(number).id;
+                self.queued += usize::from(view.history.active.is_queued(id));
+                &mut self.in_progress
+            }
+            TaskState::Parked(_) | TaskState::Spent => &mut self.parked,
+            TaskState::NeedsInput => &mut self.needs_input,
+            TaskState::Held => &mut self.held,
+            TaskState::Ready | TaskState::Denied => &mut self.ready,
+            TaskState::Apart => &mut self.kept_apart,
+            TaskState::Backoff(_) | TaskState::Limited(_) => &mut self.backing_off,
+            TaskState::Waiting => &mut self.blocked,
+        };
+        *count += 1;
     }
 
     /// How much is complete: `2 of 10 complete, 1 cancelled`.
