@@ -21,7 +21,7 @@ pub struct AttemptView {
     /// Its number, per task.
     pub attempt: u32,
     /// When it started.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,
@@ -62,7 +62,7 @@ pub struct ChildView {
     /// Its process.
     pub pid: u32,
     /// When it started.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,

@@ -27,14 +27,14 @@ pub struct PastAttemptView {
     /// The run that it belongs to.
     pub run_id: String,
     /// When it began.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
     /// The commit that it began with.
     pub base: Option<String>,
     /// The folder of its prompt and output, relative to the repository.
     pub log: String,
     /// When it ended; none while it runs, or if that was not recorded.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
     /// How it ended.
     #[serde(flatten, serialize_with = "as_end")]

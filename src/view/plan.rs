@@ -63,7 +63,7 @@ pub struct ForecastView {
     pub seconds: u64,
     /// When all of it is complete.
     #[serde(serialize_with = "as_time")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub done_at: DateTime<Utc>,
     /// The tasks, in the order in which they begin.
     pub tasks: Vec<SlotView>,

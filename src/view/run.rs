@@ -44,7 +44,7 @@ pub struct RunView {
     /// Its process.
     pub pid: u32,
     /// When it began.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
     /// How many attempts it has begun.
     pub iteration: u32,
@@ -118,7 +118,7 @@ pub struct ScheduleView {
     /// Whether it has started a run that has not ended.
     pub awake: bool,
     /// When it starts the next run; none while one goes on, or where it waits for requests.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_wake: Option<DateTime<Utc>>,
     /// Its cron expressions.
     pub cron: Vec<String>,

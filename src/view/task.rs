@@ -67,13 +67,13 @@ pub enum TaskStanding {
     /// It failed, and can start then.
     Retrying {
         /// The time.
-        #[schemars(with = "String")]
+        #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
     /// The provider of its agent refuses until then.
     RateLimited {
         /// The time.
-        #[schemars(with = "String")]
+        #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
     /// It waits on dependencies.
