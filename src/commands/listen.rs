@@ -34,16 +34,16 @@ use out::{Out, OutputSide};
 /// Between two looks at whether the run goes on.
 const LIVES: Duration = Duration::from_secs(1);
 
-/// What is to be shown.
+/// What to show, and how.
 pub(super) struct ListenOptions {
-    /// Of which task and attempt; of the newest where nothing is said.
+    /// The task and attempt; the newest attempt where none is given.
     pub(super) about: RecordFilter,
     pub(super) voice: Voice,
-    /// How many lines of what was printed before.
+    /// How many earlier lines are shown.
     pub(super) lines: Option<usize>,
-    /// Whether to go on with what comes.
+    /// Whether to follow new output.
     pub(super) follow: bool,
-    /// Whether to do so only as long as the run goes on, and to say so when a person leaves it.
+    /// Whether to follow only while the run goes on, and to say so when the person leaves.
     pub(super) attached: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Voice {
 /// Shows what agents print.
 ///
 /// # Errors
-/// Nothing there; as the disk gives them.
+/// There is no such attempt; as the disk gives them.
 pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exit> {
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
@@ -192,7 +192,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Shows what is new; true when there is nothing to come.
+    /// Shows what is new; true at the end.
     fn look(&mut self) -> Result<bool> {
         self.poll()?;
         let mut records = Vec::new();

@@ -1,5 +1,5 @@
-//! What goes on now, in lines that are drawn again and again: one for each attempt, and one for the
-//! merge queue. Knows the facts and the words, and no terminal.
+//! The lines of the live display: one for each attempt, and one for the merge queue. It is drawn from
+//! a [`RunView`] and knows no terminal.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ use crate::{
 /// Between two frames. Slower than the eye would like, so that a night of it costs under a
 /// thousandth of a core.
 pub const FRAME: Duration = Duration::from_millis(400);
-/// What turns, frame by frame.
+/// The frames of the spinner.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Stands there for what only waits.
+/// The mark of what only waits.
 const STILL: &str = "·";
 /// How many columns an id has at most.
 const ID: usize = 24;
 /// How many columns the time has, `59m 59s`.
 const TIME: usize = 7;
 
-/// What goes on now.
+/// The run as it is drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     /// Whether several attempts may go on at once; a single one needs no name.
@@ -57,7 +57,7 @@ struct News {
 }
 
 impl Board {
-    /// Whether there is nothing to be seen.
+    /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.news.is_empty() && self.queue().is_none() && self.wait.is_none()
     }
@@ -143,7 +143,7 @@ impl Board {
         }
     }
 
-    /// The lines at some time: at most so many columns wide, and so many of them.
+    /// Returns the lines at some time, at most `width` columns wide and `most` of them.
     pub fn lines(
         &self,
         now: DateTime<Utc>,
@@ -223,13 +223,13 @@ fn newest_word(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
     }
 }
 
-/// How long something goes on, in whole seconds.
+/// A length in whole seconds.
 fn age(length: TimeDelta) -> String {
     let seconds = length.num_seconds().max(0).unsigned_abs();
     if seconds < 10 { format!("{seconds}s") } else { duration::short(Duration::from_secs(seconds)) }
 }
 
-/// What is waited for, and how long still.
+/// The reason of a wait, and how long it still takes.
 fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
     let left = (until - now).to_std().unwrap_or_default();
     let left = duration::short(Duration::from_secs(left.as_secs()));

@@ -44,7 +44,7 @@ pub struct FancyReporter {
     bar: Option<ProgressBar>,
 }
 
-/// What is drawn again and again, below all that is said.
+/// The live display below the lines of the log.
 #[derive(Default)]
 struct Drawn {
     board: Board,
@@ -53,7 +53,7 @@ struct Drawn {
 }
 
 impl FancyReporter {
-    /// Tells as much as `verbosity` says.
+    /// A reporter at this verbosity.
     pub fn new(verbosity: Verbosity) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
         FancyReporter { verbosity, paint, drawn: Arc::default(), bar: None }
@@ -85,7 +85,7 @@ impl FancyReporter {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws what goes on now, or nothing where nothing does.
+    /// Draws the live display, or removes it where it is empty.
     fn show(&mut self) {
         let mut drawn = self.drawn();
         drawn.measure();
@@ -105,7 +105,7 @@ impl FancyReporter {
         }
     }
 
-    /// Says that an attempt begins: loudly where it is the only one.
+    /// Prints the heading of an attempt, between rules where it is the only one.
     fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
         let strong = |text: String| Line { style: Some(Style::Strong), text };
         let mut heading = lines::heading(record, attempt, number, view).into_iter();
@@ -122,7 +122,7 @@ impl FancyReporter {
 }
 
 impl Drawn {
-    /// Sees how large the screen is. Not in every frame.
+    /// Measures the screen. Not called in every frame.
     fn measure(&mut self) {
         self.width = terminal::stderr_width().unwrap_or(80);
         self.rows = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);

@@ -21,7 +21,7 @@ pub struct PlainReporter<W> {
 }
 
 impl<W: Write> PlainReporter<W> {
-    /// Tells as much as `verbosity` says.
+    /// A reporter at this verbosity.
     pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
         PlainReporter { out, verbosity }
     }

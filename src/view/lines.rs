@@ -252,16 +252,16 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
     } else if let Event::StopRequested(stop) = event {
         line(Style::Warn, stopping(stop))
     } else if let Event::Suspended {} = event {
-        let text = "Ctrl-Z: run and attempt stand still, and so do their limits; `fg` goes on";
+        let text = "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues";
         line(Style::Warn, text)
     } else if let Event::Continued { seconds, slept } = event {
         let length = duration::short(Duration::from_secs(*seconds));
-        let who = if *slept { "the machine slept" } else { "it stood still" };
-        line(Style::Warn, format!("going on: {who} for {length}, which does not count"))
+        let who = if *slept { "the machine slept" } else { "the run was stopped" };
+        line(Style::Warn, format!("continuing: {who} for {length}, which does not count"))
     } else if let Event::ClockSet { seconds } = event {
         let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
         let way = if *seconds < 0 { "back" } else { "forward" };
-        line(Style::Faint, format!("the clock was set {way} by {length}; limits go on"))
+        line(Style::Faint, format!("the clock was set {way} by {length}; limits are not affected"))
     } else {
         return None;
     })

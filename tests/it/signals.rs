@@ -117,7 +117,7 @@ fn ctrl_z_stops_the_agent_too_and_every_clock() {
     trial.leave("open");
     thread::sleep(Duration::from_millis(5500));
     run.signal(Signal::CONT);
-    run.end(&trial).stderr_has("going on: it stood still for [took], which does not count");
+    run.end(&trial).stderr_has("continuing: the run was stopped for [took], which does not count");
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert!(trial.lines("completed")[0]["duration_seconds"].as_f64() < Some(5.0));
     assert!(trial.lines("continued")[0]["seconds"].as_u64() >= Some(5));
