@@ -34,7 +34,6 @@ pub mod status;
 pub mod talk;
 pub mod task;
 pub mod template;
-mod underway;
 pub mod verify;
 pub mod worktree;
 

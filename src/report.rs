@@ -1,5 +1,7 @@
 //! Reporters: what happens, told to people and to cron.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod board;
 pub mod fancy;
 pub mod heartbeat;

@@ -1,6 +1,25 @@
 //! What people and programs are shown, as plain values made from graph, history and locks.
+//!
+//! A text formats one of these values, and `--json` prints the same value.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
+pub mod attempt;
+pub mod graph;
 pub mod lines;
 pub mod log;
 pub mod message;
+pub mod past_attempt;
+pub mod plan;
+pub mod queue;
+pub mod run;
+pub mod schema;
+pub mod spend;
 pub mod summary;
+pub mod task;
+mod words;
+pub mod worktree;
+
+/// The version of the values, printed as `schema` in each. Fields are added within a version, and
+/// never renamed.
+pub const VERSION: u32 = 1;

@@ -81,6 +81,8 @@ pub enum Schemas {
     Graph,
     /// `.ralph/config.yaml`
     Config,
+    /// What commands print with `--json`
+    Views,
 }
 
 /// `ralph doctor`.

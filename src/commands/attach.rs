@@ -7,13 +7,14 @@ use super::{
     journal_reader::RecordFilter,
     listen::{self, ListenOptions, Voice},
     logs::without_reader,
-    status::{Standing, look},
+    status::look,
 };
 use crate::{
     adapters::{terminal, tmux},
     cli::AttachArgs,
     core::exit::{Exit, Failure},
     project::{attempt::AttemptRecord, workspace::Workspace},
+    view::run::Standing,
 };
 
 /// Shows the agent until the run ends or the user detaches. The run is not affected.

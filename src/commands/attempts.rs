@@ -1,12 +1,11 @@
 //! `ralph attempts`, `show` and `restore`: what was tried, how it went, and the work that is kept.
 
-use std::{fmt::Write as _, fs};
+use std::{fmt::Write as _, fs, iter};
 
 use anyhow::Result;
-use chrono::{DateTime, Local, Utc};
-use serde_json::{Value, json};
+use chrono::{DateTime, Utc};
 
-use super::Invocation;
+use super::{Invocation, status::full};
 use crate::{
     adapters::{
         agent_output,
@@ -25,7 +24,10 @@ use crate::{
         verdict::Autocommit,
     },
     project::{attempt::leftovers::pin_name, workspace::Workspace},
-    view::lines::counted,
+    view::{
+        lines::counted,
+        past_attempt::{PastAttemptDetails, PastAttemptView},
+    },
 };
 
 /// How many lines of the end of an output are shown.
@@ -42,22 +44,23 @@ pub fn list(here: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
         Some(id) => Some(find(&log, &typed(&workspace, id))?.task_id.clone()),
         None => None,
     };
-    if options.json {
-        let all: Vec<Value> = log.of(id.as_ref()).map(|entry| as_value(entry, false)).collect();
-        terminal::print(&terminal::json(&all))?;
-        return Ok(Exit::Success);
-    }
-    let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
-    let mut rows = vec![head];
-    rows.extend(log.of(id.as_ref()).map(row));
-    let text = if rows.len() == 1 { "no attempt yet\n".to_owned() } else { terminal::table(&rows) };
+    let all: Vec<PastAttemptView> = log.of(id.as_ref()).map(PastAttemptView::of).collect();
+    let text = if options.json {
+        terminal::json(&all)
+    } else if all.is_empty() {
+        "no attempt yet\n".to_owned()
+    } else {
+        let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
+        let rows: Vec<[String; 6]> = iter::once(head).chain(all.iter().map(row)).collect();
+        terminal::table(&rows)
+    };
     terminal::print(&text)?;
     Ok(Exit::Success)
 }
 
-fn row(entry: &AttemptEntry) -> [String; 6] {
-    let (name, when) = (entry.name(), when(entry.started_at));
-    let Some((_, ended)) = &entry.ended else {
+fn row(attempt: &PastAttemptView) -> [String; 6] {
+    let (name, when) = (attempt.name(), full(attempt.started_at));
+    let Some(ended) = &attempt.end else {
         let blank = String::new;
         return [name, when, blank(), "no end".to_owned(), blank(), blank()];
     };
@@ -83,34 +86,18 @@ pub fn show(here: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let log = workspace.attempt_log()?;
     let entry = find(&log, &typed(&workspace, &options.name))?;
-    let files = files(&workspace, entry);
     let last = agent_output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
-    let last = last.unwrap_or_default();
-    if options.json {
-        let mut value = as_value(entry, true);
-        value["files"] = files.into_iter().map(|(name, size)| json!([name, size])).collect();
-        value["output"] = json!(last);
-        terminal::print(&terminal::json(&value))?;
-        return Ok(Exit::Success);
-    }
-    let mut page = AttemptsPage::default();
-    page.line("Attempt", &format!("{} at {}", entry.attempt, entry.task_id));
-    page.line("Run", &entry.run_id);
-    page.line("Began", &when(entry.started_at));
-    page.line("Base", entry.base.as_deref().unwrap_or("no commit"));
-    match &entry.ended {
-        None => page.line("Ended", "not yet, or nobody was there to say"),
-        Some((at, ended)) => {
-            page.end(&format!("{} {}", workspace.place.flag(), entry.name()), *at, ended);
-        }
-    }
-    page.list("Meanwhile", entry.changes.iter().filter_map(change));
-    let folder = format!("{}/", entry.log);
-    let none = if files.is_empty() { " (gone)" } else { "" };
-    page.line("Files", &format!("{folder}{none}"));
-    page.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
-    page.list("The end of its output", last.into_iter());
-    terminal::print(&page.text)?;
+    let details = PastAttemptDetails {
+        attempt: PastAttemptView::of(entry),
+        changes: entry.changes.clone(),
+        files: files(&workspace, entry),
+        output: last.unwrap_or_default(),
+    };
+    terminal::print(&if options.json {
+        terminal::json(&details)
+    } else {
+        AttemptsPage::default().attempt(&details, workspace.place.flag().as_str())
+    })?;
     Ok(Exit::Success)
 }
 
@@ -140,9 +127,27 @@ impl AttemptsPage {
         }
     }
 
+    fn attempt(mut self, details: &PastAttemptDetails, flag: &str) -> String {
+        let PastAttemptDetails { attempt, changes, files, output } = details;
+        self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
+        self.line("Run", &attempt.run_id);
+        self.line("Began", &full(attempt.started_at));
+        self.line("Base", attempt.base.as_deref().unwrap_or("no commit"));
+        match (&attempt.end, attempt.ended_at) {
+            (Some(end), Some(at)) => self.end(&format!("{flag} {}", attempt.name()), at, end),
+            _ => self.line("Ended", "not yet, or its end was not recorded"),
+        }
+        self.list("Meanwhile", changes.iter().filter_map(change));
+        let none = if files.is_empty() { " (gone)" } else { "" };
+        self.line("Files", &format!("{}/{none}", attempt.log));
+        self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
+        self.list("The end of its output", output.iter().cloned());
+        self.text
+    }
+
     fn end(&mut self, name: &str, at: DateTime<Utc>, ended: &AttemptResult) {
         let evidence = &ended.evidence;
-        self.line("Ended", &format!("{}, after {}", when(at), duration::short(ended.duration())));
+        self.line("Ended", &format!("{}, after {}", full(at), duration::short(ended.duration())));
         self.line("Verdict", &format!("{}: {}", ended.verdict, ended.why));
         self.line("Process", &ended.outcome.to_string());
         if let Some(agent) = &ended.agent {
@@ -151,7 +156,7 @@ impl AttemptsPage {
         let tools = ended.tools.iter().map(|(name, count)| format!("{name} {count}"));
         self.list("Tools", tools);
         if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
-            self.line("Rests until", &when(until));
+            self.line("Rate-limited until", &full(until));
         }
         let checks = evidence.verify.iter();
         self.list("Verified", checks.map(|check| format!("{check}, {}", check.log)));
@@ -204,7 +209,7 @@ fn used(agent: &str, usage: &Usage) -> String {
 
 fn change(record: &Record) -> Option<String> {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
-    let at = when(record.timestamp);
+    let at = full(record.timestamp);
     match &record.event {
         Event::StatusChanged { old, new, cause, .. } => {
             let word = |status: &Option<crate::core::graph::task::Status>| {
@@ -289,34 +294,6 @@ fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String, u64)> {
         .collect();
     files.sort();
     files
-}
-
-fn as_value(entry: &AttemptEntry, whole: bool) -> Value {
-    let mut value = json!({
-        "task_id": entry.task_id,
-        "attempt": entry.attempt,
-        "run_id": entry.run_id,
-        "started_at": entry.started_at,
-        "base": entry.base,
-        "log": entry.log,
-        "ended_at": entry.ended.as_ref().map(|(at, _)| at),
-    });
-    if let Some((_, ended)) = &entry.ended
-        && let (Some(value), Ok(Value::Object(fields))) =
-            (value.as_object_mut(), serde_json::to_value(ended))
-    {
-        value.extend(fields);
-    }
-    if whole {
-        let lines = entry.changes.iter().map(Record::to_line);
-        let lines: Vec<Value> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-        value["changes"] = Value::Array(lines);
-    }
-    value
-}
-
-fn when(at: DateTime<Utc>) -> String {
-    at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// What was typed, in a plain loop with its name before a bare number.

@@ -1,26 +1,26 @@
 //! `ralph costs`: what attempts used, by task, day, agent or story.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use chrono::Local;
-use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::{
     adapters::terminal::{self, visible},
     cli::{By, CostsArgs},
     core::{duration, exit::Exit, history::attempt_log::AttemptEntry, spend::Spend},
+    view::spend::{CostSum, CostView, TokensView},
 };
 
-/// Sums what the journal tells.
+/// Sums what the attempts of the journal used.
 ///
 /// # Errors
 /// No repository; an invalid graph, by story; as the disk gives them.
 pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let log = workspace.attempt_log()?;
-    // Only stories stand in the graph, which need not be readable for the rest.
+    // Only stories need the graph, which may be unreadable for the rest.
     let graph = if options.by == By::Story { Some(workspace.graph()?) } else { None };
     let story = |entry: &AttemptEntry| {
         let graph = graph.as_ref()?.graph();
@@ -41,57 +41,41 @@ pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
         sums.entry(key).or_default().add(ended);
         total.add(ended);
     }
+    let costs = CostView::of(&sums, &total);
     let text = if options.json {
-        let sums: Vec<Value> = sums.iter().map(|(key, spend)| as_value(key, spend)).collect();
-        terminal::json(&json!({ "sums": sums, "total": as_value("total", &total) }))
-    } else if sums.is_empty() {
+        terminal::json(&costs)
+    } else if costs.sums.is_empty() {
         "no attempt yet\n".to_owned()
     } else {
-        table(&sums, &total)
+        table(&costs)
     };
     terminal::print(&text)?;
     Ok(Exit::Success)
 }
 
-/// What is unknown in part has no sum, so that nobody takes it for one.
-fn as_value(key: &str, spend: &Spend) -> Value {
-    json!({
-        "name": key,
-        "attempts": spend.attempts,
-        "cost_usd": (spend.unknown_cost < spend.attempts).then_some(spend.cost_usd),
-        "unknown_cost": spend.unknown_cost,
-        "tokens": (spend.unknown_tokens < spend.attempts).then_some(spend.tokens),
-        "unknown_tokens": spend.unknown_tokens,
-        "duration_seconds": spend.duration_seconds,
-    })
-}
-
-fn table(sums: &BTreeMap<String, Spend>, total: &Spend) -> String {
+fn table(costs: &CostView) -> String {
     let mut rows =
         vec![["", "attempts", "time", "cost", "sent", "cached", "written"].map(str::to_owned)];
-    rows.extend(sums.iter().map(|(key, spend)| row(key, spend)));
-    if sums.len() > 1 {
-        rows.push(row("total", total));
+    rows.extend(costs.sums.iter().map(row));
+    if costs.sums.len() > 1 {
+        rows.push(row(&costs.total));
     }
     terminal::table(&rows)
 }
 
-fn row(key: &str, spend: &Spend) -> [String; 7] {
-    let time = std::time::Duration::try_from_secs_f64(spend.duration_seconds).unwrap_or_default();
-    let tokens = |count: u64| {
-        if spend.unknown_tokens == spend.attempts {
-            "unknown".to_owned()
-        } else {
-            count.to_string()
-        }
+fn row(sum: &CostSum) -> [String; 7] {
+    let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
+    let tokens = |count: fn(&TokensView) -> u64| {
+        let tokens = sum.tokens.as_ref();
+        tokens.map_or("unknown".to_owned(), |tokens| count(tokens).to_string())
     };
     [
-        visible(key).into_owned(),
-        spend.attempts.to_string(),
+        visible(&sum.name).into_owned(),
+        sum.attempts.to_string(),
         duration::short(time),
-        spend.cost(),
-        tokens(spend.tokens.input + spend.tokens.cache_write),
-        tokens(spend.tokens.cache_read),
-        tokens(spend.tokens.output),
+        sum.cost.clone(),
+        tokens(TokensView::sent),
+        tokens(|tokens| tokens.cache_read),
+        tokens(|tokens| tokens.output),
     ]
 }

@@ -12,7 +12,8 @@ use crate::{
     report::heartbeat,
 };
 
-/// Dead is a loop that has not beaten for `max_age` and did not say that it ended.
+/// Says whether the loop lives: it is dead if its last beat is older than `max_age` and it did not
+/// end.
 ///
 /// # Errors
 /// No repository.

@@ -19,6 +19,7 @@ use crate::{
         },
         exit::{Exit, Failure},
         graph::task::TaskId,
+        history::History,
     },
     project::workspace::Workspace,
     view::lines,
@@ -27,15 +28,11 @@ use crate::{
 /// The interval for polling the journal.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// The wanted records: all, those about a task, or those about one attempt at it.
+/// The facts that are wanted: all, those about a task, or those about an attempt at it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordFilter {
     pub(super) task: Option<TaskId>,
     pub(super) attempt: Option<u32>,
-    /// The attempt at the task that the last record belongs to.
-    current: u32,
-    /// Whether that attempt is over.
-    is_over: bool,
 }
 
 impl RecordFilter {
@@ -47,32 +44,19 @@ impl RecordFilter {
         let read = |id: &str| {
             TaskId::new(id).map_err(|rule| Failure::new(Exit::Usage, format!("the id {rule}")))
         };
-        Ok(RecordFilter { task: task.map(read).transpose()?, attempt, ..RecordFilter::default() })
+        Ok(RecordFilter { task: task.map(read).transpose()?, attempt })
     }
 
-    /// Whether the next record is wanted.
-    pub(super) fn admits(&mut self, record: &Record) -> bool {
+    /// Whether a fact is wanted; `before` is the history before it.
+    pub(super) fn admits(&self, record: &Record, before: &History) -> bool {
         let Some(task) = &self.task else {
             return true;
         };
-        if record.task_id.as_ref() != Some(task) {
-            return false;
-        }
-        match record.event {
-            Event::Started { attempt, .. } => (self.current, self.is_over) = (attempt, false),
-            // The claim of an attempt that is about to start.
-            Event::StatusChanged { cause: Cause::Claimed, .. } => {
-                (self.current, self.is_over) = (self.current + 1, false);
-            }
-            _ => {}
-        }
-        let follows = matches!(record.event, Event::Promised { .. } | Event::Parked { .. });
-        let is_its = !self.is_over || follows;
-        self.is_over |= record.event.ended().is_some();
-        self.attempt.is_none_or(|attempt| attempt == self.current && is_its)
+        let is_its = record.task_id.as_ref() == Some(task);
+        is_its && self.attempt.is_none_or(|wanted| attempt_of(record, task, before) == Some(wanted))
     }
 
-    /// The error for a journal without wanted records.
+    /// The error that the journal has nothing that is wanted.
     pub(super) fn nothing(&self, workspace: &Workspace) -> Result<anyhow::Error> {
         let Some(task) = &self.task else {
             let message = "no attempts yet; `ralph run` starts one";
@@ -90,7 +74,23 @@ impl RecordFilter {
     }
 }
 
-/// A reader that continues where the last read ended.
+/// The attempt at the task that a fact is about.
+fn attempt_of(record: &Record, task: &TaskId, before: &History) -> Option<u32> {
+    let newest = before.of(task).attempts;
+    if let Event::Started { attempt, .. } = record.event {
+        Some(attempt)
+    } else if let Event::StatusChanged { cause: Cause::Claimed, .. } = record.event {
+        // The attempt starts next.
+        Some(newest + 1)
+    } else if matches!(record.event, Event::Promised { .. } | Event::Parked { .. }) {
+        // These follow the end of the attempt.
+        Some(newest)
+    } else {
+        before.active.of(task).map(|active| active.attempt)
+    }
+}
+
+/// The journal, read on from where the last look ended.
 pub(super) struct JournalReader {
     journal: Journal,
     mark: JournalPosition,

@@ -135,18 +135,18 @@ impl<'a> Listener<'a> {
     /// Finds the attempt in the journal and shows its output so far.
     fn begin(&mut self) -> Result<()> {
         let mut found: Option<(Record, Option<Record>)> = None;
-        let (about, history, log) = (&mut self.wanted.about, &mut self.history, &mut self.log);
+        let (about, history, log) = (&self.wanted.about, &mut self.history, &mut self.log);
         let open = &mut self.open;
         let mut begun = None;
         self.reading.next(|_, read| {
             let Ok(record) = read else {
                 return Ok(());
             };
+            let is_wanted = about.admits(&record, history);
             history.apply(&record);
             if let Event::LoopStarted(_) = record.event {
                 begun = Some(record.clone());
             }
-            let is_wanted = about.admits(&record);
             note_open(open, &record, is_wanted);
             if !is_wanted {
                 return Ok(());
@@ -201,8 +201,8 @@ impl<'a> Listener<'a> {
             Ok(())
         })?;
         for record in records {
+            let is_wanted = self.wanted.about.admits(&record, &self.history);
             self.history.apply(&record);
-            let is_wanted = self.wanted.about.admits(&record);
             note_open(&mut self.open, &record, is_wanted);
             let is_of_run = record.task_id.is_none();
             let is_end = record.event.ended().is_some()

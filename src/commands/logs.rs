@@ -1,4 +1,4 @@
-//! `ralph logs`: the journal in plain words, or as it is. What an agent printed is `listen`'s affair.
+//! `ralph logs`: the journal in plain words, or as it is. `listen` shows what an agent printed.
 
 use std::{collections::VecDeque, io, thread};
 
@@ -33,7 +33,7 @@ pub fn run(here: &Invocation, options: &LogsArgs) -> Result<Exit> {
     let workspace = here.workspace()?;
     let about = RecordFilter::new(options.task.as_deref(), options.attempt)?;
     let shown = match (options.output, options.raw) {
-        (false, false) => journal(&workspace, options, about),
+        (false, false) => journal(&workspace, options, &about),
         (output, _) => listen::listen(
             &workspace,
             ListenOptions {
@@ -61,15 +61,14 @@ pub(super) fn without_reader(shown: Result<Exit>) -> Result<Exit> {
 }
 
 /// Shows the journal.
-fn journal(workspace: &Workspace, options: &LogsArgs, mut about: RecordFilter) -> Result<Exit> {
+fn journal(workspace: &Workspace, options: &LogsArgs, about: &RecordFilter) -> Result<Exit> {
     let mut reading = JournalReader::new(workspace);
     let whole = options.all || about.task.is_some();
     let mut page = LogsPage::new(options.json, options.lines, whole);
-    let asked = about.clone();
-    let mut take = |page: &mut LogsPage, reading: &mut JournalReader| {
+    let take = |page: &mut LogsPage, reading: &mut JournalReader| {
         reading.next(|line, read| match read {
             Ok(record) => {
-                let wanted = about.admits(&record);
+                let wanted = about.admits(&record, page.log.history());
                 page.record(line, &record, wanted)
             }
             // Of a newer version, perhaps; it is for programs to say.
@@ -88,15 +87,15 @@ fn journal(workspace: &Workspace, options: &LogsArgs, mut about: RecordFilter) -
         terminal::say(&format!("{lines} of the journal could not be read, and were left out"));
     }
     if !options.follow {
-        if page.is_blank && asked.task.is_some() {
-            return Err(asked.nothing(workspace)?);
+        if page.is_blank && about.task.is_some() {
+            return Err(about.nothing(workspace)?);
         }
         if page.is_blank {
             terminal::say("no run yet; `ralph run` starts one");
         }
         return Ok(Exit::Success);
     }
-    if page.is_blank && asked.task.is_none() {
+    if page.is_blank && about.task.is_none() {
         terminal::say("no run yet; waiting for one");
     }
     loop {

@@ -3,17 +3,27 @@
 use std::iter;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use chrono::Utc;
 
-use super::{Invocation, status::RunStatus};
+use super::{
+    Invocation,
+    status::{self, full, short},
+};
 use crate::{
-    adapters::terminal,
-    core::{exit::Exit, loop_paths::LoopPaths},
+    adapters::terminal::{self, visible},
+    core::{exit::Exit, graph::task::TaskId, loop_paths::LoopPaths},
+    view::run::RunView,
 };
 
-/// What stands over the columns.
+/// The heads of the columns.
 const HEAD: [&str; 7] =
     ["name", "status", "iteration", "since", "last beat", "agent", "how it ended"];
+
+/// What the run over the graph is called; no loop can have this name.
+const GRAPH: &str = "(graph)";
+
+/// How much of an agent's command line is shown, in columns.
+const AGENT: usize = 32;
 
 /// Lists them, the run over the graph first.
 ///
@@ -22,23 +32,35 @@ const HEAD: [&str; 7] =
 pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
     let names = here.workspace()?.loops().context("list the loops")?;
     let places = iter::once(LoopPaths::default()).chain(names.into_iter().map(LoopPaths::of_loop));
-    let mut glances = Vec::new();
+    let mut views = Vec::new();
     for place in places {
-        let glance = RunStatus::of(&here.open(place)?)?;
-        if !glance.is_blank() {
-            glances.push(glance);
+        let view = status::read(&here.open(place)?, Utc::now())?;
+        if !view.is_blank() {
+            views.push(view);
         }
     }
     let text = if as_json {
-        terminal::json(&glances.iter().map(RunStatus::to_value).collect::<Vec<Value>>())
-    } else if glances.is_empty() {
+        terminal::json(&views)
+    } else if views.is_empty() {
         "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
     } else {
         let head = HEAD.map(str::to_owned);
-        let rows: Vec<[String; 7]> =
-            iter::once(head).chain(glances.iter().map(RunStatus::row)).collect();
+        let rows: Vec<[String; 7]> = iter::once(head).chain(views.iter().map(row)).collect();
         terminal::table(&rows)
     };
     terminal::print(&text)?;
     Ok(Exit::Success)
+}
+
+fn row(view: &RunView) -> [String; 7] {
+    let name = view.name.as_ref().map_or(GRAPH, TaskId::as_str);
+    [
+        name.to_owned(),
+        view.status.word().to_owned(),
+        format!("{}/{}", view.iteration, view.limits.max_iterations),
+        view.started_at.map_or(String::new(), full),
+        view.last_beat_seconds.map_or(String::new(), |beat| format!("{} ago", short(beat))),
+        terminal::fit(&visible(&view.agent.join(" ")), AGENT).into_owned(),
+        view.why.as_deref().map_or(String::new(), |why| visible(why).into_owned()),
+    ]
 }

@@ -1,8 +1,8 @@
-//! `ralph schema`: the JSON Schemas of the graph and the settings, for editors.
+//! `ralph schema`: the JSON Schemas of the files that people write, and of what `--json` prints.
 
 use anyhow::Result;
 
-use crate::{adapters::terminal, cli::Schemas, core::exit::Exit, project::schema};
+use crate::{adapters::terminal, cli::Schemas, core::exit::Exit, project::schema, view};
 
 /// Prints a schema.
 ///
@@ -12,6 +12,7 @@ pub fn run(of: Schemas) -> Result<Exit> {
     terminal::print(&match of {
         Schemas::Graph => schema::graph(),
         Schemas::Config => schema::config(),
+        Schemas::Views => terminal::json(&view::schema::views()),
     })?;
     Ok(Exit::Success)
 }

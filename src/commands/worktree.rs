@@ -1,7 +1,7 @@
-//! `ralph worktree`: the work trees of the repository, those of attempts and those of people.
+//! `ralph worktree`: the worktrees of the repository, those of attempts and those of people.
 //!
-//! Whoever removes one here loses nothing by it: what is kept nowhere else stays, and so does the
-//! work tree. The numbers are for attempts; what a person has made is named, so that no run takes it.
+//! Removal loses nothing: a worktree with something in it that is kept nowhere else stays. The
+//! worktrees of attempts have numbers; those of people have names, so that no run takes them.
 
 mod listed;
 
@@ -11,7 +11,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 
 use super::{Invocation, status::look};
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
     },
     project::{attempt, workspace::Workspace, worktree_pool::WorktreePool},
     runner,
+    view::worktree::WorktreeView,
 };
 pub(super) use listed::{ListedWorktree, WorktreeKind, WorktreeState};
 
@@ -46,17 +46,18 @@ fn refused(message: String) -> anyhow::Error {
 fn list(workspace: &Workspace, as_json: bool) -> Result<Exit> {
     let (chronicle, _) = look(workspace)?;
     let all = ListedWorktree::all(workspace, chronicle.history())?;
+    let all: Vec<WorktreeView> = all.iter().map(ListedWorktree::view).collect();
     terminal::print(&if as_json {
-        terminal::json(&all.iter().map(ListedWorktree::value).collect::<Vec<Value>>())
+        terminal::json(&all)
     } else {
-        let head = ["work tree", "task", "branch", "state"].map(str::to_owned);
+        let head = ["worktree", "task", "branch", "state"].map(str::to_owned);
         let shown = |text: &str| terminal::visible(text).into_owned();
-        let row = |one: &ListedWorktree| {
+        let row = |one: &WorktreeView| {
             [
-                shown(&one.seen),
-                one.task.as_deref().map_or_else(|| "-".to_owned(), shown),
-                one.tree.branch.as_deref().map_or_else(|| "-".to_owned(), shown),
-                shown(&one.text()),
+                shown(&one.place),
+                one.task_id.as_deref().map_or_else(|| "-".to_owned(), shown),
+                one.branch.as_deref().map_or_else(|| "-".to_owned(), shown),
+                shown(&one.text),
             ]
         };
         let rows: Vec<[String; 4]> = std::iter::once(head).chain(all.iter().map(row)).collect();
@@ -134,7 +135,7 @@ fn new(workspace: &Workspace, name: &str) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The work tree that was typed: a name in the pool, or a path.
+/// The worktree that was typed: a name in the pool, or a path.
 fn find(
     here: &Invocation,
     workspace: &Workspace,
@@ -148,7 +149,7 @@ fn find(
     all.into_iter().find(is_it).ok_or_else(|| {
         let typed = typed.display().to_string();
         refused(format!(
-            "`{}` is no work tree of this repository; `ralph worktree list` shows them",
+            "`{}` is not a worktree of this repository; `ralph worktree list` lists them",
             typed.escape_debug()
         ))
     })
@@ -156,7 +157,7 @@ fn find(
 
 fn remove(here: &Invocation, workspace: &Workspace, typed: &Path) -> Result<Exit> {
     let (chronicle, live) = look(workspace)?;
-    // As long as this is held no run begins, so that nobody takes what is removed.
+    // No run begins while this lock is held, so none takes what is removed.
     let lock = if live { None } else { workspace.lock()? };
     let all = ListedWorktree::all(workspace, chronicle.history())?;
     let one = find(here, workspace, all, typed)?;
@@ -179,7 +180,7 @@ fn remove(here: &Invocation, workspace: &Workspace, typed: &Path) -> Result<Exit
     Ok(Exit::Success)
 }
 
-/// Why it must not go, and what to do then.
+/// Why it cannot be removed, and what to do then.
 fn hindrance(one: &ListedWorktree, locked: bool, workspace: &Workspace) -> Option<String> {
     let path = one.tree.path.display();
     let why = match &one.state {
@@ -190,14 +191,14 @@ fn hindrance(one: &ListedWorktree, locked: bool, workspace: &Workspace) -> Optio
         WorktreeState::Used { .. } => format!("{}: `ralph run`", one.text()),
         WorktreeState::Locked(why) => {
             let why = if why.is_empty() { "without a reason" } else { why };
-            format!("somebody has locked it ({why}); `git worktree unlock {path}` first")
+            format!("it is locked ({why}); `git worktree unlock {path}` first")
         }
         WorktreeState::Kept(why) if one.tree.missing => {
             let head = one.tree.head.as_deref().unwrap_or_default();
             format!("{why}; `git branch NAME {head}` keeps it")
         }
         WorktreeState::Kept(why) => format!("{why}; put it on a branch, or undo it, in `{path}`"),
-        WorktreeState::Strange => "it is no work tree of this repository".to_owned(),
+        WorktreeState::Strange => "it is not a worktree of this repository".to_owned(),
         WorktreeState::Missing | WorktreeState::Free
             if matches!(one.kind, WorktreeKind::Slot(_) | WorktreeKind::Merge) =>
         {
@@ -214,7 +215,7 @@ fn hindrance(one: &ListedWorktree, locked: bool, workspace: &Workspace) -> Optio
     Some(why)
 }
 
-/// Whoever stands in it would stand nowhere.
+/// Why a person in that folder cannot remove it.
 fn inside(one: &ListedWorktree) -> Option<String> {
     let here = env::current_dir().ok()?;
     here.starts_with(&one.tree.path).then(|| "you are in it; `cd` to another place".to_owned())

@@ -24,6 +24,8 @@ pub enum NotificationKind {
     Denied,
     /// Everything left is blocked.
     Blocked,
+    /// Uncommitted changes of a person keep the target branch from moving.
+    MergeHeld,
     /// An attempt was found that a crash interrupted.
     Recovered,
     /// A hook failed.
@@ -34,7 +36,7 @@ pub enum NotificationKind {
 
 impl NotificationKind {
     /// All kinds, in the order in which they usually occur.
-    pub const ALL: [NotificationKind; 11] = [
+    pub const ALL: [NotificationKind; 12] = [
         NotificationKind::Started,
         NotificationKind::Completed,
         NotificationKind::Failed,
@@ -43,18 +45,20 @@ impl NotificationKind {
         NotificationKind::Limit,
         NotificationKind::Denied,
         NotificationKind::Blocked,
+        NotificationKind::MergeHeld,
         NotificationKind::Recovered,
         NotificationKind::HookFailed,
         NotificationKind::Finished,
     ];
 
     /// The default selection: kinds that end a run or need a person.
-    pub const USUAL: [NotificationKind; 7] = [
+    pub const USUAL: [NotificationKind; 8] = [
         NotificationKind::NeedsInput,
         NotificationKind::Parked,
         NotificationKind::Limit,
         NotificationKind::Denied,
         NotificationKind::Blocked,
+        NotificationKind::MergeHeld,
         NotificationKind::HookFailed,
         NotificationKind::Finished,
     ];
@@ -70,6 +74,7 @@ impl NotificationKind {
             NotificationKind::Limit => "limit",
             NotificationKind::Denied => "denied",
             NotificationKind::Blocked => "blocked",
+            NotificationKind::MergeHeld => "merge-held",
             NotificationKind::Recovered => "recovered",
             NotificationKind::HookFailed => "hook-failed",
             NotificationKind::Finished => "finished",
@@ -88,6 +93,7 @@ pub fn moment_of(record: &Record) -> Option<NotificationKind> {
         Event::RateLimited(_) => Some(NotificationKind::Limit),
         Event::Denied(_) => Some(NotificationKind::Denied),
         Event::Blocked { .. } => Some(NotificationKind::Blocked),
+        Event::MergeHeld(_) => Some(NotificationKind::MergeHeld),
         Event::Recovered { .. } => Some(NotificationKind::Recovered),
         Event::HookFailed(_) => Some(NotificationKind::HookFailed),
         Event::Finished { .. } => Some(NotificationKind::Finished),
@@ -104,7 +110,6 @@ pub fn moment_of(record: &Record) -> Option<NotificationKind> {
         | Event::Queued { .. }
         | Event::Merging(_)
         | Event::Split(_)
-        | Event::MergeHeld(_)
         | Event::Reported { .. }
         | Event::Asked { .. }
         | Event::Answered(_)

@@ -1,5 +1,5 @@
-//! What goes on now, in lines that are drawn again and again: one for each attempt, and one for the
-//! merge queue. Knows the facts and the words, and no terminal.
+//! The lines of the live display: one for each attempt, and one for the merge queue. It is drawn from
+//! a [`RunView`] and knows no terminal.
 
 use std::time::Duration;
 
@@ -12,185 +12,138 @@ use crate::{
         duration,
         event::{Event, record::Record},
         graph::task::TaskId,
-        history::ActiveAttempts,
         select::View,
     },
 };
-use crate::{runner::reporter::AT_WORK, view::lines};
+use crate::{
+    runner::reporter::AT_WORK,
+    view::{attempt::AttemptView, lines, queue::QueueView, run::RunView},
+};
 
 /// Between two frames. Slower than the eye would like, so that a night of it costs under a
 /// thousandth of a core.
 pub const FRAME: Duration = Duration::from_millis(400);
-/// What turns, frame by frame.
+/// The frames of the spinner.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Stands there for what only waits.
+/// The mark of what only waits.
 const STILL: &str = "·";
 /// How many columns an id has at most.
 const ID: usize = 24;
 /// How many columns the time has, `59m 59s`.
 const TIME: usize = 7;
 
-/// What goes on now.
+/// The run as it is drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// Whether several attempts may go on at once; of a single one no name has to be said.
+    /// Whether several attempts may go on at once; a single one needs no name.
     several: bool,
-    rows: Vec<Row>,
-    /// How many tasks wait to be merged, and what the queue does about it.
-    queue: Option<(usize, Trying)>,
+    run: Option<RunView>,
+    /// The newest word of each attempt that this run has done something about.
+    news: Vec<News>,
+    /// The newest word of the batch that is landing.
+    landing: String,
     /// Until when nothing can start, and why.
     wait: Option<(DateTime<Utc>, String)>,
     since: DateTime<Utc>,
 }
 
-/// An attempt.
+/// The newest word of an attempt.
 #[derive(Clone, Debug)]
-struct Row {
+struct News {
     id: TaskId,
     since: DateTime<Utc>,
-    stage: AttemptState,
-    /// What is done, and of it the newest word.
     lead: &'static str,
     text: String,
 }
 
-/// What the merge queue does.
-#[derive(Clone, Debug, Default)]
-struct Trying {
-    tasks: String,
-    branch: String,
-    /// The command that runs, or what it printed last.
-    doing: String,
-    /// What it is held by.
-    held: Option<String>,
-}
-
 impl Board {
-    /// Whether there is nothing to be seen.
+    /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.queue.is_none() && self.wait.is_none()
+        self.news.is_empty() && self.queue().is_none() && self.wait.is_none()
     }
 
-    /// Takes in one more fact, which the history has taken in already.
+    /// Takes over how the run stands, and the newest word from the event.
     pub fn note(&mut self, record: &Record, view: &View<'_>) {
         self.several = view.policy.jobs > 1;
-        let underway = &view.history.active;
-        if let Some(id) = &record.task_id {
-            self.note_task(id, record, underway);
+        let run = RunView::live(view, record.timestamp);
+        self.news.retain(|news| run.attempts.iter().any(|attempt| attempt.task_id == news.id));
+        let attempt =
+            run.attempts.iter().find(|attempt| Some(&attempt.task_id) == record.task_id.as_ref());
+        if let Some(attempt) = attempt
+            && let Some((lead, text)) = newest_word(&record.event, attempt.position.state)
+        {
+            self.tell(&attempt.task_id, record.timestamp, lead, visible(&text).into_owned());
         }
         if let Event::Waiting { until, why } = &record.event {
             self.since = record.timestamp;
             self.wait = Some((*until, visible(why).into_owned()));
-        } else if !self.rows.is_empty() {
+        } else if !self.news.is_empty() {
             self.wait = None;
         }
-        if let Event::Merging(_) | Event::Split(_) | Event::MergeHeld(_) = &record.event {
-            for row in &mut self.rows {
-                let stage = underway.of(&row.id).map(|going| going.state);
-                let moved = |stage: &AttemptState| {
-                    matches!(stage, AttemptState::Queued | AttemptState::Landing)
-                        && *stage != row.stage
-                };
-                if let Some(stage) = stage.filter(moved) {
-                    row.tell(stage, "", merging(stage).to_owned());
+        match &run.merge_queue.trying {
+            Some(batch) if batch.tasks.first() == record.task_id.as_ref() => {
+                if let Event::Verifying { command, .. } = &record.event {
+                    self.landing = visible(command).into_owned();
                 }
             }
+            Some(_) if matches!(record.event, Event::Merging(_)) => self.landing.clear(),
+            Some(_) => {}
+            None => self.landing.clear(),
         }
-        self.note_queue(record, underway);
+        self.run = Some(run);
     }
 
-    fn note_task(&mut self, id: &TaskId, record: &Record, underway: &ActiveAttempts) {
-        if record.event.ended().is_some() {
-            return self.rows.retain(|row| row.id != *id);
+    fn tell(&mut self, id: &TaskId, since: DateTime<Utc>, lead: &'static str, text: String) {
+        let news = News { id: id.clone(), since, lead, text };
+        match self.news.iter_mut().find(|news| news.id == *id) {
+            Some(before) => *before = news,
+            None => self.news.push(news),
         }
-        // What an earlier run has left open is seen once something is done about it.
-        let Some(going) = underway.of(id) else {
-            return;
-        };
-        let stage = going.state;
-        let (lead, text) = match &record.event {
-            Event::Started { worktree: Some(_), .. } => ("", "preparing its worktree"),
-            Event::Started { worktree: None, .. } | Event::AgentStarted { .. } => ("", AT_WORK),
-            Event::SettingUp { command, .. } => ("setting up: ", command.as_str()),
-            Event::Verifying { .. } if stage == AttemptState::Landing => return,
-            Event::Verifying { command, .. } => ("verifying: ", command.as_str()),
-            Event::Verified(_) if stage != AttemptState::Landing => ("", AT_WORK),
-            Event::WaitingForChildren(left) => {
-                return self.row(id, record.timestamp, going.since).tell(
-                    stage,
-                    "",
-                    lines::waiting(left),
-                );
-            }
-            Event::Queued { .. } => ("", merging(AttemptState::Queued)),
-            _ => return,
-        };
-        let text = visible(text).into_owned();
-        self.row(id, record.timestamp, going.since).tell(stage, lead, text);
     }
 
-    fn row(&mut self, id: &TaskId, now: DateTime<Utc>, began: DateTime<Utc>) -> &mut Row {
-        let at = self.rows.iter().position(|row| row.id == *id).unwrap_or_else(|| {
-            let (id, since) = (id.clone(), began);
-            self.rows.push(Row {
-                id,
-                since,
-                stage: AttemptState::Running,
-                lead: "",
-                text: String::new(),
-            });
-            self.rows.len() - 1
-        });
-        if !self.several {
-            // Alone, it is what it does now that has a length.
-            self.rows[at].since = now;
-        }
-        &mut self.rows[at]
+    /// The attempts that have a word.
+    fn rows(&self) -> impl Iterator<Item = (&AttemptView, &News)> {
+        self.news.iter().filter_map(|news| {
+            let mut attempts = self.run.iter().flat_map(|run| &run.attempts);
+            Some((attempts.find(|attempt| attempt.task_id == news.id)?, news))
+        })
     }
 
-    fn note_queue(&mut self, record: &Record, underway: &ActiveAttempts) {
-        let waiting = underway.queue.len();
-        if waiting == 0 || !self.several {
-            self.queue = None;
-            return;
-        }
-        let before = self.queue.take().map(|(_, trying)| trying.doing).unwrap_or_default();
-        let trying = match &underway.trial {
-            None => {
-                Trying { held: underway.held.as_ref().map(lines::hindrance), ..Trying::default() }
-            }
-            Some(trial) => Trying {
-                tasks: lines::ids(&trial.tasks),
-                branch: visible(&trial.branch).into_owned(),
-                doing: match &record.event {
-                    Event::Merging(_) => String::new(),
-                    Event::Verifying { command, .. }
-                        if record.task_id.as_ref() == trial.tasks.first() =>
-                    {
-                        visible(command).into_owned()
-                    }
-                    _ => before,
-                },
-                held: None,
-            },
-        };
-        self.queue = Some((waiting, trying));
+    /// The merge queue, if something is queued.
+    fn queue(&self) -> Option<&QueueView> {
+        let queue = &self.run.as_ref()?.merge_queue;
+        (self.several && !queue.waiting.is_empty()).then_some(queue)
     }
 
-    /// What the process of an attempt does now, or that of the merge queue's trial of it.
+    /// What the process of an attempt does now, or that of the batch that it lands with.
     pub fn doing(&mut self, id: &TaskId, doing: &str) {
         let doing = visible(doing);
-        let Some(row) = self.rows.iter_mut().find(|row| row.id == *id) else {
-            return;
-        };
-        match (row.stage, &mut self.queue) {
-            (AttemptState::Landing, Some((_, trying))) => trying.doing = doing.into_owned(),
-            _ if row.text != doing => row.text = doing.into_owned(),
-            _ => {}
+        let is_landing = self.rows().any(|(attempt, _)| {
+            attempt.task_id == *id && attempt.position.state == AttemptState::Landing
+        });
+        if is_landing && self.queue().is_some() {
+            self.landing = doing.into_owned();
+        } else if let Some(news) = self.news.iter_mut().find(|news| news.id == *id)
+            && news.text != doing
+        {
+            news.text = doing.into_owned();
         }
     }
 
-    /// The lines at some time: at most so many columns wide, and so many of them.
+    fn queue_line(&self, queue: &QueueView) -> String {
+        let waiting = format!("merge queue: {} queued", queue.waiting.len());
+        match (&queue.trying, &queue.held) {
+            (Some(batch), _) => {
+                let branch = visible(&batch.branch);
+                let text = format!("{waiting}; landing {} on {branch}", batch.names());
+                if self.landing.is_empty() { text } else { format!("{text}: {}", self.landing) }
+            }
+            (None, Some(held)) => format!("{waiting}; {}", visible(&held.text())),
+            (None, None) => waiting,
+        }
+    }
+
+    /// Returns the lines at some time, at most `width` columns wide and `most` of them.
     pub fn lines(
         &self,
         now: DateTime<Utc>,
@@ -205,29 +158,41 @@ impl Board {
             let age = age(now - self.since);
             lines.push((None, format!("{frame} {age} {}", countdown(*until, why, now))));
         }
-        let below = usize::from(self.queue.is_some()) + lines.len();
+        let (rows, queue) = (self.rows().count(), self.queue());
+        let below = usize::from(queue.is_some()) + lines.len();
         let room = most.saturating_sub(below).max(1);
-        let shown = if self.rows.len() > room { room.saturating_sub(1).max(1) } else { room };
-        let ids = self.rows.iter().map(|row| columns(row.id.as_str())).max().unwrap_or(0).min(ID);
-        lines.extend(self.rows.iter().take(shown).map(|row| {
-            let (lead, text, age) = (row.lead, &row.text, age(now - row.since));
+        let shown = if rows > room { room.saturating_sub(1).max(1) } else { room };
+        let ids = self.news.iter().map(|news| columns(news.id.as_str())).max().unwrap_or(0).min(ID);
+        lines.extend(self.rows().take(shown).map(|(attempt, news)| {
             if !self.several {
-                return (None, format!("{frame} {age} {text}"));
+                // Alone, what it does now has an age.
+                return (None, format!("{frame} {} {}", age(now - news.since), news.text));
             }
-            let waits = matches!(row.stage, AttemptState::Queued | AttemptState::Landing);
-            let mark = if waits { STILL } else { frame };
-            let id = fit(row.id.as_str(), ID);
-            let style = (row.stage != AttemptState::Running).then_some(Style::Faint);
+            let state = attempt.position.state;
+            let (lead, text) = match state {
+                AttemptState::Queued => ("", "queued to land"),
+                AttemptState::Landing => ("", "landing"),
+                AttemptState::Preparing
+                | AttemptState::SettingUp
+                | AttemptState::Baseline
+                | AttemptState::Running
+                | AttemptState::WaitingForChildren
+                | AttemptState::Verifying => (news.lead, news.text.as_str()),
+            };
+            let (mark, age) =
+                (if state.has_passed() { STILL } else { frame }, age(now - attempt.since));
+            let id = fit(news.id.as_str(), ID);
+            let style = (state != AttemptState::Running).then_some(Style::Faint);
             (style, format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}"))
         }));
-        if self.rows.len() > shown {
-            let more = self.rows.len() - shown;
-            lines.push((Some(Style::Faint), format!("  and {more} more")));
+        if rows > shown {
+            lines.push((Some(Style::Faint), format!("  and {} more", rows - shown)));
         }
-        lines.extend(self.queue.as_ref().map(|(waiting, trying)| {
-            let mark = if trying.tasks.is_empty() { STILL } else { frame };
-            let style = if trying.held.is_some() { Style::Warn } else { Style::Faint };
-            (Some(style), format!("{mark} {}", queue(*waiting, trying)))
+        lines.extend(queue.map(|queue| {
+            let mark = if queue.trying.is_some() { frame } else { STILL };
+            let is_held = queue.trying.is_none() && queue.held.is_some();
+            let style = if is_held { Style::Warn } else { Style::Faint };
+            (Some(style), format!("{mark} {}", self.queue_line(queue)))
         }));
         let drawn = |(style, line): (Option<Style>, String)| {
             let line = fit(&line, width);
@@ -237,38 +202,34 @@ impl Board {
     }
 }
 
-impl Row {
-    fn tell(&mut self, stage: AttemptState, lead: &'static str, text: String) {
-        (self.stage, self.lead, self.text) = (stage, lead, text);
-    }
-}
-
-fn merging(stage: AttemptState) -> &'static str {
-    if stage == AttemptState::Landing {
-        "is tried by the merge queue"
+/// The newest word that an event has of its attempt, with what leads it in.
+fn newest_word(event: &Event, state: AttemptState) -> Option<(&'static str, String)> {
+    let is_landing = state == AttemptState::Landing;
+    if let Event::Started { worktree: Some(_), .. } = event {
+        Some(("", "preparing its worktree".to_owned()))
+    } else if matches!(event, Event::Started { .. } | Event::AgentStarted { .. }) {
+        Some(("", AT_WORK.to_owned()))
+    } else if let Event::SettingUp { command, .. } = event {
+        Some(("setting up: ", command.clone()))
+    } else if let (false, Event::Verifying { command, .. }) = (is_landing, event) {
+        Some(("verifying: ", command.clone()))
+    } else if let (false, Event::Verified(_)) = (is_landing, event) {
+        Some(("", AT_WORK.to_owned()))
+    } else if let Event::WaitingForChildren(left) = event {
+        Some(("", lines::waiting(left)))
     } else {
-        "waits to be merged"
+        // What is queued needs no word besides its state.
+        matches!(event, Event::Queued { .. }).then(|| ("", String::new()))
     }
 }
 
-fn queue(waiting: usize, trying: &Trying) -> String {
-    let waits = format!("merge queue: {waiting} {}", if waiting == 1 { "waits" } else { "wait" });
-    let Trying { tasks, branch, doing, held } = trying;
-    match held {
-        Some(why) => format!("{waits}, held back: {why}"),
-        None if tasks.is_empty() => waits,
-        None if doing.is_empty() => format!("{waits}; trying {tasks} on {branch}"),
-        None => format!("{waits}; trying {tasks} on {branch}: {doing}"),
-    }
-}
-
-/// How long something goes on, in whole seconds.
+/// A length in whole seconds.
 fn age(length: TimeDelta) -> String {
     let seconds = length.num_seconds().max(0).unsigned_abs();
     if seconds < 10 { format!("{seconds}s") } else { duration::short(Duration::from_secs(seconds)) }
 }
 
-/// What is waited for, and how long still.
+/// The reason of a wait, and how long it still takes.
 fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
     let left = (until - now).to_std().unwrap_or_default();
     let left = duration::short(Duration::from_secs(left.as_secs()));
@@ -317,13 +278,11 @@ mod tests {
     }
 
     fn apart() -> Event {
-        match started(1) {
-            Event::Started { attempt, base, branch, log, why, format, .. } => {
-                let worktree = Some("/trees/1".to_owned());
-                Event::Started { attempt, base, branch, log, why, format, worktree }
-            }
-            other => other,
+        let mut event = started(1);
+        if let Event::Started { worktree, .. } = &mut event {
+            *worktree = Some("/trees/1".to_owned());
         }
+        event
     }
 
     fn command(command: &str) -> Event {
@@ -362,26 +321,26 @@ mod tests {
         insta::assert_snapshot!(lines(6, 100, 20, &told), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語の題名はとても長いので端末の幅には収まり…
         ⠹     59s  parser                    verifying: cargo test --workspace
-        ·     58s  done                      is tried by the merge queue
+        ·     58s  done                      landing
         ⠹     57s  an-id-that-is-longer-th…  the agent is at work
         ⠹     55s  lexer                     setting up: npm ci
-        ·     53s  other                     is tried by the merge queue
-        ⠹ merge queue: 2 wait; trying done, other on main: cargo test --workspace && cargo clippy
+        ·     53s  other                     landing
+        ⠹ merge queue: 2 queued; landing done, other on main: cargo test --workspace && cargo clippy
         ");
         insta::assert_snapshot!(lines(6, 60, 20, &told), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
         ⠹     59s  parser                    verifying: cargo test …
-        ·     58s  done                      is tried by the merge …
+        ·     58s  done                      landing
         ⠹     57s  an-id-that-is-longer-th…  the agent is at work
         ⠹     55s  lexer                     setting up: npm ci
-        ·     53s  other                     is tried by the merge …
-        ⠹ merge queue: 2 wait; trying done, other on main: cargo te…
+        ·     53s  other                     landing
+        ⠹ merge queue: 2 queued; landing done, other on main: cargo…
         ");
         insta::assert_snapshot!(lines(6, 60, 4, &told), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
         ⠹     59s  parser                    verifying: cargo test …
           and 4 more
-        ⠹ merge queue: 2 wait; trying done, other on main: cargo te…
+        ⠹ merge queue: 2 queued; landing done, other on main: cargo…
         ");
         assert_eq!(lines(6, 60, 1, &told).lines().count(), 1);
     }
@@ -403,8 +362,8 @@ mod tests {
             ("a", Event::Failed(end(1, Verdict::Failed))),
         ];
         insta::assert_snapshot!(lines(2, 60, 20, &told), @r"
-        ·     59s  b  waits to be merged
-        · merge queue: 1 waits, held back: changes of yours are in …
+        ·     59s  b  queued to land
+        · merge queue: 1 queued; `main` cannot move: your uncommitt…
         ");
         assert_eq!(
             lines(2, 60, 20, &[("a", apart()), ("a", Event::Failed(end(1, Verdict::Failed)))]),

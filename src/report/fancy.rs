@@ -26,7 +26,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::RunTally,
+        summary::summary,
     },
 };
 
@@ -39,13 +39,12 @@ const BAR: usize = 72;
 pub struct FancyReporter {
     verbosity: Verbosity,
     paint: Paint,
-    tally: RunTally,
     drawn: Arc<Mutex<Drawn>>,
     /// What draws it, if there is something to draw.
     bar: Option<ProgressBar>,
 }
 
-/// What is drawn again and again, below all that is said.
+/// The live display below the lines of the log.
 #[derive(Default)]
 struct Drawn {
     board: Board,
@@ -54,11 +53,10 @@ struct Drawn {
 }
 
 impl FancyReporter {
-    /// Tells as much as `verbosity` says.
+    /// A reporter at this verbosity.
     pub fn new(verbosity: Verbosity) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
-        let (tally, drawn) = (RunTally::default(), Arc::default());
-        FancyReporter { verbosity, paint, tally, drawn, bar: None }
+        FancyReporter { verbosity, paint, drawn: Arc::default(), bar: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -87,7 +85,7 @@ impl FancyReporter {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws what goes on now, or nothing where nothing does.
+    /// Draws the live display, or removes it where it is empty.
     fn show(&mut self) {
         let mut drawn = self.drawn();
         drawn.measure();
@@ -107,11 +105,10 @@ impl FancyReporter {
         }
     }
 
-    /// Says that an attempt begins: loudly where it is the only one.
+    /// Prints the heading of an attempt, between rules where it is the only one.
     fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
-        let of = self.tally.max_iterations();
         let strong = |text: String| Line { style: Some(Style::Strong), text };
-        let mut heading = lines::heading(record, of, attempt, number, view).into_iter();
+        let mut heading = lines::heading(record, attempt, number, view).into_iter();
         let first = heading.next().unwrap_or_default();
         if view.policy.jobs > 1 {
             let width = terminal::stderr_width().unwrap_or(80);
@@ -125,7 +122,7 @@ impl FancyReporter {
 }
 
 impl Drawn {
-    /// Sees how large the screen is. Not in every frame.
+    /// Measures the screen. Not called in every frame.
     fn measure(&mut self) {
         self.width = terminal::stderr_width().unwrap_or(80);
         self.rows = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);
@@ -149,10 +146,9 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
 
 impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        self.tally.note(record);
         if let Event::Finished { .. } = &record.event {
             self.rest();
-            let summary = self.tally.summary(record, view);
+            let summary = summary(record, view);
             let (bar, (head, rest)) = (rule(), summary.split_at(2));
             self.say(std::slice::from_ref(&bar));
             self.say(head);

@@ -29,7 +29,7 @@ const SIZE: usize = 256;
 /// Between two beats.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// What the heartbeat says beside the time.
+/// What the heartbeat says besides the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatFacts {
     /// The run.
@@ -68,20 +68,16 @@ impl HeartbeatReporter {
 }
 
 impl Reporter for HeartbeatReporter {
-    fn record(&mut self, record: &Record, _view: &View<'_>) {
-        match &record.event {
-            Event::LoopStarted { .. } => {
-                self.facts.run_id.clone_from(&record.run_id);
-                self.manager.tell(service_manager::READY);
-            }
-            Event::Started { .. } => {
-                self.facts.task_id = record.task_id.as_ref().map(ToString::to_string);
-            }
-            event if event.ended().is_some() => self.facts.task_id = None,
-            Event::Finished { why, .. } => {
-                self.facts.finished = Some(why.chars().take(60).collect());
-            }
-            _ => {}
+    fn record(&mut self, record: &Record, view: &View<'_>) {
+        let (run, active) = (&view.history.run, &view.history.active);
+        self.facts = HeartbeatFacts {
+            run_id: run.id.clone(),
+            pid: self.facts.pid,
+            task_id: active.attempts.last().map(|active| active.task_id.to_string()),
+            finished: run.finished.as_ref().map(|(why, _)| why.chars().take(60).collect()),
+        };
+        if let Event::LoopStarted { .. } = record.event {
+            self.manager.tell(service_manager::READY);
         }
         self.beat();
     }

@@ -1,5 +1,5 @@
-//! Tells those whom the settings name, each by a thread and a queue of its own: who is slow or out
-//! of reach keeps neither the loop waiting nor the others.
+//! Sends notifications, each notifier with a thread and a queue of its own: a slow one delays neither
+//! the loop nor the others.
 
 mod queue;
 mod way;
@@ -31,39 +31,37 @@ use crate::{
     view::{
         lines,
         message::{MessageSender, ProgramMessage, facts},
-        summary::RunTally,
     },
 };
 use queue::MessageQueue;
 pub use way::{Messenger, desktop_is_here};
 
-/// How much longer than it may a run waits for those that are just being told.
+/// How long a run waits, after its limit, for the notifications that are being sent.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Tells whom the settings name.
+/// Sends the notifications that the settings ask for.
 pub struct NotifyReporter {
     sender: MessageSender,
     office: Arc<NotifierContext>,
-    /// Those of the settings as they are now.
+    /// The notifiers of the current settings.
     lines: Vec<NotifierLine>,
-    /// Those that settings do not name any more and that are still being told what came before.
+    /// The notifiers that were removed from the settings and still have messages to send.
     leaving: Vec<NotifierLine>,
-    /// How many there have been.
+    /// How many notifiers there have been.
     opened: usize,
     timeout: Duration,
     wait: Duration,
-    tally: RunTally,
-    /// When the run is not held up by it any longer.
+    /// Until when the run waits for notifications.
     until: Option<Instant>,
 }
 
-/// One who is told.
+/// A notifier with its queue.
 struct NotifierLine {
     notifier: Notifier,
     queue: Arc<MessageQueue>,
 }
 
-/// What the threads need of the repository.
+/// The parts of the repository that the threads need.
 struct NotifierContext {
     state: StateFolder,
     journal: PathBuf,
@@ -74,10 +72,10 @@ struct NotifierContext {
 }
 
 impl NotifyReporter {
-    /// Tells of a run in this repository.
+    /// A reporter of a run in this repository.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The system cannot start a thread.
     pub fn new(workspace: &Workspace) -> io::Result<NotifyReporter> {
         let sender = MessageSender::of(workspace);
         let office = NotifierContext {
@@ -96,14 +94,13 @@ impl NotifyReporter {
             opened: 0,
             timeout: Duration::ZERO,
             wait: Duration::ZERO,
-            tally: RunTally::default(),
             until: None,
         };
         notify.open(&workspace.config)?;
         Ok(notify)
     }
 
-    /// Goes by these settings. Those who stay keep their queues.
+    /// Takes over these settings. Notifiers that stay keep their queues.
     fn open(&mut self, config: &Config) -> io::Result<()> {
         let same_limit = self.timeout == config.notify_timeout;
         (self.timeout, self.wait) = (config.notify_timeout, config.notify_wait);
@@ -146,7 +143,7 @@ impl NotifyReporter {
     }
 }
 
-/// Tells one of them what is in its queue, until that is closed.
+/// Sends what is in the queue of one notifier, until the queue is closed.
 fn work(messenger: &Messenger, queue: &MessageQueue, office: &NotifierContext) {
     let mut complained = false;
     while let Some((message, lost)) = queue.next() {
@@ -164,7 +161,7 @@ fn work(messenger: &Messenger, queue: &MessageQueue, office: &NotifierContext) {
 }
 
 impl NotifierContext {
-    /// Puts on record that somebody was not told; the run says so when it reads that.
+    /// Puts on record that a notification failed; the run says so when it reads that.
     fn complain(&self, way: &NotifierTarget, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone(), self.durable);
@@ -179,7 +176,6 @@ impl NotifierContext {
 
 impl Reporter for NotifyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        self.tally.note(record);
         if let Event::LoopStarted(_) = record.event {
             let mut run_id = self.office.run_id.lock().unwrap_or_else(PoisonError::into_inner);
             run_id.clone_from(&record.run_id);
@@ -191,7 +187,7 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let text = lines::notice(record, view, &self.tally);
+        let text = lines::notice(record, view);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
         // The end is what must not be missed.
         let urgent = moment == NotificationKind::Finished;
@@ -219,8 +215,8 @@ impl Reporter for NotifyReporter {
 }
 
 impl Drop for NotifyReporter {
-    /// Ends the threads; what a command started is ended by its guardian, at the latest when this
-    /// process is gone.
+    /// Ends the threads. The guardian of a command ends its processes, at the latest when this
+    /// process exits.
     fn drop(&mut self) {
         for line in self.lines.iter().chain(&self.leaving) {
             line.queue.cut();

@@ -10,7 +10,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::RunTally,
+        summary::summary,
     },
 };
 
@@ -18,17 +18,16 @@ use crate::{
 pub struct PlainReporter<W> {
     out: W,
     verbosity: Verbosity,
-    tally: RunTally,
 }
 
 impl<W: Write> PlainReporter<W> {
-    /// Tells as much as `verbosity` says.
+    /// A reporter at this verbosity.
     pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
-        PlainReporter { out, verbosity, tally: RunTally::default() }
+        PlainReporter { out, verbosity }
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
-        // In one piece: what belongs together stays so, whoever else writes there.
+        // In one write, so that no other process writes in between.
         let mut text = String::new();
         for line in lines {
             let _ = writeln!(text, "{time}  {}", line.text);
@@ -39,10 +38,9 @@ impl<W: Write> PlainReporter<W> {
 
 impl<W: Write> Reporter for PlainReporter<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        self.tally.note(record);
         let time = lines::clock(record.timestamp);
         if let Event::Finished { .. } = record.event {
-            let summary = self.tally.summary(record, view);
+            let summary = summary(record, view);
             return self.say(&time, &summary);
         }
         if self.verbosity == Verbosity::Quiet {
@@ -52,8 +50,7 @@ impl<W: Write> Reporter for PlainReporter<W> {
         if let (Event::Started { attempt, .. }, Some(number)) =
             (&record.event, record.task_id.as_ref().and_then(|id| view.graph.number(id)))
         {
-            let of = self.tally.max_iterations();
-            let heading = lines::heading(record, of, *attempt, number, view);
+            let heading = lines::heading(record, *attempt, number, view);
             lines.extend(heading.into_iter().map(|text| Line { style: None, text }));
         }
         lines.extend(lines::lines(record, view, self.verbosity));

@@ -12,7 +12,7 @@ pub mod wake;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Local, Utc};
+use chrono::{DateTime, Utc};
 
 use crate::{
     adapters::terminal::{Style, visible},
@@ -20,14 +20,17 @@ use crate::{
         duration,
         event::{AttemptResult, Cause, Event, StopRequest, record::Record},
         graph::task::{Status, TaskId},
-        select::{TaskState, View},
+        select::{SelectionKey, TaskState, View},
         verdict::{CheckResult, Verdict},
     },
+    view::task::TaskCounts,
 };
 
+pub(crate) use super::words::ids;
+pub use super::words::{clock, counted, moment};
+pub(super) use super::words::{length, named};
 pub use children::waiting;
 pub(super) use iterations::start_of_iteration;
-pub use merged::hindrance;
 pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
@@ -42,8 +45,6 @@ pub enum Verbosity {
     Verbose,
 }
 
-/// How many names of a list are given.
-const NAMES: usize = 4;
 /// How many commits of one task the summary names.
 pub(super) const COMMITS: usize = 3;
 
@@ -71,64 +72,30 @@ pub fn plain(text: &str) -> Line {
     line(None, text)
 }
 
-/// `1 attempt`, `2 attempts`.
-pub fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// How much is not done, and that by state, one text each; the ready ones by name.
+/// How many tasks are left, and how many of these in each state, one text each; the ready ones by
+/// name.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
-    let (mut running, mut merging, mut waiting) = (0, 0, 0);
-    let (mut parked, mut asking, mut other) = (0, 0, 0);
-    let mut ready = Vec::new();
-    for number in view.admitted() {
-        match view.state(number, now) {
-            TaskState::Complete | TaskState::Cancelled => {}
-            TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
-            TaskState::Running if view.history.active.is_queued(&view.graph.task(number).id) => {
-                merging += 1;
-            }
-            TaskState::Running => running += 1,
-            TaskState::Waiting
-            | TaskState::Apart
-            | TaskState::Backoff(_)
-            | TaskState::Limited(_) => waiting += 1,
-            TaskState::Parked(_) | TaskState::Spent => parked += 1,
-            TaskState::NeedsInput => asking += 1,
-            TaskState::Held | TaskState::Claimed => other += 1,
-        }
-    }
-    ready.sort_unstable();
+    let counts = TaskCounts::of(view, now);
     let mut texts = Vec::new();
-    if !ready.is_empty() {
+    if counts.ready > 0 {
+        let ready = view.admitted().filter(|number| {
+            matches!(view.state(*number, now), TaskState::Ready | TaskState::Denied)
+        });
+        let mut ready: Vec<SelectionKey> = ready.map(|number| view.keys[number]).collect();
+        ready.sort_unstable();
         let names: Vec<&str> =
             ready.iter().map(|key| view.graph.task(key.number).id.as_str()).collect();
         texts.push(format!("{} ready: {}", ready.len(), named(&names)));
     }
-    for (count, word) in [
-        (running, "running"),
-        (merging, "to be merged"),
-        (waiting, "waiting"),
-        (parked, "parked"),
-        (asking, "waiting for an answer"),
-        (other, "held or in progress"),
-    ] {
-        if count > 0 {
-            texts.push(format!("{count} {word}"));
-        }
-    }
-    (ready.len() + running + merging + waiting + parked + asking + other, texts)
+    let others = TaskCounts { ready: 0, ..counts };
+    texts.extend(others.parts().iter().map(|(count, word)| format!("{count} {word}")));
+    (counts.left(), texts)
 }
 
 /// The heading of an iteration, and below it what it is about; in one line where others go on.
-pub fn heading(
-    record: &Record,
-    of: u32,
-    attempt: u32,
-    number: usize,
-    view: &View<'_>,
-) -> Vec<String> {
+pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) -> Vec<String> {
+    let of = view.history.run.begun.max_iterations;
     if let Some(plain) = &view.policy.plain {
         return vec![start_of_iteration(record, of, plain)];
     }
@@ -150,20 +117,6 @@ pub fn heading(
     }
 }
 
-/// A time of day here.
-pub fn clock(at: DateTime<Utc>) -> String {
-    at.with_timezone(&Local).format("%H:%M:%S").to_string()
-}
-
-/// A time to come: of day, with the date where it is not this one's.
-pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
-    if day(at) == day(now) {
-        return clock(at);
-    }
-    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
-}
-
 /// What is said of a record at this verbosity, but for headings and the summary.
 pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
@@ -172,107 +125,146 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     if let Some(said) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
         return said;
     }
-    match &record.event {
-        Event::LoopStarted(begun) if verbose => {
-            let agent = begun.agent.join(" ");
-            vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
-        }
-        Event::Started { base, branch, log, why, .. } if verbose => vec![
-            line(Style::Faint, format!("chosen by: {why}")),
-            line(
-                Style::Faint,
-                format!(
-                    "from {} on {}; prompt and output in {log}",
-                    base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base)),
-                    branch.as_deref().unwrap_or("a detached HEAD"),
-                ),
-            ),
-        ],
-        Event::Reported { .. } if verbose => {
-            vec![line(Style::Faint, format!("{id} was reported done"))]
+    let event = &record.event;
+    match event {
+        Event::LoopStarted(_)
+        | Event::Started { .. }
+        | Event::AgentStarted { .. }
+        | Event::Reported { .. } => {
+            if verbose {
+                started(record, id)
+            } else {
+                Vec::new()
+            }
         }
         Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
             checks::lines(record, view)
         }
-        Event::VerifyPostponed { .. } => vec![line(
-            Style::Warn,
-            format!("the verify commands of {id} are left to the next run; its work is kept"),
-        )],
-        Event::Promised { kept: false, .. } => vec![line(
-            Style::Warn,
-            format!(
-                "{}it promised that all is done; the graph does not agree, so the run goes on",
-                whose(id, view)
-            ),
-        )],
-        Event::Terminating { why, .. } => vec![line(Style::Warn, format!("ending {id}: {why}"))],
         Event::Completed(ended) => completed(id, ended, view),
         Event::Failed(ended)
         | Event::Interrupted(ended)
         | Event::RateLimited(ended)
         | Event::Denied(ended) => failed(id, ended, view),
         Event::NeedsInput(ended) => talk::asked(id, ended),
-        Event::Parked { attempts } => vec![line(
-            Style::Bad,
-            format!(
-                "{id} is parked after {}; `ralph task-reset {id}` gives it new ones",
-                counted(*attempts as usize, "attempt")
-            ),
-        )],
-        Event::Recovered { attempt, from_run } => vec![line(
-            Style::Warn,
-            format!("recovered attempt {attempt} at {id}, left open by run {from_run}"),
-        )],
+        Event::VerifyPostponed { .. }
+        | Event::Promised { .. }
+        | Event::Terminating { .. }
+        | Event::Parked { .. }
+        | Event::Recovered { .. }
+        | Event::Reset {} => of_task(id, event, view).into_iter().collect(),
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
-        Event::Reset {} => vec![line(Style::Faint, format!("{id} was reset"))],
         Event::ChildStarted(_)
         | Event::ChildEnded(_)
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
-        | Event::ChildrenOverdue { .. } => children::lines(id, &record.event, verbose),
-        other => talk::lines(id, other, verbose)
-            .or_else(|| files::lines(other).map(|line| vec![line]))
-            .or_else(|| told::lines(other))
-            .or_else(|| merged::lines(id, other, verbose))
-            .or_else(|| wake::lines(other, record.timestamp, verbose))
-            .unwrap_or_else(|| of_run(other, record.timestamp)),
+        | Event::ChildrenOverdue { .. } => children::lines(id, event, verbose),
+        Event::Asked { .. } | Event::Answered(_) | Event::Noted { .. } => {
+            talk::lines(id, event, verbose)
+        }
+        Event::GraphLoaded { .. }
+        | Event::GraphRejected { .. }
+        | Event::GraphGuarded { .. }
+        | Event::SettingsLoaded { .. }
+        | Event::SettingsRejected { .. } => files::lines(event),
+        Event::HookFailed(_) | Event::NotifyFailed(_) => told::lines(event),
+        Event::WorktreeKept { .. }
+        | Event::SettingUp { .. }
+        | Event::Queued { .. }
+        | Event::Merging(_)
+        | Event::Split(_)
+        | Event::MergeHeld(_) => merged::lines(id, event, verbose),
+        Event::Slept(_) | Event::Woken(_) | Event::WakeSkipped(_) | Event::ScheduleEnded { .. } => {
+            wake::lines(event, record.timestamp, verbose)
+        }
+        Event::RecordDamaged { .. }
+        | Event::Waiting { .. }
+        | Event::PauseRequested {}
+        | Event::ResumeRequested { .. }
+        | Event::StopRequested(_)
+        | Event::Suspended {}
+        | Event::Continued { .. }
+        | Event::ClockSet { .. } => of_run(event, record.timestamp).into_iter().collect(),
+        // These are in headings and in the summary.
+        Event::Iterated(_) | Event::Blocked { .. } | Event::Finished { .. } => Vec::new(),
     }
 }
 
-/// What is said of the run itself; the rest has its place in headings and summary, or is not told.
-fn of_run(event: &Event, now: DateTime<Utc>) -> Vec<Line> {
-    match event {
-        Event::RecordDamaged { kept } => vec![line(
-            Style::Bad,
-            format!(
-                "the record of an attempt cannot be read; it is kept as {kept}, and its task stays in \
-                 progress until `ralph task-reset`"
-            ),
-        )],
-        Event::Waiting { until, why } => {
-            vec![line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))]
-        }
-        Event::PauseRequested {} => {
-            vec![line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")]
-        }
-        Event::ResumeRequested { .. } => vec![line(Style::Warn, "resumed")],
-        Event::StopRequested(stop) => vec![line(Style::Warn, stopping(stop))],
-        Event::Suspended {} => vec![line(
-            Style::Warn,
-            "Ctrl-Z: run and attempt stand still, and so do their limits; `fg` goes on",
-        )],
-        Event::Continued { seconds, slept } => {
-            let length = duration::short(Duration::from_secs(*seconds));
-            let who = if *slept { "the machine slept" } else { "it stood still" };
-            vec![line(Style::Warn, format!("going on: {who} for {length}, which does not count"))]
-        }
-        Event::ClockSet { seconds } => {
-            let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
-            let way = if *seconds < 0 { "back" } else { "forward" };
-            vec![line(Style::Faint, format!("the clock was set {way} by {length}; limits go on"))]
-        }
-        _ => Vec::new(),
+/// What is said of a run or an attempt that starts.
+fn started(record: &Record, id: &str) -> Vec<Line> {
+    if let Event::LoopStarted(begun) = &record.event {
+        let agent = begun.agent.join(" ");
+        vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
+    } else if let Event::Started { base, branch, log, why, .. } = &record.event {
+        let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
+        let branch = branch.as_deref().unwrap_or("a detached HEAD");
+        vec![
+            line(Style::Faint, format!("chosen by: {why}")),
+            line(Style::Faint, format!("from {base} on {branch}; prompt and output in {log}")),
+        ]
+    } else if let Event::Reported { .. } = &record.event {
+        vec![line(Style::Faint, format!("{id} was reported done"))]
+    } else {
+        Vec::new()
     }
+}
+
+/// What is said of a task.
+fn of_task(id: &str, event: &Event, view: &View<'_>) -> Option<Line> {
+    if let Event::VerifyPostponed { .. } = event {
+        let text =
+            format!("the verify commands of {id} are left to the next run; its work is kept");
+        Some(line(Style::Warn, text))
+    } else if let Event::Promised { kept: false, .. } = event {
+        let whose = whose(id, view);
+        let text = format!(
+            "{whose}it promised that all is done; the graph does not agree, so the run goes on"
+        );
+        Some(line(Style::Warn, text))
+    } else if let Event::Terminating { why, .. } = event {
+        Some(line(Style::Warn, format!("ending {id}: {why}")))
+    } else if let Event::Parked { attempts } = event {
+        let attempts = counted(*attempts as usize, "attempt");
+        let text =
+            format!("{id} is parked after {attempts}; `ralph task-reset {id}` gives it new ones");
+        Some(line(Style::Bad, text))
+    } else if let Event::Recovered { attempt, from_run } = event {
+        let text = format!("recovered attempt {attempt} at {id}, left open by run {from_run}");
+        Some(line(Style::Warn, text))
+    } else {
+        matches!(event, Event::Reset {}).then(|| line(Style::Faint, format!("{id} was reset")))
+    }
+}
+
+/// What is said of the run itself.
+fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
+    Some(if let Event::RecordDamaged { kept } = event {
+        let text = format!(
+            "the record of an attempt cannot be read; it is kept as {kept}, and its task stays in \
+             progress until `ralph task-reset`"
+        );
+        line(Style::Bad, text)
+    } else if let Event::Waiting { until, why } = event {
+        line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))
+    } else if let Event::PauseRequested {} = event {
+        line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")
+    } else if let Event::ResumeRequested { .. } = event {
+        line(Style::Warn, "resumed")
+    } else if let Event::StopRequested(stop) = event {
+        line(Style::Warn, stopping(stop))
+    } else if let Event::Suspended {} = event {
+        let text = "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues";
+        line(Style::Warn, text)
+    } else if let Event::Continued { seconds, slept } = event {
+        let length = duration::short(Duration::from_secs(*seconds));
+        let who = if *slept { "the machine slept" } else { "the run was stopped" };
+        line(Style::Warn, format!("continuing: {who} for {length}, which does not count"))
+    } else if let Event::ClockSet { seconds } = event {
+        let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
+        let way = if *seconds < 0 { "back" } else { "forward" };
+        line(Style::Faint, format!("the clock was set {way} by {length}; limits are not affected"))
+    } else {
+        return None;
+    })
 }
 
 /// A line, and under it what the command printed last and where the rest of it is.
@@ -283,11 +275,6 @@ fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     }
     lines.push(line(Style::Faint, format!("    output in {}", check.log)));
     lines
-}
-
-/// Seconds of the journal, for people.
-pub(super) fn length(seconds: f64) -> String {
-    duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 fn changed(
@@ -400,16 +387,4 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
         }
     }
     lines
-}
-
-/// The first few of these tasks.
-pub(crate) fn ids(tasks: &[TaskId]) -> String {
-    named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
-}
-
-/// The first few names.
-fn named<T: AsRef<str>>(names: &[T]) -> String {
-    let more = if names.len() > NAMES { ", …" } else { "" };
-    let names: Vec<&str> = names.iter().take(NAMES).map(AsRef::as_ref).collect();
-    format!("{}{more}", names.join(", "))
 }

@@ -80,7 +80,7 @@ impl MessageSender {
         }
     }
 
-    /// A message: `facts` are the fields that it has beside those of every message.
+    /// A message: `facts` are its fields besides those of every message.
     pub fn message(
         &self,
         event: &str,
@@ -125,7 +125,7 @@ impl MessageSender {
             Value::Object(map) => {
                 map.into_iter().map(|(key, value)| (key, self.clean("", value))).collect()
             }
-            other => other,
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn facts(record: &Record) -> Map<String, Value> {
     serde_json::from_str(&record.to_line()).unwrap_or_default()
 }
 
-/// What whoever gets a message does not inherit, from an attempt around this process or from the
+/// The variables that a notifier does not inherit, from an attempt around this process or from the
 /// service manager that started it.
 pub fn inherited() -> Vec<String> {
     let of_messages = VARIABLES.iter().map(|(name, _)| *name);

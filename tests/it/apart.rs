@@ -673,12 +673,14 @@ fn each_of_two_has_a_terminal_of_its_own() {
 /// A landing held by a person's file is retried by the same run once the file is gone.
 #[test]
 fn a_held_landing_is_retried_by_the_same_run() {
-    let trial = stage(PAIR, "");
+    let trial = stage(PAIR, "notify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
-    let run = trial.start_until(["run"], "waiting-b");
+    let run = trial.start_until(["run", "--wait"], "waiting-b");
     trial.wait_for_records(1, "merge_held");
+    let told = || std::fs::read_to_string(trial.sign("told")).unwrap_or_default();
+    until("a person is notified", || told().contains("\"event\":\"merge-held\""));
     assert_eq!(trial.read("line"), "mine\n");
     trial.git(&["stash", "--quiet", "--", "line"]);
     until("it has landed", || landed(&trial, "line") == "agent\n");

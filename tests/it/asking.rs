@@ -36,12 +36,12 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  other complete in [took]: reported done, and committed
     [time]    [commit] Work on other
     [time]    1 file, +1 -0
-    [time]    2 left (1 waiting; 1 waiting for an answer)
+    [time]    2 left (1 needs input; 1 waiting)
     [time]  waiting for a person: `ask` needs input: Which colour? (exit code 4)
-    [time]  1 completed in 2 attempts, [took]; 1 of 3 done
+    [time]  1 completed in 2 attempts, [took]; 1 of 3 complete
     [time]    + other: [commit] Work on other
     [time]  left:
-    [time]    - ask: needs input: Which colour?; 1 other waits for it
+    [time]    - ask: needs input: Which colour?; 1 other waits on it
     [time]    next: answer it with `ralph answer ask "…"`
     "##);
     assert_eq!(trial.status("ask"), "needs-input");

@@ -38,10 +38,10 @@ fn a_lock_that_was_there_before_is_not_touched() {
 #[test]
 fn the_advice_fits_what_holds() {
     for (task, code, advice) in [
-        ("status: blocked", 3, "once `a` may go on, set its `status` back to `pending`"),
-        ("status: cancelled", 3, "take `a` out of the `depends_on` of what waits for it"),
+        ("status: blocked", 3, "to unblock `a`, set its `status` to `pending`"),
+        ("status: cancelled", 3, "remove `a` from the `depends_on` of the tasks that wait on it"),
         ("status: needs-input", 4, "answer it with `ralph answer a \"…\"`"),
-        ("status: in-progress", 3, "if nobody works on it, `ralph task-reset a`"),
+        ("status: in-progress", 3, "if nothing works on it, `ralph task-reset a`"),
         ("tags: [x]", 3, "run again with `--task a`, or without the restriction"),
     ] {
         let text = format!("tasks:\n  - {{id: a, {task}}}\n  - {{id: b, depends_on: [a]}}\n");

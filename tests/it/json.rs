@@ -1,4 +1,5 @@
-//! The shapes of what `--json` prints: `docs/json.md` lists every field and its kind.
+//! The shapes of what `--json` prints: `docs/json.md` lists every field and its kind, and `ralph
+//! schema views` prints the schema of most of it.
 //!
 //! `RALPH_WRITE=1 cargo test --test it json` rewrites the page.
 
@@ -7,16 +8,18 @@ use std::{
     fmt::Write as _,
 };
 
-use serde_json::Value;
+use boon::{Compiler, Schemas};
+use serde_json::{Value, json};
 
 use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject, agent, is_page, until};
 
 const TOP: &str = "\
 # What `--json` prints
 
-Every field of it, and of what kind. `[]` stands for each item of a list, `null` for what may be
-missing. Fields are added and never renamed within a version. Made by `RALPH_WRITE=1 cargo test
---test it json`; what journal lines hold stands in [journal.md](journal.md).
+Every field with its kind. `[]` stands for each item of a list, `null` for what may be missing.
+Within a version (`schema`), fields are added and never renamed. `ralph schema views` prints the
+JSON Schema of the commands whose output has a version. Made by `RALPH_WRITE=1 cargo test --test it
+json`; [journal.md](journal.md) describes journal lines.
 ";
 
 /// The commands, what each shows, and whether it works before the first run.
@@ -94,6 +97,11 @@ fn the_page_of_shapes_is_what_is_printed() {
         TestProject::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
     let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();
+    let schema = trial.run(["schema", "views"]).json();
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource("views.json", schema.clone()).unwrap();
+    let index = compiler.compile("views.json", &mut schemas).unwrap();
+    let mut validated = BTreeSet::new();
     for (words, about) in COMMANDS {
         let mut shapes = BTreeMap::new();
         let mut take = |trial: &TestProject, words: &[&str]| {
@@ -102,6 +110,13 @@ fn the_page_of_shapes_is_what_is_printed() {
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));
             assert!(output.stdout.ends_with(b"\n"), "{words:?}");
             shape(&value, "", &mut shapes);
+            let command = words[..if words[0] == "worktree" { 2 } else { 1 }].join(" ");
+            if schema["properties"].get(&command).is_some() {
+                let printed = json!({ &command: value });
+                let valid = schemas.validate(&printed, index);
+                valid.unwrap_or_else(|error| panic!("{words:?}: {error:#}"));
+                validated.insert(command);
+            }
         };
         take(&trial, words);
         match words[0] {
@@ -125,5 +140,8 @@ fn the_page_of_shapes_is_what_is_printed() {
     }
     schedule.kill();
     run.kill();
+    let known: BTreeSet<String> =
+        schema["properties"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(validated, known, "the commands with a schema");
     is_page("docs/json.md", &page);
 }

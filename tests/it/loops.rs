@@ -82,7 +82,7 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     insta::assert_snapshot!(trial.run(FAST).whole(), @r"
     exit code 0
     --- stderr ---
-    [time]  loop: `.ralph/loops/loop/DONE` is there; remove it to begin anew
+    [time]  loop: `.ralph/loops/loop/DONE` exists; remove it to start again
     [time]  loop complete after 0 iterations (exit code 0)
     [time]  0 iterations, 0 failed, [took]
     ");
@@ -438,8 +438,8 @@ fn a_crashed_loop_goes_on_with_its_count() {
     let status = || trial.run(["status", "--name", "docs", "--json"]).json()["status"].clone();
     until("its guardian is gone", || status() == "crashed");
     trial.run(["status", "--name", "docs"]).stdout_has(
-        "Status: crashed: no process holds the lock but the newest run has no end; `ralph resume \
-         --name docs` goes on\n",
+        "Status: crashed: the last run exited unexpectedly; `ralph resume \
+         --name docs` continues it\n",
     );
     trial.leave("open");
     let said = trial.run(["resume", "--name", "docs"]).code(2).err();

@@ -73,9 +73,9 @@ fn a_failing_notifier_is_reported_once_and_fails_nothing() {
     let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
     let said = trial.run(["run"]).whole();
-    let complaint = "not told of `started`: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
-                     key=[redacted] (this is said once of each)";
-    assert_eq!(said.matches("not told of").count(), 1, "{said}");
+    let complaint = "`started` not sent: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
+                     key=[redacted] (reported once per notifier)";
+    assert_eq!(said.matches("`started` not sent").count(), 1, "{said}");
     assert!(said.contains(complaint) && said.contains("complete (exit code 0)"), "{said}");
     let failed = &trial.lines("notify_failed")[0];
     assert_eq!(
@@ -294,7 +294,8 @@ fn notifiers_are_listed_and_tested() {
     `cat >> "$TRIAL_DIR/told"`
         parked, finished
     desktop
-        needs-input, parked, limit, denied, blocked, hook-failed, finished
+        needs-input, parked, limit, denied, blocked, merge-held, hook-failed,
+          finished
     "#);
     trial
         .run(["notify", "--test"])

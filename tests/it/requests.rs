@@ -207,7 +207,7 @@ fn the_status_tells_how_a_run_stands() {
     Current attempt: a, attempt 1, since [time], for [took]
     Failures in a row: 0
     Failures in this run: 0
-    Completed: 0
+    Completed in this run: 0
     Timeout: 2h
     Idle limit: 15m
     Attempts per task: at most 3

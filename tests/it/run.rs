@@ -36,7 +36,7 @@ fn a_diamond_is_worked_off_in_order() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  4 completed in 4 attempts, [took]; 4 of 4 done
+    [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
     [time]    + left: [commit] Work on left
@@ -165,7 +165,7 @@ fn a_finished_graph_is_complete_at_once() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
         "[time]  1 task, 1 complete\n[time]  the graph is complete (exit code 0)\n\
-         [time]  0 completed in 0 attempts, [took]; 1 of 1 done\n",
+         [time]  0 completed in 0 attempts, [took]; 1 of 1 complete\n",
     );
 }
 
@@ -196,7 +196,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]    1 file, +1 -0
     [time]    0 left
     [time]  the graph is complete (exit code 0)
-    [time]  1 completed in 1 attempt, [took]; 1 of 1 done
+    [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]    + a: [commit] Work on a
     ");
 }
@@ -267,9 +267,9 @@ fn what_waits_outside_the_filter_is_named() {
     --- stderr ---
     [time]  4 tasks, 0 complete
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 0 attempts, [took]; 0 of 1 done
+    [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
     [time]  left:
-    [time]    - start: ready, but outside what this run was restricted to; 3 others wait for it
+    [time]    - start: ready, but outside what this run was restricted to; 3 others wait on it
     [time]    next: run again with `--task start`, or without the restriction
     ");
 }

@@ -28,24 +28,24 @@ fn every_state_has_its_part() {
     insta::assert_snapshot!(format!("{head}for [age],{tail}"), @r##"
     exit code 0
     --- stdout ---
-    task-graph.yaml: 1 of 9 complete, 1 in progress, 1 need input, 1 held, 2 ready, 2 blocked, 1 cancelled
+    task-graph.yaml: 1 of 9 complete, 1 cancelled, 1 in progress, 1 needs input, 1 blocked, 2 ready, 2 waiting
 
     In progress
-      theirs  Somebody is at it  for [age], by tess, STALE; `ralph task-reset theirs` gives it back
+      theirs  Somebody is at it  for [age], by tess, STALE; `ralph task-reset theirs` makes it pending
 
     Needs input; `ralph answer ID "…"`
       asked  Which one?
 
-    Held back by hand
+    Blocked by a person
       held  Not now
 
     Ready, in the order they will run
       next   Can start  P1
       plain  P2
 
-    Blocked
-      later   Has to wait  waits for next, theirs (in-progress)
-      orphan  Wants what is given up  waits for never (cancelled: it will never be done)
+    Waiting
+      later   Has to wait  waiting on next, theirs (in progress)
+      orphan  Wants what is given up  waiting on never (cancelled)
     "##);
     let after = trial.everything();
     assert!(before == after, "looking changed something");
@@ -58,11 +58,12 @@ fn json_says_the_same() {
     assert_eq!(
         status["counts"],
         json!({
-            "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "parked": 0,
+            "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "queued": 0, "parked": 0,
             "needs_input": 1, "held": 1, "ready": 2, "kept_apart": 0, "backing_off": 0, "blocked": 2
         })
     );
-    assert_eq!(status["ready"][0], json!({"id": "next", "title": "Can start", "priority": 1}));
+    let next = json!({"id": "next", "title": "Can start", "priority": 1, "state": "ready"});
+    assert_eq!(status["ready"][0], next);
     let theirs = &status["in_progress"][0];
     assert_eq!((&theirs["stale"], &theirs["live"]), (&true.into(), &false.into()));
     assert_eq!(status["blocked"][0]["on"], json!(["next", "theirs"]));
@@ -153,7 +154,7 @@ tasks:
     , in the order they will run
       d  P2
 
-    Ready, but not beside what runs now
+    Ready, but in conflict with what runs now
       b  The second  changes the same files as `a`
       c  the limit of 1 for `db` is reached
     ");

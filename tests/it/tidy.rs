@@ -36,7 +36,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["core/prompt"]),
     ("petgraph", &["core/graph"]),
     ("regex_lite", &["core/agents/promise"]),
-    ("schemars", &["project/config"]),
+    ("schemars", &["project/config", "view"]),
     (
         "rustix",
         &["adapters/process", "adapters/clock", "crash", "adapters/disk", "adapters/http_trigger"],

@@ -49,8 +49,9 @@ fn every_view_shows_the_worktrees_of_attempts() {
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");
     let run = trial.start_until(["run"], "waiting-a");
     wait_for(&trial.sign("waiting-b"));
+    until("the agents have started", || trial.lines("agent_started").len() == 2);
     insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
-    work tree            task  branch   state
+    worktree             task  branch   state
     ../repo.worktrees/1  a     ralph/a  in use by attempt a.1, running
     ../repo.worktrees/2  b     ralph/b  in use by attempt b.1, running
     .                    -     main     the checkout that people work in
@@ -98,7 +99,7 @@ fn every_view_shows_the_worktrees_of_attempts() {
     run.end(&trial).code(0);
     live.kill();
     insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
-    work tree                task  branch  state
+    worktree                 task  branch  state
     ../repo.worktrees/1      -     -       free
     ../repo.worktrees/2      -     -       free
     ../repo.worktrees/merge  -     -       the merge queue's
@@ -119,13 +120,13 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
     let shown: Vec<&str> = status.lines().filter(shown).collect();
     insta::assert_snapshot!(shown.join("\n"), @r"
-    Current attempt: a, attempt 1, since [time], for [took]; waits to be merged, in ../repo.worktrees/1 (ralph/a)
-    Merge queue: a; `main` is not moved for now: changes of yours are in the way: work/a.txt; commit or stash them in [repo]
+    Current attempt: a, attempt 1, since [time], for [took]; queued to land, in ../repo.worktrees/1 (ralph/a)
+    Merge queue: a; `main` cannot move: your uncommitted changes block it: work/a.txt; commit or stash them in [repo]
     ");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
     assert_eq!(queue["waiting"], json!(["a"]));
     assert_eq!(queue["held"]["paths"], json!(["work/a.txt"]));
-    stays(&trial, "1", "attempt a.1 waits to be merged by the next run: `ralph run`");
+    stays(&trial, "1", "attempt a.1 is queued to land in the next run: `ralph run`");
     fs::remove_file(trial.root().join("work/a.txt")).unwrap();
     trial.run(["run", "-q", "--task", "a"]);
     assert_eq!(trial.status("a"), "complete");
@@ -154,11 +155,7 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
 
     let two = worktree_file(&trial, "2").display().to_string();
     trial.git(&["worktree", "lock", "--reason", "mine", &two]);
-    stays(
-        &trial,
-        "2",
-        "somebody has locked it (mine); `git worktree unlock [repo].worktrees/2` first",
-    );
+    stays(&trial, "2", "it is locked (mine); `git worktree unlock [repo].worktrees/2` first");
     trial.git(&["worktree", "unlock", &two]);
     let output = trial.process(RALPH).args(["worktree", "remove", "."]).current_dir(&two).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
@@ -168,11 +165,11 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     let main = "ralph: error: . stays: it is the checkout that people work in\n";
     trial.run(["worktree", "remove", "."]).code(1).stderr(main);
     trial.run(["worktree", "remove", "9"]).code(1).stderr(
-        "ralph: error: `9` is no work tree of this repository; `ralph worktree list` shows them\n",
+        "ralph: error: `9` is not a worktree of this repository; `ralph worktree list` lists them\n",
     );
     trial.run(["worktree", "list"]).stdout(
-        "work tree  task  branch  state\n\
-         .          -     main    the checkout that people work in\n",
+        "worktree  task  branch  state\n\
+         .         -     main    the checkout that people work in\n",
     );
 }
 

@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     adapters::disk,
-    commands::{
-        underway::seen,
-        worktree::{ListedWorktree, WorktreeKind, WorktreeState},
-    },
+    commands::worktree::{ListedWorktree, WorktreeKind, WorktreeState},
     core::history::History,
     project::{
         attempt,
@@ -22,7 +19,7 @@ use crate::{
         workspace::Workspace,
         worktree_pool::{INCLUDE, WorktreePool},
     },
-    view::lines::counted,
+    view::{attempt::typed_path, lines::counted},
 };
 
 /// The oldest supported version of git.
@@ -54,7 +51,7 @@ fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
     const ABOUT: &str = "worktrees";
     let folder = pool.folder();
     let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(folder);
-    let shown = seen(workspace, folder);
+    let shown = typed_path(workspace.root(), folder);
     if tempfile::tempdir_in(there).is_err() {
         let found =
             format!("no attempt can start: cannot create a folder in `{}`", there.display());

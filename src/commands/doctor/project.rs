@@ -11,7 +11,7 @@ use chrono::Utc;
 use super::{Finding, few};
 use crate::{
     adapters::process,
-    commands::status::{Standing, last_beat},
+    commands::status::last_beat,
     core::{
         agents::agent_preset,
         diagnostic::nearest,
@@ -31,6 +31,7 @@ use crate::{
     },
     runner,
     view::lines::counted,
+    view::run::Standing,
 };
 
 /// A run without a heartbeat for this long hangs; a healthy one beats every ten seconds.
@@ -139,7 +140,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         return Finding::fault(ABOUT, Exit::Running, found, "`ralph stop` stops it");
     }
     if history.paused {
-        let sentence = standing.sentence(history);
+        let sentence = standing.sentence_of(history);
         let cure = "`ralph resume` lifts the pause";
         return Finding::fault(ABOUT, Exit::Waiting, sentence, cure);
     }
@@ -154,7 +155,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         let found = format!("the last run crashed; open attempts: {open}");
         return Finding::warning(ABOUT, found, "none needed: `ralph run` recovers them");
     }
-    Finding::ok(ABOUT, standing.sentence(history))
+    Finding::ok(ABOUT, standing.sentence_of(history))
 }
 
 /// Checks that the prompts of all unfinished tasks render.

@@ -1,4 +1,4 @@
-//! Which work trees there are, whose each is, and whether it could go.
+//! The worktrees there are, whose each is, and whether it can be removed.
 
 use std::{
     collections::BTreeSet,
@@ -7,20 +7,24 @@ use std::{
 };
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use chrono::Utc;
 
 use crate::{
     adapters::git::{Repo, Worktree},
-    commands::underway::{AttemptCourse, seen},
-    core::history::History,
+    commands::status,
+    core::{attempt::AttemptState, history::History},
     project::{
         attempt::AttemptRecord,
         workspace::Workspace,
         worktree_pool::{self, WorktreePool},
     },
+    view::{
+        attempt::{AttemptView, typed_path},
+        worktree::WorktreeView,
+    },
 };
 
-/// What a work tree is for.
+/// What a worktree is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorktreeKind {
     /// One of the pool: attempts take turns in it.
@@ -63,20 +67,20 @@ impl WorktreeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorktreeState {
     /// An attempt works in it: which, at what, and whether its run goes on.
-    Used { attempt: String, stage: &'static str, live: bool },
+    Used { attempt: String, stage: AttemptState, live: bool },
     /// A person keeps it from being removed.
     Locked(String),
     /// Its folder is gone, and git does not know yet.
     Missing,
     /// There is something in it that is kept nowhere else.
     Kept(String),
-    /// It is no work tree of this repository, whatever it is.
+    /// It is no worktree of this repository, whatever it is.
     Strange,
     /// Nothing would be lost with it.
     Free,
 }
 
-/// A work tree.
+/// A worktree.
 pub(crate) struct ListedWorktree {
     pub(crate) kind: WorktreeKind,
     pub(crate) tree: Worktree,
@@ -95,7 +99,7 @@ impl ListedWorktree {
     pub(crate) fn all(workspace: &Workspace, history: &History) -> Result<Vec<ListedWorktree>> {
         let (pool, live) = (WorktreePool::of(workspace), workspace.is_live(history)?);
         let records: Vec<AttemptRecord> = workspace.state.peek();
-        let courses = AttemptCourse::all(workspace, history);
+        let attempts = status::open_attempts(workspace, history, Utc::now());
         let mut trees = workspace.repo.worktrees()?;
         let known: BTreeSet<PathBuf> = trees.iter().map(|tree| tree.path.clone()).collect();
         let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
@@ -109,7 +113,7 @@ impl ListedWorktree {
                     .iter()
                     .find(|open| open.apart.as_ref().is_some_and(|apart| apart.tree == tree.path));
                 let state = match used {
-                    Some(open) => used_by(open, &courses, live),
+                    Some(open) => used_by(open, &attempts, live),
                     None if !known.contains(&tree.path) => WorktreeState::Strange,
                     // It is in the middle of something most of the time.
                     None if live && kind == WorktreeKind::Merge => WorktreeState::Free,
@@ -118,7 +122,7 @@ impl ListedWorktree {
                 let own = tree.branch.as_deref().and_then(|name| name.strip_prefix("ralph/"));
                 ListedWorktree {
                     task: used.map(|open| open.task_id.to_string()).or(own.map(str::to_owned)),
-                    seen: seen(workspace, &tree.path),
+                    seen: typed_path(workspace.root(), &tree.path),
                     kind,
                     tree,
                     state,
@@ -133,19 +137,19 @@ impl ListedWorktree {
     pub(crate) fn text(&self) -> String {
         let what = match &self.state {
             WorktreeState::Used { attempt, stage, live: true } => {
-                return format!("in use by attempt {attempt}, {stage}");
+                return format!("in use by attempt {attempt}, {}", stage.word());
             }
-            WorktreeState::Used { attempt, stage: "queued", .. } => {
-                return format!("attempt {attempt} waits to be merged by the next run");
+            WorktreeState::Used { attempt, stage: AttemptState::Queued, .. } => {
+                return format!("attempt {attempt} is queued to land in the next run");
             }
             WorktreeState::Used { attempt, .. } => {
-                return format!("attempt {attempt} was cut off in it; the next run sees to it");
+                return format!("attempt {attempt} was cut off in it; the next run recovers it");
             }
             WorktreeState::Locked(why) if why.is_empty() => "locked".to_owned(),
             WorktreeState::Locked(why) => format!("locked: {why}"),
             WorktreeState::Missing => "missing: its folder is gone".to_owned(),
             WorktreeState::Kept(why) => format!("kept: {why}"),
-            WorktreeState::Strange => "no work tree of this repository".to_owned(),
+            WorktreeState::Strange => "not a worktree of this repository".to_owned(),
             WorktreeState::Free => "free".to_owned(),
         };
         match self.kind {
@@ -162,8 +166,8 @@ impl ListedWorktree {
         }
     }
 
-    /// The same for programs.
-    pub(crate) fn value(&self) -> Value {
+    /// As a value of the read model.
+    pub(crate) fn view(&self) -> WorktreeView {
         let (word, why) = match &self.state {
             WorktreeState::Used { live: true, .. } => ("in use", None),
             WorktreeState::Used { .. } => ("cut off", None),
@@ -175,29 +179,31 @@ impl ListedWorktree {
         };
         let (attempt, stage) = match &self.state {
             WorktreeState::Used { attempt, stage, .. } => {
-                (Some(attempt), Some(stage.replace(' ', "_")))
+                (Some(attempt.clone()), Some(stage.word().replace(' ', "_")))
             }
             _ => (None, None),
         };
-        json!({
-            "path": self.tree.path,
-            "kind": self.kind.word().replace(' ', "_"),
-            "task_id": self.task,
-            "branch": self.tree.branch,
-            "commit": self.tree.head,
-            "state": word.replace(' ', "_"),
-            "why": why,
-            "attempt": attempt,
-            "stage": stage,
-        })
+        WorktreeView {
+            kind: self.kind.word().replace(' ', "_"),
+            task_id: self.task.clone(),
+            branch: self.tree.branch.clone(),
+            commit: self.tree.head.clone().map(String::from),
+            state: word.replace(' ', "_"),
+            why: why.cloned(),
+            attempt,
+            stage,
+            place: self.seen.clone(),
+            text: self.text(),
+            ..WorktreeView::of(self.tree.path.clone())
+        }
     }
 }
 
-fn used_by(open: &AttemptRecord, courses: &[AttemptCourse], live: bool) -> WorktreeState {
-    let is_it = |course: &&AttemptCourse| {
-        course.going.task_id == open.task_id && course.going.attempt == open.attempt
-    };
-    let stage = courses.iter().find(is_it).map_or("preparing", |course| course.going.state.word());
+fn used_by(open: &AttemptRecord, attempts: &[AttemptView], live: bool) -> WorktreeState {
+    let is_it =
+        |attempt: &&AttemptView| attempt.task_id == open.task_id && attempt.attempt == open.attempt;
+    let found = attempts.iter().find(is_it);
+    let stage = found.map_or(AttemptState::Preparing, |attempt| attempt.position.state);
     WorktreeState::Used { attempt: open.name(), stage, live }
 }
 
@@ -222,6 +228,6 @@ fn state(workspace: &Workspace, kind: WorktreeKind, tree: &Worktree) -> Worktree
     match unkept {
         Ok(None) => WorktreeState::Free,
         Ok(Some(why)) => WorktreeState::Kept(why),
-        Err(error) => WorktreeState::Kept(format!("it cannot be looked at: {error:#}")),
+        Err(error) => WorktreeState::Kept(format!("it cannot be read: {error:#}")),
     }
 }

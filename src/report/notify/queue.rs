@@ -1,5 +1,4 @@
-//! What one of those who are told has still to be told: a few messages, of which the oldest give
-//! way.
+//! The messages that a notifier has not sent yet: a few, of which the oldest are dropped.
 
 use std::{
     collections::VecDeque,
@@ -8,9 +7,9 @@ use std::{
 
 use super::ProgramMessage;
 
-/// How many wait at most.
+/// How many messages wait at most.
 const LENGTH: usize = 32;
-/// Behind so many an urgent one still waits for its turn.
+/// With more messages than this, an urgent one goes first.
 const FEW: usize = 3;
 
 /// A queue between the loop and one thread.
@@ -23,13 +22,13 @@ pub(super) struct MessageQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Arc<ProgramMessage>>,
-    /// How many gave way and were not complained of.
+    /// How many messages were dropped and not reported.
     lost: usize,
-    /// Whether one is being told.
+    /// Whether a message is being sent.
     working: bool,
-    /// Nothing more comes.
+    /// No more messages come.
     closed: bool,
-    /// There is no time left.
+    /// There is no time left to send.
     cut: bool,
 }
 
@@ -38,7 +37,7 @@ impl MessageQueue {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message, an urgent one in front of the others where they are many.
+    /// Adds a message; an urgent one goes first where there are many.
     pub(super) fn put(&self, message: Arc<ProgramMessage>, urgent: bool) {
         let mut inside = self.lock();
         if inside.waiting.len() == LENGTH {
@@ -53,8 +52,8 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// Waits for the next message; none when nothing more comes. Those that gave way are told by
-    /// their number, with the message after them, which stays.
+    /// Waits for the next message; none when the queue is closed. Dropped messages are reported by
+    /// their number, with the message after them, which stays queued.
     pub(super) fn next(&self) -> Option<(Arc<ProgramMessage>, usize)> {
         let mut inside = self.lock();
         loop {
@@ -75,24 +74,24 @@ impl MessageQueue {
         }
     }
 
-    /// What `next` gave is dealt with.
+    /// Marks what `next` returned as sent.
     pub(super) fn done(&self) {
         self.lock().working = false;
     }
 
-    /// Whether something is not dealt with.
+    /// Whether something is not sent yet.
     pub(super) fn is_busy(&self) -> bool {
         let inside = self.lock();
         inside.working || !inside.waiting.is_empty()
     }
 
-    /// Nothing more comes.
+    /// No more messages come.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.news.notify_one();
     }
 
-    /// There is no time left: what waits is not told any more.
+    /// Gives up sending: what waits is dropped.
     pub(super) fn cut(&self) {
         self.lock().cut = true;
     }

@@ -1,4 +1,4 @@
-//! The ways of telling somebody: a command, a webhook, the desktop.
+//! The ways to send a notification: a command, a webhook, the desktop.
 
 use std::{
     convert::Infallible,
@@ -22,21 +22,21 @@ use crate::{
 /// Between asking a command to end and killing it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Tells one of them.
+/// Sends notifications one way.
 pub struct Messenger {
-    /// How.
+    /// The way.
     pub way: NotifierTarget,
-    /// How long it may take.
+    /// How long one notification may take.
     timeout: Duration,
-    /// Where the files of a command lie while it runs.
+    /// The folder for the files of a command while it runs.
     folder: PathBuf,
-    /// What they are called.
+    /// The name of these files.
     name: String,
     root: PathBuf,
 }
 
 impl Messenger {
-    /// One that puts files of this name into `folder`, and has commands run in `root`.
+    /// A messenger that puts files of this name into `folder` and runs commands in `root`.
     pub fn new(
         way: NotifierTarget,
         timeout: Duration,
@@ -47,7 +47,7 @@ impl Messenger {
         Messenger { way, timeout, folder, name, root }
     }
 
-    /// Tells it, unless `is_cut` says that there is no time left.
+    /// Sends a message, unless `is_cut` says that there is no time left.
     ///
     /// # Errors
     /// In words for a person, and without what may be as good as a password.
@@ -177,7 +177,7 @@ impl Messenger {
     }
 }
 
-/// Whether something can be shown on a desktop from here; if not, why.
+/// Checks that a notification can be shown on a desktop.
 ///
 /// # Errors
 /// In words for a person.
@@ -191,7 +191,7 @@ pub fn desktop_is_here(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// What shows something on the desktop.
+/// The program that shows a notification on the desktop.
 const PROGRAM: &str = if cfg!(target_os = "macos") { "osascript" } else { "notify-send" };
 
 fn desktop(message: &ProgramMessage) -> Vec<String> {

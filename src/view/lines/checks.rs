@@ -24,24 +24,21 @@ pub(super) fn lines(record: &Record, view: &View<'_>) -> Vec<Line> {
         0 | 1 => String::new(),
         _ => format!("`{command}` "),
     };
-    match &record.event {
-        Event::Verifying { command, baseline, .. } => {
-            let what = match trial {
-                Some(trial) => format!("{} on {}", ids(&trial.tasks), trial.branch),
-                None if *baseline => format!("{id} before the attempt"),
-                None => id.to_string(),
-            };
-            vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
-        }
-        Event::Verified(check) => {
-            let (command, took) = (command(&check.command), length(check.duration_seconds));
-            vec![line(Style::Faint, format!("{whose}{command}succeeded in {took}"))]
-        }
-        Event::VerifyFailed(check) => {
-            let (command, took) = (command(&check.command), length(check.duration_seconds));
-            let head = format!("{whose}{command}{} after {took}", check.outcome);
-            with_output(line(Style::Warn, head), check)
-        }
-        _ => Vec::new(),
+    if let Event::Verifying { command, baseline, .. } = &record.event {
+        let what = match trial {
+            Some(trial) => format!("{} on {}", ids(&trial.tasks), trial.branch),
+            None if *baseline => format!("{id} before the attempt"),
+            None => id.to_string(),
+        };
+        vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
+    } else if let Event::Verified(check) = &record.event {
+        let (command, took) = (command(&check.command), length(check.duration_seconds));
+        vec![line(Style::Faint, format!("{whose}{command}succeeded in {took}"))]
+    } else if let Event::VerifyFailed(check) = &record.event {
+        let (command, took) = (command(&check.command), length(check.duration_seconds));
+        let head = format!("{whose}{command}{} after {took}", check.outcome);
+        with_output(line(Style::Warn, head), check)
+    } else {
+        Vec::new()
     }
 }

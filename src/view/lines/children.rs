@@ -8,23 +8,21 @@ use crate::{
 
 /// What is said of such an event about the task `id`.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
-    match event {
-        Event::ChildStarted(child) if verbose => {
-            let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
-            vec![line(Style::Faint, format!("{id} started {name} (run {run}, of {parent})"))]
-        }
-        Event::ChildEnded(end) => ended(id, end, verbose),
-        Event::WaitingForChildren(left) => {
-            vec![line(Style::Faint, format!("{id} is reported done; {}", waiting(left)))]
-        }
-        Event::ChildrenEnded { duration_seconds, .. } => {
-            let time = length(*duration_seconds);
-            vec![line(Style::Faint, format!("what {id} had left running ended after {time}"))]
-        }
-        Event::ChildrenOverdue { left, on_orphans } => {
-            vec![line(Style::Warn, overdue(id, left, *on_orphans))]
-        }
-        _ => Vec::new(),
+    if let Event::ChildStarted(child) = event {
+        let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
+        let text = format!("{id} started {name} (run {run}, of {parent})");
+        verbose.then(|| line(Style::Faint, text)).into_iter().collect()
+    } else if let Event::ChildEnded(end) = event {
+        ended(id, end, verbose)
+    } else if let Event::WaitingForChildren(left) = event {
+        vec![line(Style::Faint, format!("{id} is reported done; {}", waiting(left)))]
+    } else if let Event::ChildrenEnded { duration_seconds, .. } = event {
+        let time = length(*duration_seconds);
+        vec![line(Style::Faint, format!("the processes that {id} left running ended after {time}"))]
+    } else if let Event::ChildrenOverdue { left, on_orphans } = event {
+        vec![line(Style::Warn, overdue(id, left, *on_orphans))]
+    } else {
+        Vec::new()
     }
 }
 
@@ -38,13 +36,13 @@ fn ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
         ChildOutcome::Signaled { signal } => {
             (Style::Warn, format!("was killed by signal {signal}"))
         }
-        ChildOutcome::Crashed => (Style::Warn, "is gone, and nobody saw how it ended".to_owned()),
+        ChildOutcome::Crashed => (Style::Warn, "is gone; how it ended is not known".to_owned()),
     };
     let run = &end.child.child_run_id;
     vec![line(style, format!("{}, a child of {id}, {how} (run {run})", end.child.name()))]
 }
 
-/// What is waited for, and for how long.
+/// The processes that are waited for, and for how long.
 pub fn waiting(left: &ChildrenLeft) -> String {
     let (limit, names) = (length(left.limit_seconds), named(&left.children));
     format!("waiting up to {limit} for {} ({names})", processes(left))
@@ -53,7 +51,7 @@ pub fn waiting(left: &ChildrenLeft) -> String {
 fn overdue(id: &str, left: &ChildrenLeft, on_orphans: Orphans) -> String {
     let fate = match on_orphans {
         Orphans::Kill => "ended now",
-        Orphans::Leave => "left running, and nobody looks after them",
+        Orphans::Leave => "left running, without supervision",
     };
     let (limit, names) = (length(left.limit_seconds), named(&left.children));
     format!("warning: {} of {id} did not end within {limit} ({names}); {fate}", processes(left))

@@ -9,27 +9,23 @@ use crate::{
     },
 };
 
-/// What is said of a fact; none if it is none of these.
-pub(super) fn lines(event: &Event) -> Option<Line> {
-    Some(match event {
-        Event::GraphLoaded { tasks, complete } => {
-            line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
-        }
-        Event::GraphRejected { error } => {
-            line(Style::Bad, format!("the graph file cannot be read: {error}"))
-        }
-        Event::GraphGuarded { what, tasks, undone, kept } => {
-            line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
-        }
-        Event::SettingsLoaded { changed } => {
-            line(None, format!("settings changed: {}", changed.join(", ")))
-        }
-        Event::SettingsRejected { error } => {
-            let text = format!("the settings cannot be read, and stay as they were: {error}");
-            line(Style::Bad, text)
-        }
-        _ => return None,
-    })
+/// What is said of such an event.
+pub(super) fn lines(event: &Event) -> Vec<Line> {
+    let said = if let Event::GraphLoaded { tasks, complete } = event {
+        line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
+    } else if let Event::GraphRejected { error } = event {
+        line(Style::Bad, format!("the graph file cannot be read: {error}"))
+    } else if let Event::GraphGuarded { what, tasks, undone, kept } = event {
+        line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
+    } else if let Event::SettingsLoaded { changed } = event {
+        line(None, format!("settings changed: {}", changed.join(", ")))
+    } else if let Event::SettingsRejected { error } = event {
+        let text = format!("the settings cannot be read, and stay as they were: {error}");
+        line(Style::Bad, text)
+    } else {
+        return Vec::new();
+    };
+    vec![said]
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
@@ -50,18 +46,18 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
             "the attempt committed a graph without {names}; the one from before it is back{kept}"
         ),
         (Harm::Apart, _) if tasks.is_empty() => {
-            "the attempt left the graph in its work tree unreadable; nothing of it is taken over"
+            "the attempt left the graph in its worktree unreadable; nothing of it is taken over"
                 .to_owned()
         }
         (Harm::Apart, _) => format!(
-            "the attempt changed what the graph in its work tree says of {names}; that is not taken over"
+            "the attempt changed what the graph in its worktree says of {names}; that is not taken over"
         ),
         (Harm::Changed, _) => format!(
             "while the attempt ran, what the graph says of {names} was changed; a person may have \
              done that, so it stays"
         ),
         (Harm::Dropped, false) => format!(
-            "the attempt committed a graph without {names}; the file was edited besides, and is \
+            "the attempt committed a graph without {names}; the file was also edited, and is \
              left as it is"
         ),
     }

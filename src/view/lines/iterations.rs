@@ -19,7 +19,7 @@ pub fn start_of_iteration(record: &Record, of: u32, plain: &PlainLoop) -> String
     format!("{}: starting iteration {}/{of}", plain.name, record.iteration.unwrap_or(0))
 }
 
-/// What is said of a fact; none if it is none of these.
+/// What is said of a fact; none where it is said as of any task.
 pub(super) fn lines(
     record: &Record,
     plain: &PlainLoop,
@@ -27,43 +27,38 @@ pub(super) fn lines(
     verbose: bool,
 ) -> Option<Vec<Line>> {
     let name = &plain.name;
-    Some(match &record.event {
-        // The graph is made for the loop, and nobody's to look at.
-        Event::GraphLoaded { .. } => Vec::new(),
+    let iteration = record.iteration.unwrap_or(0);
+    let event = &record.event;
+    if let Some(ended) = event.ended() {
+        // A question is asked in the same words as by any task.
+        return (!matches!(event, Event::NeedsInput(_)))
+            .then(|| ended_lines(record, ended, plain, view, verbose));
+    }
+    let said = if let Event::GraphLoaded { .. } = event {
+        // The graph is made for the loop.
+        return Some(Vec::new());
+    } else if matches!(event, Event::Waiting { .. }) && view.history.resting.is_empty() {
         // The line before says when the next iteration starts.
-        Event::Waiting { .. } if view.history.resting.is_empty() => Vec::new(),
-        Event::Started { base, log, .. } if verbose => {
-            let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
-            vec![line(Style::Faint, format!("from {base}; prompt and output in {log}"))]
-        }
-        Event::StatusChanged { cause: Cause::DoneFile, .. } => {
-            let folder = LoopPaths::of_loop(name.clone()).folder(name);
-            let text = format!("{name}: `{folder}/DONE` is there; remove it to begin anew");
-            vec![line(Style::Good, text)]
-        }
-        Event::PauseRequested {} => {
-            let text =
-                format!("paused: no other iteration starts; `ralph resume --name {name}` goes on");
-            vec![line(Style::Warn, text)]
-        }
-        Event::Terminating { why, .. } => {
-            let iteration = record.iteration.unwrap_or(0);
-            vec![line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))]
-        }
-        Event::Recovered { from_run, .. } => {
-            let iteration = record.iteration.unwrap_or(0);
-            let text =
-                format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
-            vec![line(Style::Warn, text)]
-        }
-        Event::Completed(ended)
-        | Event::Iterated(ended)
-        | Event::Failed(ended)
-        | Event::Interrupted(ended)
-        | Event::RateLimited(ended)
-        | Event::Denied(ended) => ended_lines(record, ended, plain, view, verbose),
-        _ => return None,
-    })
+        return Some(Vec::new());
+    } else if let (true, Event::Started { base, log, .. }) = (verbose, event) {
+        let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
+        line(Style::Faint, format!("from {base}; prompt and output in {log}"))
+    } else if let Event::StatusChanged { cause: Cause::DoneFile, .. } = event {
+        let folder = LoopPaths::of_loop(name.clone()).folder(name);
+        line(Style::Good, format!("{name}: `{folder}/DONE` exists; remove it to start again"))
+    } else if let Event::PauseRequested {} = event {
+        let text =
+            format!("paused: no other iteration starts; `ralph resume --name {name}` goes on");
+        line(Style::Warn, text)
+    } else if let Event::Terminating { why, .. } = event {
+        line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))
+    } else if let Event::Recovered { from_run, .. } = event {
+        let text = format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
+        line(Style::Warn, text)
+    } else {
+        return None;
+    };
+    Some(vec![said])
 }
 
 fn ended_lines(

@@ -1,63 +1,38 @@
-//! What is said of work trees and of the merge queue.
+//! What is said of worktrees and of the merge queue.
 
-use super::{Line, counted, ids, line, named};
-use crate::{
-    adapters::terminal::{Style, visible},
-    core::event::{Event, Held},
-};
+use super::{Line, counted, ids, line};
+use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
 
-pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>> {
-    Some(match event {
-        Event::WorktreeKept { worktree, why } => {
-            vec![line(Style::Warn, format!("work tree {worktree} is left as it is: {why}"))]
+/// What is said of such an event.
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
+    let said = if let Event::WorktreeKept { worktree, why } = event {
+        line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))
+    } else if let Event::SettingUp { command, .. } = event {
+        line(Style::Faint, format!("setting up {id}: `{command}`"))
+    } else if let Event::Queued { waiting, .. } = event {
+        let place = if *waiting == 1 { String::new() } else { format!(" as number {waiting}") };
+        line(Style::Faint, format!("{id} passed; queued to land{place}"))
+    } else if let Event::Merging(batch) = event {
+        if !verbose && batch.tasks.len() == 1 {
+            return Vec::new();
         }
-        Event::SettingUp { command, .. } => {
-            vec![line(Style::Faint, format!("setting up {id}: `{command}`"))]
-        }
-        Event::Queued { waiting: 1, .. } => {
-            vec![line(Style::Faint, format!("{id} is done by itself and waits to be merged"))]
-        }
-        Event::Queued { waiting, .. } => vec![line(
-            Style::Faint,
-            format!("{id} is done by itself and waits to be merged, as number {waiting}"),
-        )],
-        Event::Merging(batch) if verbose || batch.tasks.len() > 1 => {
-            let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
-            vec![line(
-                Style::Faint,
-                format!("merging {} into {branch} at {onto}", ids(&batch.tasks)),
-            )]
-        }
-        Event::Merging(_) => Vec::new(),
-        Event::Split(batch) => vec![line(
-            Style::Warn,
-            format!(
-                "{} cannot be merged together; looking for the one that is in the way",
-                counted(batch.tasks.len(), "task")
-            ),
-        )],
-        Event::MergeHeld(held) => held_lines(held),
-        _ => return None,
-    })
-}
-
-/// What keeps the target branch where it is.
-pub fn hindrance(held: &Held) -> String {
-    let what = match &held.why {
-        Some(why) => why.clone(),
-        None => format!("changes of yours are in the way: {}", named(&held.paths)),
+        let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
+        line(Style::Faint, format!("landing {} on {branch} at {onto}", ids(&batch.tasks)))
+    } else if let Event::Split(batch) = event {
+        let tasks = counted(batch.tasks.len(), "task");
+        let text =
+            format!("{tasks} cannot land together; landing fewer to find the one that fails");
+        line(Style::Warn, text)
+    } else if let Event::MergeHeld(held) = event {
+        return held_lines(&HeldView::of(held));
+    } else {
+        return Vec::new();
     };
-    visible(&what).into_owned()
+    vec![said]
 }
 
-fn held_lines(held: &Held) -> Vec<Line> {
-    let Held { branch, checkout, .. } = held;
-    let what = hindrance(held);
-    vec![
-        line(Style::Warn, format!("`{branch}` is not moved for now: {what}")),
-        line(
-            Style::Faint,
-            format!("  commit or stash them in {checkout}, and the work that waits is merged"),
-        ),
-    ]
+fn held_lines(held: &HeldView) -> Vec<Line> {
+    let first = line(Style::Warn, held.text());
+    let cure = held.cure().map(|cure| format!("  {cure}, and the queued work lands"));
+    [Some(first), cure.map(|cure| line(Style::Faint, cure))].into_iter().flatten().collect()
 }

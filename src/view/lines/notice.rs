@@ -1,5 +1,4 @@
-//! What is said of a moment to those who are not there: the same words, and a few for what else is
-//! in the summary only.
+//! The text of a notification: the words of the run, and a few for what only the summary says.
 
 use super::{Line, line, lines};
 use crate::{
@@ -8,32 +7,28 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::RunTally},
+    view::{lines::Verbosity, summary::summary, task::TaskCounts},
 };
 
-/// How many of those that hold everything back are named.
+/// How many blockers are named.
 const HOLDERS: usize = 10;
 
 /// What is said of a record.
-pub fn notice(record: &Record, view: &View<'_>, tally: &RunTally) -> Vec<Line> {
-    match &record.event {
-        Event::LoopStarted(Begun { plain: Some(plain), .. }) => {
-            vec![line(None, format!("the loop {} began", plain.name))]
-        }
-        Event::LoopStarted(begun) => {
-            let graph = view.graph.tasks();
-            let done = graph.iter().filter(|task| task.status.is_over()).count();
-            let agent = begun.agent.first().map_or("no agent", String::as_str);
-            let text = format!("a run began: {done} of {} tasks are done, {agent}", graph.len());
-            vec![line(None, text)]
-        }
-        Event::Blocked { holders } => {
-            let head = line(Style::Warn, "nothing left can start");
-            let rest = holders.iter().take(HOLDERS);
-            let rest = rest.map(|one| line(None, format!("  {}: {}", one.task_id, one.why)));
-            [head].into_iter().chain(rest).collect()
-        }
-        Event::Finished { .. } => tally.summary(record, view),
-        _ => lines(record, view, Verbosity::Normal),
+pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
+    if let Event::LoopStarted(Begun { plain: Some(plain), .. }) = &record.event {
+        vec![line(None, format!("the loop {} began", plain.name))]
+    } else if let Event::LoopStarted(begun) = &record.event {
+        let progress = TaskCounts::of(view, record.timestamp).progress();
+        let agent = begun.agent.first().map_or("none", String::as_str);
+        vec![line(None, format!("a run began: {progress}; agent {agent}"))]
+    } else if let Event::Blocked { holders } = &record.event {
+        let head = line(Style::Warn, "nothing left can start");
+        let rest = holders.iter().take(HOLDERS);
+        let rest = rest.map(|one| line(None, format!("  {}: {}", one.task_id, one.why)));
+        [head].into_iter().chain(rest).collect()
+    } else if let Event::Finished { .. } = record.event {
+        summary(record, view)
+    } else {
+        lines(record, view, Verbosity::Normal)
     }
 }

@@ -12,21 +12,19 @@ use crate::{
 /// How many lines of a question are shown.
 const ASKED: usize = 12;
 
-/// What is said of a fact; none if it is none of these.
-pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Option<Vec<Line>> {
+/// What is said of such an event.
+pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let said = match event {
-        Event::Asked { question, .. } => {
-            line(Style::Warn, format!("{id} asks: {}", first(question)))
-        }
-        Event::Answered(one) => line(None, format!("{id} was answered: {}", first(&one.answer))),
-        Event::Noted { note, .. } if verbose => {
-            line(Style::Faint, format!("{id} noted: {}", first(note)))
-        }
-        Event::Noted { .. } => return Some(Vec::new()),
-        _ => return None,
+    let said = if let Event::Asked { question, .. } = event {
+        Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
+    } else if let Event::Answered(one) = event {
+        Some(line(None, format!("{id} was answered: {}", first(&one.answer))))
+    } else if let (true, Event::Noted { note, .. }) = (verbose, event) {
+        Some(line(Style::Faint, format!("{id} noted: {}", first(note))))
+    } else {
+        None
     };
-    Some(vec![said])
+    said.into_iter().collect()
 }
 
 /// The end of an attempt that waits for a person.

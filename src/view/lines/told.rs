@@ -1,4 +1,4 @@
-//! What is said of hooks, and of those who could not be told.
+//! What is said of hooks and of failed notifications.
 
 use super::{Line, length, line, with_output};
 use crate::{
@@ -6,15 +6,15 @@ use crate::{
     core::event::{Event, HookFailed, NotifyFailed},
 };
 
-/// What is said of a fact; none if it is none of these.
-pub(super) fn lines(event: &Event) -> Option<Vec<Line>> {
-    match event {
-        Event::HookFailed(failed) => Some(hook(failed)),
-        Event::NotifyFailed(NotifyFailed { notifier, moment, why }) => Some(vec![line(
-            Style::Warn,
-            format!("not told of `{moment}`: {notifier}: {why} (this is said once of each)"),
-        )]),
-        _ => None,
+/// What is said of such an event.
+pub(super) fn lines(event: &Event) -> Vec<Line> {
+    if let Event::HookFailed(failed) = event {
+        hook(failed)
+    } else if let Event::NotifyFailed(NotifyFailed { notifier, moment, why }) = event {
+        let text = format!("`{moment}` not sent: {notifier}: {why} (reported once per notifier)");
+        vec![line(Style::Warn, text)]
+    } else {
+        Vec::new()
     }
 }
 

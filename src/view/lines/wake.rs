@@ -16,29 +16,28 @@ use crate::{
 /// Later than so many seconds is worth a word.
 const LATE: u64 = 60;
 
-/// What is said of a fact; none if it is none of these. A run that goes on meanwhile says only what
-/// did not come to another.
-pub(super) fn lines(event: &Event, now: DateTime<Utc>, verbose: bool) -> Option<Vec<Line>> {
-    let text = match event {
-        Event::WakeSkipped(wake) => skipped(wake, now),
-        Event::Woken(_) | Event::Slept(_) | Event::ScheduleEnded { .. } if !verbose => {
-            return Some(Vec::new());
-        }
-        Event::Woken(wake) => woken(wake, |at| moment(at, now)),
-        Event::Slept(slept) => {
-            let wait = match slept.until {
-                Some(until) => format!("next wake {}", moment(until, now)),
-                None => waits_for_requests().to_owned(),
-            };
-            slept_after(slept).map_or(wait.clone(), |ended| format!("{ended}; {wait}"))
-        }
-        Event::ScheduleEnded { signal, .. } => {
-            let why = signal.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-            format!("the schedule ended{why}")
-        }
-        _ => return None,
+/// What is said of such an event. A run that goes on meanwhile reports only the wakes that were
+/// skipped.
+pub(super) fn lines(event: &Event, now: DateTime<Utc>, verbose: bool) -> Vec<Line> {
+    let text = if let Event::WakeSkipped(wake) = event {
+        skipped(wake, now)
+    } else if !verbose {
+        return Vec::new();
+    } else if let Event::Woken(wake) = event {
+        woken(wake, |at| moment(at, now))
+    } else if let Event::Slept(slept) = event {
+        let wait = match slept.until {
+            Some(until) => format!("next wake {}", moment(until, now)),
+            None => waits_for_requests().to_owned(),
+        };
+        slept_after(slept).map_or(wait.clone(), |ended| format!("{ended}; {wait}"))
+    } else if let Event::ScheduleEnded { signal, .. } = event {
+        let why = signal.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        format!("the schedule ended{why}")
+    } else {
+        return Vec::new();
     };
-    Some(vec![line(Style::Faint, text)])
+    vec![line(Style::Faint, text)]
 }
 
 fn slept_after(slept: &Slept) -> Option<String> {
@@ -62,7 +61,7 @@ pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> Stri
     };
     let late = if woken.late_seconds >= LATE {
         let late = duration::short(Duration::from_secs(woken.late_seconds));
-        format!(", {late} late: the machine slept, or nobody waited")
+        format!(", {late} late: the machine slept, or no schedule ran")
     } else {
         String::new()
     };

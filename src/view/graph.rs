@@ -1,0 +1,234 @@
+//! The task graph, and where each task stands.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    VERSION,
+    attempt::{AttemptPosition, AttemptView, seconds_since},
+    task::{DependencyView, TaskCounts, TaskStanding, TaskView},
+};
+use crate::core::{
+    graph::task::Task,
+    select::{SelectionKey, TaskState, View},
+};
+
+/// The tasks of the graph by state, each list in the order in which it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct GraphView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The graph file.
+    pub file: String,
+    /// How many tasks are in each state.
+    pub counts: TaskCounts,
+    /// The tasks in progress.
+    pub in_progress: Vec<TaskView>,
+    /// The tasks that are out of attempts or of money.
+    pub parked: Vec<TaskView>,
+    /// The tasks whose agent asked a person.
+    pub needs_input: Vec<TaskView>,
+    /// The tasks that a person blocked.
+    pub held: Vec<TaskView>,
+    /// The tasks that can start, in the order in which they will.
+    pub ready: Vec<TaskView>,
+    /// The tasks that can start once what conflicts with them has ended.
+    pub kept_apart: Vec<TaskView>,
+    /// The tasks that can start at a known time.
+    pub backing_off: Vec<TaskView>,
+    /// The tasks that wait on other tasks.
+    pub blocked: Vec<TaskView>,
+}
+
+/// What the disk tells about a graph besides the journal.
+#[derive(Clone, Debug, Default)]
+pub struct GraphFacts {
+    /// The graph file.
+    pub file: String,
+    /// Whether a run goes on.
+    pub live: bool,
+    /// The attempts that have not ended.
+    pub attempts: Vec<AttemptView>,
+}
+
+impl GraphView {
+    /// The tasks in question.
+    pub fn of(view: &View<'_>, facts: GraphFacts, now: DateTime<Utc>) -> GraphView {
+        let mut graph = GraphView { schema: VERSION, file: facts.file, ..GraphView::default() };
+        let mut ready: Vec<SelectionKey> = Vec::new();
+        for number in view.admitted() {
+            let state = view.state(number, now);
+            graph.counts.add(view, number, state);
+            let task = |standing| TaskView::of(view.graph.task(number), standing);
+            match state {
+                TaskState::Complete | TaskState::Cancelled => {}
+                TaskState::Running | TaskState::Claimed => {
+                    let standing = in_progress(view, number, (facts.live, &facts.attempts), now);
+                    graph.in_progress.push(task(standing));
+                }
+                TaskState::Parked(_) | TaskState::Spent => {
+                    let why = parked(view, number, state);
+                    graph.parked.push(task(TaskStanding::Parked { why }));
+                }
+                TaskState::NeedsInput => {
+                    let question = view.history.of(&view.graph.task(number).id).question();
+                    let question = question.map(str::to_owned);
+                    graph.needs_input.push(task(TaskStanding::NeedsInput { question }));
+                }
+                TaskState::Held => graph.held.push(task(TaskStanding::Blocked {})),
+                // A run that begins tries its agent again.
+                TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
+                TaskState::Apart => {
+                    let why = view.apart(number, now).map(|bar| view.explain(bar));
+                    let why = why.unwrap_or_default();
+                    graph.kept_apart.push(task(TaskStanding::KeptApart { why }));
+                }
+                TaskState::Backoff(until) => {
+                    graph.backing_off.push(task(TaskStanding::Retrying { until }));
+                }
+                TaskState::Limited(until) => {
+                    graph.backing_off.push(task(TaskStanding::RateLimited { until }));
+                }
+                TaskState::Waiting => graph.blocked.push(task(waiting(view, number, now))),
+            }
+        }
+        ready.sort_unstable();
+        let ready = ready.into_iter().map(|key| view.graph.task(key.number));
+        graph.ready = ready.map(|task| TaskView::of(task, TaskStanding::Ready {})).collect();
+        graph
+    }
+}
+
+fn in_progress(
+    view: &View<'_>,
+    number: usize,
+    (running, attempts): (bool, &[AttemptView]),
+    now: DateTime<Utc>,
+) -> TaskStanding {
+    let task = view.graph.task(number);
+    let attempt = attempts.iter().find(|attempt| attempt.task_id == task.id);
+    let live = running && attempt.is_some();
+    let age = attempt.map(|attempt| attempt.seconds).or_else(|| claimed_for(task, now));
+    let limit = task.stale_after.unwrap_or(view.policy.stale_after).as_secs();
+    let position: Option<AttemptPosition> = attempt.map(|attempt| attempt.position.clone());
+    TaskStanding::InProgress {
+        live,
+        stale: !live && age.is_none_or(|age| age > limit),
+        age_seconds: age,
+        claimed_at: task.claimed_at.clone(),
+        claimed_by: task.claimed_by.clone(),
+        attempt: position,
+    }
+}
+
+/// How long ago the file says that the task was claimed.
+fn claimed_for(task: &Task, now: DateTime<Utc>) -> Option<u64> {
+    let at = DateTime::parse_from_rfc3339(task.claimed_at.as_deref()?).ok()?;
+    Some(seconds_since(at.to_utc(), now))
+}
+
+/// Why a task is parked: the money that it used, or the end of its newest attempt.
+fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
+    let past = view.history.of(&view.graph.task(number).id);
+    if state == TaskState::Spent {
+        return format!("out of money: {} spent", past.spend.cost());
+    }
+    let last = past.last.as_ref();
+    last.map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
+}
+
+fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {
+    let on: Vec<usize> = view.waits_for(number).collect();
+    let id = |number: &usize| view.graph.task(*number).id.clone();
+    let dependency =
+        |number: &usize| DependencyView { id: id(number), state: word(view.state(*number, now)) };
+    TaskStanding::Waiting {
+        on: on.iter().map(id).collect(),
+        waiting_on: on.iter().map(dependency).collect(),
+    }
+}
+
+/// The state of a task in the words that every text uses.
+fn word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Complete => "complete",
+        TaskState::Cancelled => "cancelled",
+        TaskState::Running | TaskState::Claimed => "in progress",
+        TaskState::Ready | TaskState::Denied => "ready",
+        TaskState::Apart => "kept apart",
+        TaskState::Backoff(_) => "retrying",
+        TaskState::Limited(_) => "rate-limited",
+        TaskState::Parked(_) | TaskState::Spent => "parked",
+        TaskState::NeedsInput => "needs input",
+        TaskState::Held => "blocked",
+        TaskState::Waiting => "waiting",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        event::Event,
+        graph::{
+            TaskGraph,
+            task::{Status, Task},
+            tests::task,
+        },
+        history::{
+            History,
+            tests::{end, record, started},
+        },
+        select::{Policy, keys},
+        verdict::Verdict,
+    };
+
+    /// A view of `parked`, out of attempts and in progress by the file, `after`, which depends on
+    /// it, `open`, queued to land, and `over`, cancelled.
+    fn shown(check: impl Fn(&View<'_>, &GraphView)) {
+        let with = |id: &str, status| Task { status, ..task(id) };
+        let tasks = vec![
+            with("parked", Status::InProgress),
+            with("after", Status::Pending),
+            with("open", Status::InProgress),
+            with("over", Status::Cancelled),
+        ];
+        let graph = TaskGraph::new(tasks, vec![(0, 1)]).unwrap();
+        let mut history = History::default();
+        for event in [started(1), Event::Failed(end(1, Verdict::Failed))] {
+            history.apply(&record("parked", 1, event));
+        }
+        for event in [started(1), Event::Queued { attempt: 1, waiting: 1 }] {
+            history.apply(&record("open", 2, event));
+        }
+        let (keys, policy) = (keys(&graph, false), Policy { max_attempts: 1, ..Policy::default() });
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        let now = DateTime::from_timestamp(60, 0).unwrap();
+        check(&view, &GraphView::of(&view, GraphFacts::default(), now));
+    }
+
+    #[test]
+    fn a_dependency_has_the_state_that_it_has_in_its_own_line() {
+        shown(|_, graph| {
+            assert_eq!(graph.parked[0].id.as_str(), "parked");
+            let TaskStanding::Waiting { waiting_on, .. } = &graph.blocked[0].standing else {
+                panic!("{:?}", graph.blocked);
+            };
+            assert_eq!(waiting_on[0].text(), "parked (parked)");
+        });
+    }
+
+    #[test]
+    fn the_lists_and_the_counts_agree() {
+        shown(|view, graph| {
+            let now = DateTime::from_timestamp(60, 0).unwrap();
+            assert_eq!(graph.counts, TaskCounts::of(view, now));
+            assert_eq!(graph.counts.progress(), "0 of 4 complete, 1 cancelled");
+            let parts = graph.counts.parts();
+            assert_eq!(parts, [(1, "queued to land"), (1, "parked"), (1, "waiting")]);
+            assert_eq!(graph.counts.left(), 3);
+        });
+    }
+}

@@ -1,0 +1,366 @@
+//! The newest run of the graph or of a plain loop.
+
+use std::{path::Path, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    VERSION,
+    attempt::{AttemptView, ChildView},
+    lines::wake,
+    queue::QueueView,
+    spend::SpendView,
+    words::moment,
+};
+use crate::core::{
+    event::PlainLoop,
+    graph::task::TaskId,
+    history::{History, ScheduleState},
+    loop_paths::LoopPaths,
+    select::View,
+};
+
+/// The newest run of the graph or of a plain loop.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RunView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The plain loop; none for the run over the graph.
+    #[schemars(with = "Option<String>")]
+    pub name: Option<TaskId>,
+    /// How it stands.
+    pub status: Standing,
+    /// Whether nothing starts until `ralph resume`.
+    pub paused: bool,
+    /// Why it ended.
+    pub why: Option<String>,
+    /// The exit code that it ended with.
+    pub exit_code: Option<u8>,
+    /// Its id; none before the first run.
+    pub run_id: Option<String>,
+    /// Its process.
+    pub pid: u32,
+    /// When it began.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// How many attempts it has begun.
+    pub iteration: u32,
+    /// The attempts that have not ended, the oldest first.
+    pub attempts: Vec<AttemptView>,
+    /// The merge queue.
+    pub merge_queue: QueueView,
+    /// Failed attempts since the last one that did not fail.
+    pub failures_in_a_row: u32,
+    /// Failed attempts.
+    pub failures: u32,
+    /// Tasks that it completed.
+    pub completed: u32,
+    /// What its attempts used.
+    pub spend: SpendView,
+    /// Its limits.
+    pub limits: LimitsView,
+    /// The command line of its first agent.
+    pub agent: Vec<String>,
+    /// What makes it a plain loop.
+    #[serde(rename = "loop")]
+    pub plain: Option<LoopView>,
+    /// The pattern that ends it.
+    pub done_pattern: Option<String>,
+    /// The schedule by which runs start, if a process follows one.
+    pub schedule: Option<ScheduleView>,
+    /// How long ago it beat last; none where it does not run.
+    pub last_beat_seconds: Option<u64>,
+    /// The plain loops of the repository.
+    #[serde(skip)]
+    pub loops: Vec<TaskId>,
+    /// The child agents that are alive, of whichever task.
+    #[serde(skip)]
+    pub children: Vec<ChildView>,
+}
+
+/// The limits of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LimitsView {
+    /// The wall-clock limit of one attempt.
+    pub timeout_seconds: Option<f64>,
+    /// The limit of doing nothing; 0 for no such limit.
+    pub idle_seconds: Option<f64>,
+    /// Attempts in the run.
+    pub max_iterations: u32,
+    /// Attempts per task; none for a plain loop.
+    pub max_attempts: Option<u32>,
+}
+
+/// A plain loop.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LoopView {
+    /// Its name.
+    #[schemars(with = "String")]
+    pub name: TaskId,
+    /// The file that is read before each iteration.
+    #[schemars(with = "String")]
+    pub prompt_file: std::path::PathBuf,
+    /// The pause between an iteration and the next.
+    pub restart_delay_seconds: f64,
+    /// How many iterations may follow the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_restarts: Option<u32>,
+    /// The limit of failures in a row; 0 for no such limit.
+    pub max_failures: u32,
+}
+
+/// A schedule by which runs start.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ScheduleView {
+    /// Whether it has started a run that has not ended.
+    pub awake: bool,
+    /// When it starts the next run; none while one goes on, or where it waits for requests.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub next_wake: Option<DateTime<Utc>>,
+    /// Its cron expressions.
+    pub cron: Vec<String>,
+    /// The time zone of these; none for that of the machine.
+    pub time_zone: Option<String>,
+    /// Its process; none where cron starts one each time.
+    pub pid: Option<u32>,
+}
+
+/// How a run stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// There was no run.
+    None,
+    /// It runs.
+    Running,
+    /// Ctrl-Z stopped its processes.
+    Suspended,
+    /// It runs, and pauses after the attempt.
+    Pausing,
+    /// It runs, and stops after the attempt.
+    Stopping,
+    /// It ended, and nothing starts until `ralph resume`.
+    Paused,
+    /// It ended.
+    Finished,
+    /// It exited unexpectedly.
+    Crashed,
+    /// It runs in another worktree of the repository.
+    Elsewhere,
+}
+
+/// What the disk tells about a run besides its journal.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// The plain loop; none for the run over the graph.
+    pub name: Option<TaskId>,
+    /// How it stands, by its lock.
+    pub standing: Standing,
+    /// How long ago it beat last.
+    pub last_beat: Option<Duration>,
+    /// Attempts per task.
+    pub max_attempts: u32,
+    /// The pattern of the settings that ends it.
+    pub done_pattern: Option<String>,
+    /// The plain loops of the repository.
+    pub loops: Vec<TaskId>,
+    /// The attempts that have not ended.
+    pub attempts: Vec<AttemptView>,
+    /// The child agents that are alive.
+    pub children: Vec<ChildView>,
+    /// Whether the process of the schedule is alive; none where it has no process.
+    pub scheduled: Option<bool>,
+}
+
+impl RunView {
+    /// The newest run of a history.
+    pub fn of(history: &History, facts: RunFacts, now: DateTime<Utc>) -> RunView {
+        let run = &history.run;
+        let begun = &run.begun;
+        let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
+        let schedule = history.schedule.as_ref();
+        RunView {
+            schema: VERSION,
+            status: facts.standing,
+            paused: history.paused,
+            why: run.finished.as_ref().map(|(why, _)| why.clone()),
+            exit_code: run.finished.as_ref().map(|(_, code)| *code),
+            run_id: (!run.id.is_empty()).then(|| run.id.clone()),
+            pid: begun.pid,
+            started_at: run.started_at,
+            iteration: run.iterations,
+            attempts: facts.attempts,
+            merge_queue: QueueView::of(&history.active),
+            failures_in_a_row: run.failures_in_a_row,
+            failures: run.failures,
+            completed: run.completed,
+            spend: SpendView::of(&run.spend),
+            limits: LimitsView {
+                timeout_seconds: begun.timeout_seconds,
+                idle_seconds: begun.idle_seconds,
+                max_iterations: begun.max_iterations,
+                max_attempts: facts.name.is_none().then_some(facts.max_attempts),
+            },
+            agent: begun.agent.clone(),
+            plain: begun.plain.as_ref().map(LoopView::of),
+            done_pattern: flag.or(facts.done_pattern),
+            schedule: schedule.and_then(|it| ScheduleView::of(it, facts.scheduled, now)),
+            last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
+            loops: facts.loops,
+            children: facts.children,
+            name: facts.name,
+        }
+    }
+
+    /// The run that this process makes, without what only the disk tells.
+    pub fn live(view: &View<'_>, now: DateTime<Utc>) -> RunView {
+        let history = view.history;
+        let open = history.active.attempts.iter();
+        let attempt = |active| AttemptView::of(active, (None, None), &[], Path::new(""), now);
+        let facts = RunFacts {
+            name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
+            standing: Standing::of(history, true),
+            last_beat: None,
+            max_attempts: view.policy.max_attempts,
+            done_pattern: None,
+            loops: Vec::new(),
+            attempts: open.map(attempt).collect(),
+            children: Vec::new(),
+            scheduled: None,
+        };
+        RunView::of(history, facts, now)
+    }
+
+    /// Whether there was no run.
+    pub fn is_blank(&self) -> bool {
+        self.status == Standing::None
+    }
+
+    /// How it stands, and what to do next.
+    pub fn sentence(&self) -> String {
+        let name = self.plain.as_ref().map(|plain| &plain.name);
+        self.status.sentence(name, self.paused, self.why.as_deref())
+    }
+
+    /// Whether an open attempt goes on; if not, the run ended before it did.
+    pub fn goes_on(&self) -> bool {
+        match self.status {
+            Standing::Crashed | Standing::Finished | Standing::Paused => false,
+            Standing::None
+            | Standing::Running
+            | Standing::Suspended
+            | Standing::Pausing
+            | Standing::Stopping
+            | Standing::Elsewhere => true,
+        }
+    }
+}
+
+impl LoopView {
+    fn of(plain: &PlainLoop) -> LoopView {
+        LoopView {
+            name: plain.name.clone(),
+            prompt_file: plain.prompt_file.clone(),
+            restart_delay_seconds: plain.restart_delay_seconds,
+            max_restarts: plain.max_restarts,
+            max_failures: plain.max_failures,
+        }
+    }
+}
+
+impl ScheduleView {
+    /// The schedule of a history, if its process is alive or cron asked not long ago.
+    fn of(
+        schedule: &ScheduleState,
+        alive: Option<bool>,
+        now: DateTime<Utc>,
+    ) -> Option<ScheduleView> {
+        /// Cron asks every minute.
+        const OVERDUE: TimeDelta = TimeDelta::minutes(2);
+        let slept = &schedule.slept;
+        let recent = || slept.until.is_some_and(|until| until + OVERDUE > now);
+        alive.unwrap_or_else(recent).then(|| ScheduleView {
+            awake: schedule.awake,
+            next_wake: slept.until.filter(|_| !schedule.awake),
+            cron: slept.cron.clone(),
+            time_zone: slept.time_zone.clone(),
+            pid: slept.process.as_ref().map(|process| process.pid),
+        })
+    }
+
+    /// What it waits for, in words.
+    pub fn text(&self, now: DateTime<Utc>) -> String {
+        match self.next_wake {
+            _ if self.awake => "woken; its run has not ended".to_owned(),
+            None => wake::waits_for_requests().to_owned(),
+            Some(until) => format!("next wake {}", moment(until, now)),
+        }
+    }
+}
+
+impl Standing {
+    /// How the newest run stands; `live` where a process holds its lock.
+    pub fn of(history: &History, live: bool) -> Standing {
+        let run = &history.run;
+        match (live, &run.finished) {
+            (true, None) if run.suspended => Standing::Suspended,
+            (true, None) if run.stop.is_some() => Standing::Stopping,
+            (true, None) if history.paused => Standing::Pausing,
+            (true, None) => Standing::Running,
+            (_, None) if !run.id.is_empty() => Standing::Crashed,
+            _ if history.paused => Standing::Paused,
+            (_, None) => Standing::None,
+            (_, Some(_)) => Standing::Finished,
+        }
+    }
+
+    /// The standing as people and programs read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::None => "none",
+            Standing::Running => "running",
+            Standing::Suspended => "suspended",
+            Standing::Pausing => "pausing",
+            Standing::Stopping => "stopping",
+            Standing::Paused => "paused",
+            Standing::Finished => "finished",
+            Standing::Crashed => "crashed",
+            Standing::Elsewhere => "elsewhere",
+        }
+    }
+
+    /// How the newest run of a history stands, and what to do next.
+    pub fn sentence_of(self, history: &History) -> String {
+        let run = &history.run;
+        let name = run.begun.plain.as_ref().map(|plain| &plain.name);
+        self.sentence(name, history.paused, run.finished.as_ref().map(|(why, _)| why.as_str()))
+    }
+
+    fn sentence(self, name: Option<&TaskId>, paused: bool, why: Option<&str>) -> String {
+        let flag = name.map_or(String::new(), |name| LoopPaths::of_loop(name.clone()).flag());
+        let crashed = "the last run exited unexpectedly";
+        let more = match self {
+            Standing::None => "no run yet; `ralph run` starts one",
+            Standing::Elsewhere => "in another worktree of this repository",
+            Standing::Running => return "running".to_owned(),
+            Standing::Suspended => "stopped by Ctrl-Z; `fg` in its terminal continues it",
+            Standing::Pausing => {
+                &format!("no other attempt starts; `ralph resume{flag}` continues")
+            }
+            Standing::Stopping => "no other attempt starts",
+            Standing::Paused => &format!("`ralph resume{flag}` continues"),
+            Standing::Finished => why.unwrap_or_default(),
+            Standing::Crashed if paused => {
+                &format!("{crashed}; it is also paused, and `ralph resume{flag}` continues")
+            }
+            Standing::Crashed if !flag.is_empty() => {
+                &format!("{crashed}; `ralph resume{flag}` continues it")
+            }
+            Standing::Crashed => &format!("{crashed}; `ralph run` continues it"),
+        };
+        format!("{}: {more}", self.word())
+    }
+}

@@ -1,0 +1,50 @@
+//! The JSON Schema of what commands print with `--json`.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::Value;
+
+use super::{
+    graph::GraphView,
+    past_attempt::{PastAttemptDetails, PastAttemptView},
+    plan::PlanView,
+    run::RunView,
+    spend::CostView,
+    worktree::WorktreeView,
+};
+
+/// What each command prints with `--json`, by command.
+#[derive(JsonSchema)]
+#[schemars(title = "what ralph prints with --json, by command")]
+#[serde(rename_all = "kebab-case")]
+pub struct PrintedViews {
+    /// `ralph dag-status`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dag_status: Option<GraphView>,
+    /// `ralph status`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<RunView>,
+    /// `ralph ls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ls: Option<Vec<RunView>>,
+    /// `ralph worktree list`.
+    #[serde(rename = "worktree list", skip_serializing_if = "Option::is_none")]
+    pub worktrees: Option<Vec<WorktreeView>>,
+    /// `ralph plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanView>,
+    /// `ralph attempts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<PastAttemptView>>,
+    /// `ralph show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show: Option<PastAttemptDetails>,
+    /// `ralph costs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostView>,
+}
+
+/// Returns the schema of a document with one field for each command.
+pub fn views() -> Value {
+    let settings = SchemaSettings::default().for_serialize();
+    settings.into_generator().into_root_schema_for::<PrintedViews>().to_value()
+}

@@ -1,0 +1,127 @@
+//! What attempts used.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::VERSION;
+use crate::core::{agents::transcript::Tokens, spend::Spend};
+
+/// What some attempts used. What an agent does not say is counted as unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SpendView {
+    /// How many attempts.
+    pub attempts: u32,
+    /// In US dollars, of those that told it.
+    pub cost_usd: f64,
+    /// How many did not tell what they cost.
+    pub unknown_cost: u32,
+    /// The tokens of those that told them.
+    pub tokens: TokensView,
+    /// How many did not tell their tokens.
+    pub unknown_tokens: u32,
+    /// Wall time.
+    pub duration_seconds: f64,
+    /// The cost in words.
+    #[serde(skip)]
+    pub cost: String,
+}
+
+/// Tokens, each counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TokensView {
+    /// Sent, and not in the cache.
+    pub input: u64,
+    /// Written by the model.
+    pub output: u64,
+    /// Sent and found in the cache.
+    pub cache_read: u64,
+    /// Sent and put into the cache.
+    pub cache_write: u64,
+}
+
+/// What all attempts used, by task, day, agent or story.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CostView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The groups, by name.
+    pub sums: Vec<CostSum>,
+    /// All of them together.
+    pub total: CostSum,
+}
+
+/// What one group of attempts used. What no attempt of it told has no sum.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CostSum {
+    /// The group.
+    pub name: String,
+    /// How many attempts.
+    pub attempts: u32,
+    /// In US dollars.
+    pub cost_usd: Option<f64>,
+    /// How many did not tell what they cost.
+    pub unknown_cost: u32,
+    /// The tokens.
+    pub tokens: Option<TokensView>,
+    /// How many did not tell their tokens.
+    pub unknown_tokens: u32,
+    /// Wall time.
+    pub duration_seconds: f64,
+    /// The cost in words.
+    #[serde(skip)]
+    pub cost: String,
+}
+
+impl TokensView {
+    /// The tokens that a transcript tells.
+    pub fn of(tokens: Tokens) -> TokensView {
+        let Tokens { input, output, cache_read, cache_write } = tokens;
+        TokensView { input, output, cache_read, cache_write }
+    }
+
+    /// What was sent and is paid in full.
+    pub fn sent(&self) -> u64 {
+        self.input + self.cache_write
+    }
+}
+
+impl SpendView {
+    /// A sum of the history.
+    pub fn of(spend: &Spend) -> SpendView {
+        SpendView {
+            attempts: spend.attempts,
+            cost_usd: spend.cost_usd,
+            unknown_cost: spend.unknown_cost,
+            tokens: TokensView::of(spend.tokens),
+            unknown_tokens: spend.unknown_tokens,
+            duration_seconds: spend.duration_seconds,
+            cost: spend.cost(),
+        }
+    }
+}
+
+impl CostView {
+    /// The sums of some groups, and of all attempts.
+    pub fn of(sums: &BTreeMap<String, Spend>, total: &Spend) -> CostView {
+        let sums = sums.iter().map(|(name, spend)| CostSum::of(name, spend)).collect();
+        CostView { schema: VERSION, sums, total: CostSum::of("total", total) }
+    }
+}
+
+impl CostSum {
+    fn of(name: &str, spend: &Spend) -> CostSum {
+        let tokens = spend.unknown_tokens < spend.attempts;
+        CostSum {
+            name: name.to_owned(),
+            attempts: spend.attempts,
+            cost_usd: (spend.unknown_cost < spend.attempts).then_some(spend.cost_usd),
+            unknown_cost: spend.unknown_cost,
+            tokens: tokens.then(|| TokensView::of(spend.tokens)),
+            unknown_tokens: spend.unknown_tokens,
+            duration_seconds: spend.duration_seconds,
+            cost: spend.cost(),
+        }
+    }
+}

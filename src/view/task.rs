@@ -1,0 +1,208 @@
+//! A task, its state, and how many tasks are in each state.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::attempt::AttemptPosition;
+use crate::core::{
+    graph::task::{Task, TaskId},
+    select::{TaskState, View},
+};
+
+/// A task that is neither complete nor cancelled.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TaskView {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Its title.
+    pub title: String,
+    /// Its priority; 1 is the most urgent.
+    pub priority: i64,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub standing: TaskStanding,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum TaskStanding {
+    /// An attempt works on it, or the graph file says so.
+    InProgress {
+        /// Whether an attempt of a living run works on it.
+        live: bool,
+        /// Whether it has been in progress for too long without a living run.
+        stale: bool,
+        /// How long it has been in progress.
+        age_seconds: Option<u64>,
+        /// When it was claimed, by the graph file.
+        claimed_at: Option<String>,
+        /// Who claimed it, by the graph file.
+        claimed_by: Option<String>,
+        /// The attempt that has not ended.
+        #[serde(flatten)]
+        attempt: Option<AttemptPosition>,
+    },
+    /// It is out of attempts or of money.
+    Parked {
+        /// Why its newest attempt did not complete it, or what it spent.
+        why: String,
+    },
+    /// Its agent asked a person.
+    NeedsInput {
+        /// The question.
+        question: Option<String>,
+    },
+    /// A person blocked it.
+    Blocked {},
+    /// It can start.
+    Ready {},
+    /// It can start once what conflicts with it has ended.
+    KeptApart {
+        /// The conflict.
+        why: String,
+    },
+    /// It failed, and can start then.
+    Retrying {
+        /// The time.
+        #[schemars(with = "String", extend("format" = "date-time"))]
+        until: DateTime<Utc>,
+    },
+    /// The provider of its agent refuses until then.
+    RateLimited {
+        /// The time.
+        #[schemars(with = "String", extend("format" = "date-time"))]
+        until: DateTime<Utc>,
+    },
+    /// It waits on dependencies.
+    Waiting {
+        /// The dependencies that are not complete.
+        #[schemars(with = "Vec<String>")]
+        on: Vec<TaskId>,
+        /// The same dependencies, each with its state.
+        waiting_on: Vec<DependencyView>,
+    },
+}
+
+/// A dependency that is not complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DependencyView {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Its state.
+    pub state: &'static str,
+}
+
+/// How many tasks are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TaskCounts {
+    /// All tasks in question.
+    pub total: usize,
+    /// Complete.
+    pub complete: usize,
+    /// Cancelled.
+    pub cancelled: usize,
+    /// In progress, those queued to land included.
+    pub in_progress: usize,
+    /// Queued to land or landing.
+    pub queued: usize,
+    /// Out of attempts or of money.
+    pub parked: usize,
+    /// Waiting for a person's answer.
+    pub needs_input: usize,
+    /// Blocked by a person.
+    pub held: usize,
+    /// Can start.
+    pub ready: usize,
+    /// Can start once what conflicts with them has ended.
+    pub kept_apart: usize,
+    /// Can start at a known time.
+    pub backing_off: usize,
+    /// Waiting on other tasks.
+    pub blocked: usize,
+}
+
+impl TaskView {
+    /// A task with its state.
+    pub fn of(task: &Task, standing: TaskStanding) -> TaskView {
+        let (id, title) = (task.id.clone(), task.title.clone());
+        TaskView { id, title, priority: task.priority.0, standing }
+    }
+}
+
+impl DependencyView {
+    /// The id, and the state where it is not simply "not yet".
+    pub fn text(&self) -> String {
+        match self.state {
+            "ready" | "waiting" | "kept apart" => self.id.to_string(),
+            state => format!("{} ({state})", self.id),
+        }
+    }
+}
+
+impl TaskCounts {
+    /// Counts the tasks in question.
+    pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
+        let mut counts = TaskCounts::default();
+        for number in view.admitted() {
+            counts.add(view, number, view.state(number, now));
+        }
+        counts
+    }
+
+    /// Counts one more task, which is in this state.
+    pub(super) fn add(&mut self, view: &View<'_>, number: usize, state: TaskState) {
+        self.total += 1;
+        let count = match state {
+            TaskState::Complete => &mut self.complete,
+            TaskState::Cancelled => &mut self.cancelled,
+            TaskState::Running | TaskState::Claimed => {
+                let id = &view.graph.task(number).id;
+                self.queued += usize::from(view.history.active.is_queued(id));
+                &mut self.in_progress
+            }
+            TaskState::Parked(_) | TaskState::Spent => &mut self.parked,
+            TaskState::NeedsInput => &mut self.needs_input,
+            TaskState::Held => &mut self.held,
+            TaskState::Ready | TaskState::Denied => &mut self.ready,
+            TaskState::Apart => &mut self.kept_apart,
+            TaskState::Backoff(_) | TaskState::Limited(_) => &mut self.backing_off,
+            TaskState::Waiting => &mut self.blocked,
+        };
+        *count += 1;
+    }
+
+    /// How much is complete: `2 of 10 complete, 1 cancelled`.
+    pub fn progress(&self) -> String {
+        let TaskCounts { total, complete, cancelled, .. } = self;
+        let cancelled = match cancelled {
+            0 => String::new(),
+            count => format!(", {count} cancelled"),
+        };
+        format!("{complete} of {total} complete{cancelled}")
+    }
+
+    /// How many tasks are neither complete nor cancelled.
+    pub fn left(&self) -> usize {
+        self.total - self.complete - self.cancelled
+    }
+
+    /// What is left by state; states without a task are left out.
+    pub fn parts(&self) -> Vec<(usize, &'static str)> {
+        let all = [
+            (self.in_progress - self.queued, "in progress"),
+            (self.queued, "queued to land"),
+            (self.parked, "parked"),
+            (self.needs_input, if self.needs_input == 1 { "needs input" } else { "need input" }),
+            (self.held, "blocked"),
+            (self.ready, "ready"),
+            (self.kept_apart, "kept apart"),
+            (self.backing_off, "retrying later"),
+            (self.blocked, "waiting"),
+        ];
+        all.into_iter().filter(|(count, _)| *count > 0).collect()
+    }
+}

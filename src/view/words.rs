@@ -1,0 +1,46 @@
+//! Words and numbers, written the same way in every text.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Local, Utc};
+
+use crate::core::{duration, graph::task::TaskId};
+
+/// How many names of a list are given.
+const NAMES: usize = 4;
+
+/// `1 attempt`, `2 attempts`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time of day here.
+pub fn clock(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%H:%M:%S").to_string()
+}
+
+/// A time to come: of day, with the date where it is another day.
+pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
+    if day(at) == day(now) {
+        return clock(at);
+    }
+    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
+}
+
+/// Seconds of the journal, for people.
+pub(super) fn length(seconds: f64) -> String {
+    duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// The first few of these tasks.
+pub(crate) fn ids(tasks: &[TaskId]) -> String {
+    named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
+}
+
+/// The first few names.
+pub(super) fn named<T: AsRef<str>>(names: &[T]) -> String {
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    let names: Vec<&str> = names.iter().take(NAMES).map(AsRef::as_ref).collect();
+    format!("{}{more}", names.join(", "))
+}
