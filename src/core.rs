@@ -21,15 +21,10 @@ pub mod spend;
 pub mod notification_kind;
 #[cfg(feature = "webhook")]
 pub mod hmac;
-#[allow(clippy::wildcard_enum_match_arm, reason = "its fold lists only the events it applies")]
 pub mod history;
 pub mod notes;
 pub mod graph;
 pub mod merge_queue;
-#[cfg_attr(
-    test,
-    allow(clippy::wildcard_enum_match_arm, reason = "its tests match single decisions")
-)]
 pub mod select;
 pub mod run;
 pub mod prompt;

@@ -270,9 +270,12 @@ impl Runner {
         loop {
             self.refresh()?;
             self.reload_settings()?;
-            self.look_for_done()?;
+            let done_file = self.done_file()?;
             let now = Utc::now();
-            match self.with_run(|run, sit| run.decide(sit, now)) {
+            let decide = |run: &mut Run, sit: &Situation<'_>| {
+                run.decide(&Situation { done_file, ..*sit }, now)
+            };
+            match self.with_run(decide) {
                 RunDecision::Act(commands) => self.carry_out(commands)?,
                 RunDecision::Land(branch) => {
                     let tip = self.tip(&branch)?;
@@ -334,6 +337,7 @@ impl Runner {
             },
             autocommit: config.autocommit,
             trusts_promises: config.promise == Worth::Trust,
+            done_file: false,
         })
     }
 

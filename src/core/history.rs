@@ -237,28 +237,16 @@ impl TaskHistory {
             // To put a parked task back by hand means what `task-reset` says.
             Status::Pending => self.reset(),
             Status::Complete => self.answers.clear(),
-            _ => {}
+            Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
         }
     }
 }
 
 impl RunHistory {
-    /// Takes in what is about the run alone.
-    fn apply(&mut self, event: &Event) {
-        match event {
-            Event::StopRequested(stop) => {
-                // A later and milder request does not take back a harder one.
-                let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
-                self.stop = Some(StopRequest { now, ..stop.clone() });
-            }
-            Event::Promised { kept, .. } => self.promised |= kept,
-            Event::Suspended {} => self.suspended = true,
-            Event::Continued { .. } => self.suspended = false,
-            Event::Finished { why, exit_code, .. } => {
-                self.finished = Some((why.clone(), *exit_code));
-            }
-            _ => {}
-        }
+    /// Takes in a request to stop. A later and milder one does not take back a harder one.
+    fn request_stop(&mut self, stop: &StopRequest) {
+        let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
+        self.stop = Some(StopRequest { now, ..stop.clone() });
     }
 }
 
@@ -314,11 +302,13 @@ impl History {
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
             Event::ResumeRequested { now } => self.resume(*now),
-            Event::StopRequested(_)
-            | Event::Promised { .. }
-            | Event::Suspended {}
-            | Event::Continued { .. }
-            | Event::Finished { .. } => self.run.apply(&record.event),
+            Event::StopRequested(stop) => self.run.request_stop(stop),
+            Event::Promised { kept, .. } => self.run.promised |= kept,
+            Event::Suspended {} => self.run.suspended = true,
+            Event::Continued { .. } => self.run.suspended = false,
+            Event::Finished { why, exit_code, .. } => {
+                self.run.finished = Some((why.clone(), *exit_code));
+            }
             Event::Slept(_)
             | Event::Woken(_)
             | Event::WakeSkipped(_)

@@ -21,7 +21,7 @@ use std::{
 };
 
 use attempts::Attempts;
-use command::{AttemptId, CheckPurpose, RunCommand};
+use command::{AttemptId, CheckPurpose, RunCommand, StatusWrite};
 use input::Input;
 use landing::{LandingNext, LandingQueue, QueuedWork};
 use open_attempt::{Next, OpenAttempt};
@@ -29,8 +29,11 @@ use process_watch::GracePeriods;
 
 use crate::core::{
     commit_id::CommitId,
-    event::{Event, StopReason, StopRequest},
-    graph::{TaskGraph, task::TaskId},
+    event::{Cause, Event, StopReason, StopRequest},
+    graph::{
+        TaskGraph,
+        task::{Status, TaskId},
+    },
     select::{Active, Decision, View},
     verdict::Verdict,
 };
@@ -48,6 +51,8 @@ pub struct Situation<'a> {
     pub autocommit: bool,
     /// Whether an agent that says all is done is believed.
     pub trusts_promises: bool,
+    /// Whether the file `DONE` lies in the folder of a plain loop.
+    pub done_file: bool,
 }
 
 impl Situation<'_> {
@@ -162,6 +167,9 @@ impl Run {
                 return RunDecision::Act(commands);
             }
         }
+        if let Some(done) = self.done(sit) {
+            return RunDecision::Act(vec![done]);
+        }
         if let Some(branch) = self.landing.due(sit) {
             return RunDecision::Land(branch.to_owned());
         }
@@ -169,6 +177,17 @@ impl Run {
             return RunDecision::Select(Decision::Stop(stop));
         }
         RunDecision::Select(sit.view.decide(now))
+    }
+
+    /// Completes a plain loop whose folder has a file `DONE` between two iterations.
+    fn done(&self, sit: &Situation<'_>) -> Option<RunCommand> {
+        let plain = sit.view.policy.plain.as_ref().filter(|_| sit.done_file)?;
+        let number = sit.view.graph.number(&plain.name)?;
+        let is_open = sit.view.graph.task(number).status != Status::Complete;
+        (is_open && !self.attempts.any_process()).then(|| {
+            let (id, iteration) = (plain.name.clone(), sit.view.history.run.iterations);
+            RunCommand::WriteStatus(id, iteration, StatusWrite::Complete, Cause::DoneFile)
+        })
     }
 
     /// Whether all that is left to do is to wait for a person whose changes are in the way.

@@ -582,10 +582,10 @@ mod tests {
                 (Decision::Start(key), Some(want)) => prop_assert_eq!(key.number, want),
                 (Decision::Stop(StopReason::Complete), None) => prop_assert!(finished),
                 (Decision::Stop(reason), None) => {
-                    let (only_input, holders) = match reason {
-                        StopReason::Blocked(holders) => (false, holders),
-                        StopReason::NeedsInput(holders) => (true, holders),
-                        other => return Err(TestCaseError::fail(format!("{other:?}"))),
+                    let only_input = matches!(reason, StopReason::NeedsInput(_));
+                    let (StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = reason
+                    else {
+                        return Err(TestCaseError::fail(format!("{reason:?}")));
                     };
                     prop_assert!(!finished);
                     let of_input = |h: &Blocker| h.why == "needs input";

@@ -4,21 +4,17 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 
 use super::Runner;
 use crate::{
     core::{
         agents::promise::{Promise, Worth},
-        event::{Cause, PlainLoop},
+        event::PlainLoop,
         exit::{Exit, Failure},
         graph::task::{CommitRule, Status, Task},
         verdict::{Report, Rule},
     },
-    project::{
-        attempt::{self, AttemptRecord, prompt_file},
-        graph_file::{Write, rfc3339},
-    },
+    project::attempt::{self, AttemptRecord, prompt_file},
 };
 
 impl Runner {
@@ -70,28 +66,23 @@ impl Runner {
         promise.report(&words)
     }
 
-    /// Ends the loop if somebody has put `DONE` into its folder.
-    pub(super) fn look_for_done(&mut self) -> Result<()> {
+    /// Whether the file `DONE` lies in the folder of the loop, if this is one.
+    ///
+    /// # Errors
+    /// A folder of that name.
+    pub(super) fn done_file(&self) -> Result<bool> {
         let Some(PlainLoop { name, .. }) =
             self.plain().filter(|_| !self.run.attempts().any_process())
         else {
-            return Ok(());
+            return Ok(false);
         };
-        let name = name.clone();
-        let done = attempt::done_file(&self.workspace, &name);
+        let done = attempt::done_file(&self.workspace, name);
         if done.is_dir() {
             let shown = done.strip_prefix(self.workspace.root()).unwrap_or(&done).display();
             let why = format!("`{shown}` is a folder; remove it: a file of that name says done");
             return Err(Failure::new(Exit::Error, why).into());
         }
-        let graph = self.graph.file.graph();
-        let over = graph.number(&name).is_none_or(|n| graph.task(n).status == Status::Complete);
-        if over || !done.is_file() {
-            return Ok(());
-        }
-        let at = rfc3339(Utc::now());
-        let iteration = self.store.history().run.iterations;
-        self.set((&name, iteration), Write::Complete { at: &at }, Cause::DoneFile)
+        Ok(done.is_file())
     }
 
     /// Takes back a `DONE` that was judged and did not hold: it must not end the loop after all.

@@ -232,6 +232,14 @@ impl Event {
         }
     }
 
+    /// Whether the event ends what the merge queue tries, besides the end of its attempts.
+    pub fn ends_trial(&self) -> bool {
+        matches!(
+            self,
+            Event::Split(_) | Event::MergeHeld(_) | Event::LoopStarted(_) | Event::Finished { .. }
+        )
+    }
+
     /// The result of an attempt, if the event is the end of one.
     pub fn ended(&self) -> Option<&AttemptResult> {
         match self {

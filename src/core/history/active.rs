@@ -68,62 +68,60 @@ impl ActiveAttempts {
     pub(super) fn apply(&mut self, record: &Record, ended: u64) {
         let (event, id) = (&record.event, record.task_id.as_ref());
         let was_landing = id.is_some_and(|id| self.is_landing(id));
-        match event {
+        if let Event::LoopStarted(_) = event {
             // A new run finds out itself what is queued and what holds the branch.
-            Event::LoopStarted(_) => (self.queue, self.held) = (Vec::new(), None),
-            Event::MergeHeld(held) => self.held = Some(held.clone()),
-            Event::Started { attempt, branch, log, worktree, .. } => {
-                if let Some(id) = id {
-                    self.attempts.retain(|active| active.task_id != *id);
-                    self.attempts.push(ActiveAttempt {
-                        task_id: id.clone(),
-                        attempt: *attempt,
-                        since: record.timestamp,
-                        state: AttemptState::Preparing,
-                        worktree: worktree.clone(),
-                        branch: branch.clone(),
-                        log: log.clone(),
-                        reported: false,
-                        began_after: ended,
-                    });
-                }
-            }
-            Event::Queued { .. } => {
-                self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
-            }
-            Event::Reported { .. } => {
-                for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
-                    active.reported = true;
-                }
-            }
+            (self.queue, self.held) = (Vec::new(), None);
+        } else if let Event::MergeHeld(held) = event {
+            self.held = Some(held.clone());
+        } else if let (Event::Completed(_), true) = (event, was_landing) {
             // The target branch has moved.
-            Event::Completed(_) if was_landing => self.held = None,
-            _ => {}
-        }
-        match event {
-            Event::Merging(batch) => {
-                self.end_trial(event);
-                self.advance(event, |active| batch.tasks.contains(&active.task_id));
-                self.trial = Some(batch.clone());
+            self.held = None;
+        } else if let (Event::Started { .. }, Some(id)) = (event, id) {
+            self.start(id, record, ended);
+        } else if let Event::Queued { .. } = event {
+            self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
+        } else if let Event::Reported { .. } = event {
+            for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
+                active.reported = true;
             }
-            Event::Split(_)
-            | Event::MergeHeld(_)
-            | Event::LoopStarted(_)
-            | Event::Finished { .. } => self.end_trial(event),
-            _ => self.advance(event, |active| Some(&active.task_id) == id),
         }
+        if let Event::Merging(batch) = event {
+            self.end_trial(event);
+            self.advance(event, |active| batch.tasks.contains(&active.task_id));
+            self.trial = Some(batch.clone());
+        } else if event.ends_trial() {
+            self.end_trial(event);
+        } else {
+            self.advance(event, |active| Some(&active.task_id) == id);
+        }
+    }
+
+    fn start(&mut self, id: &TaskId, record: &Record, ended: u64) {
+        let Event::Started { attempt, branch, log, worktree, .. } = &record.event else {
+            return;
+        };
+        self.attempts.retain(|active| active.task_id != *id);
+        self.attempts.push(ActiveAttempt {
+            task_id: id.clone(),
+            attempt: *attempt,
+            since: record.timestamp,
+            state: AttemptState::Preparing,
+            worktree: worktree.clone(),
+            branch: branch.clone(),
+            log: log.clone(),
+            reported: false,
+            began_after: ended,
+        });
     }
 
     /// Ends the trial: what it tried is queued again.
     fn end_trial(&mut self, event: &Event) {
         if self.trial.take().is_some() {
             let state = |active: &ActiveAttempt| active.state.is_landing();
-            match event {
-                Event::Merging(batch) => {
-                    let split = Event::Split(batch.clone());
-                    self.advance(&split, state);
-                }
-                _ => self.advance(event, state),
+            if let Event::Merging(batch) = event {
+                self.advance(&Event::Split(batch.clone()), state);
+            } else {
+                self.advance(event, state);
             }
         }
     }
@@ -160,14 +158,12 @@ mod tests {
         verdict::{CheckResult, Verdict},
     };
 
-    fn apart(attempt: u32) -> Event {
-        match started(attempt) {
-            Event::Started { attempt, base, branch, log, why, format, .. } => {
-                let worktree = Some("/trees/1".to_owned());
-                Event::Started { attempt, base, branch, log, why, format, worktree }
-            }
-            other => other,
+    fn isolated(attempt: u32) -> Event {
+        let mut event = started(attempt);
+        if let Event::Started { worktree, .. } = &mut event {
+            *worktree = Some("/trees/1".to_owned());
         }
+        event
     }
 
     fn verifying(baseline: bool) -> Event {
@@ -206,7 +202,7 @@ mod tests {
     fn an_attempt_is_followed_to_its_place_in_the_target() {
         let setting = Event::SettingUp { attempt: 1, command: String::new(), log: String::new() };
         let (underway, text) = course(vec![
-            ("a", apart(1)),
+            ("a", isolated(1)),
             ("a", setting),
             ("a", verifying(true)),
             ("a", verified()),
@@ -247,7 +243,7 @@ mod tests {
             paths: vec!["x".to_owned()],
             why: None,
         };
-        let begin = [("a", apart(1)), ("b", apart(1)), ("c", apart(1))];
+        let begin = [("a", isolated(1)), ("b", isolated(1)), ("c", isolated(1))];
         let told = begin.into_iter().chain([
             ("b", queued(1)),
             ("a", queued(2)),

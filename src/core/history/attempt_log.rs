@@ -61,31 +61,30 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
-        match &record.event {
-            Event::Started { attempt, base, log, .. } => {
-                self.open.insert(id.clone(), self.entries.len());
-                self.entries.push(AttemptEntry {
-                    task_id: id.clone(),
-                    attempt: *attempt,
-                    run_id: record.run_id.clone(),
-                    started_at: record.timestamp,
-                    base: base.clone(),
-                    log: log.clone(),
-                    ended: None,
-                    changes: Vec::new(),
-                });
-            }
+        if let Event::Started { attempt, base, log, .. } = &record.event {
+            self.open.insert(id.clone(), self.entries.len());
+            self.entries.push(AttemptEntry {
+                task_id: id.clone(),
+                attempt: *attempt,
+                run_id: record.run_id.clone(),
+                started_at: record.timestamp,
+                base: base.clone(),
+                log: log.clone(),
+                ended: None,
+                changes: Vec::new(),
+            });
+        }
+        let is_change = matches!(
+            record.event,
             Event::StatusChanged { .. }
-            | Event::GraphGuarded { .. }
-            | Event::Reported { .. }
-            | Event::Asked { .. }
-            | Event::Noted { .. } => {
-                // Another task's status may be this attempt's doing as well.
-                for at in self.open.values() {
-                    self.entries[*at].changes.push(record.clone());
-                }
-            }
-            _ => {}
+                | Event::GraphGuarded { .. }
+                | Event::Reported { .. }
+                | Event::Asked { .. }
+                | Event::Noted { .. }
+        );
+        // Another task's status may be this attempt's doing as well.
+        for at in self.open.values().filter(|_| is_change) {
+            self.entries[*at].changes.push(record.clone());
         }
     }
 

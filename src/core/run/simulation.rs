@@ -252,6 +252,7 @@ impl World {
             },
             autocommit: true,
             trusts_promises: false,
+            done_file: false,
         };
         let result = act(&mut run, &sit);
         self.run = run;

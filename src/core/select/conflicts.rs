@@ -214,7 +214,7 @@ mod tests {
         let all = || limits(&[("p", 1), ("q", 2), ("db", 1), ("unknown", 1)]);
         let name = |turn: Turn<'_>| match turn {
             Turn::Now(call) => call.unwrap().name.clone(),
-            other => format!("{other:?}"),
+            Turn::Busy(_) | Turn::Later(_) | Turn::Never => format!("{turn:?}"),
         };
         beside(&graph, all(), &[active(0, p, true)], |view| {
             assert_eq!(name(view.agent(1, at(0))), "q", "the next of the list takes it");
@@ -421,12 +421,13 @@ mod tests {
                 active: &active,
             };
             let decision = view.decide(at(self.now));
-            let agent = match decision {
-                Decision::Start(key) => match view.agent(key.number, at(self.now)) {
-                    Turn::Now(Some(call)) => ["p", "q"].into_iter().find(|name| call.name == *name),
-                    _ => None,
-                },
-                _ => None,
+            let turn = |key: SelectionKey| view.agent(key.number, at(self.now));
+            let agent = if let Decision::Start(key) = decision
+                && let Turn::Now(Some(call)) = turn(key)
+            {
+                ["p", "q"].into_iter().find(|name| call.name == *name)
+            } else {
+                None
             };
             (decision, agent)
         }

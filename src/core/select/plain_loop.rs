@@ -105,11 +105,7 @@ mod tests {
                 },
             ));
             let ended = end(attempt, *verdict);
-            let ended = match verdict {
-                Verdict::Complete => Event::Completed(ended),
-                Verdict::Again => Event::Iterated(ended),
-                _ => Event::Failed(ended),
-            };
+            let ended = Event::of_end(ended);
             history.apply(&record("l", 0, ended));
         }
         let policy = Policy {
@@ -183,7 +179,7 @@ mod tests {
         let last = PlainLoop { max_restarts: Some(1), ..plain() };
         let stop = |status, verdicts: &[Verdict]| match decided(&last, status, 0, verdicts) {
             Decision::Stop(reason) => reason.to_string(),
-            other => panic!("{other:?}"),
+            other @ (Decision::Start(_) | Decision::Wait(_)) => panic!("{other:?}"),
         };
         assert_eq!(stop(Status::Pending, &[Again; 2]), "limit reached: 1 restart");
         assert!(stop(Status::NeedsInput, &[Again; 2]).starts_with("waiting for a person: `l`"));
