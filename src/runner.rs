@@ -177,7 +177,7 @@ impl Runner {
         };
         crash::point("run.locked");
         let worktrees = RunWorktrees::of(&workspace, &policy)?;
-        let store = workspace.chronicle()?;
+        let store = workspace.event_store()?;
         if store.history().paused {
             let paused = StopReason::Paused(workspace.place.name().cloned());
             return Err(Failure::new(Exit::Waiting, paused.to_string()).into());

@@ -21,11 +21,11 @@ use crate::{
 ///
 /// # Errors
 /// No attempt is running, or none at that task; errors of the disk and of tmux.
-pub fn run(here: &Invocation, options: &AttachArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let about = RecordFilter::new(options.id.as_deref(), None)?;
-    let (chronicle, live) = look(&workspace)?;
-    let history = chronicle.history();
+    let (store, live) = look(&workspace)?;
+    let history = store.history();
     if !live {
         let how = match Standing::of(history, live) {
             Standing::None => "`ralph run` starts a run".to_owned(),

@@ -37,8 +37,8 @@ const LINES: usize = 12;
 ///
 /// # Errors
 /// A task that was never attempted; as the disk gives them.
-pub fn list(here: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     let id = match &options.id {
         Some(id) => Some(find(&log, &typed(&workspace, id))?.task_id.clone()),
@@ -82,8 +82,8 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 ///
 /// # Errors
 /// An unknown attempt; as the disk gives them.
-pub fn show(here: &Invocation, options: &ShowArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     let entry = find(&log, &typed(&workspace, &options.name))?;
     let last = agent_output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
@@ -236,8 +236,8 @@ fn change(record: &Record) -> Option<String> {
 ///
 /// # Errors
 /// Nothing kept; a branch of that name; in git's own words.
-pub fn restore(here: &Invocation, options: &RestoreArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let repo = &workspace.repo;
     let name = typed(&workspace, &options.name);
     // A ref outlives the journal, which may have been removed.

@@ -30,13 +30,13 @@ use crate::{
 ///
 /// # Errors
 /// Errors of the disk. An invalid graph is reported here, with exit code 65.
-pub fn run(here: &Invocation, options: &CheckArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
     let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
     let (file, history, policy) = if let Some(path) = &options.file {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
         (read(&whole, &path.display().to_string()), History::default(), Policy::default())
     } else {
-        let workspace = here.workspace()?;
+        let workspace = invocation.workspace()?;
         let file = read(workspace.graph_path(), &workspace.graph_name());
         (file, past(&workspace)?, workspace.policy())
     };
@@ -47,7 +47,7 @@ pub fn run(here: &Invocation, options: &CheckArgs) -> Result<Exit> {
 }
 
 fn past(workspace: &Workspace) -> Result<History> {
-    Ok(workspace.chronicle()?.history().clone())
+    Ok(workspace.event_store()?.history().clone())
 }
 
 fn valid(file: &GraphFile, history: &History, policy: &Policy, as_json: bool) -> Result<Exit> {

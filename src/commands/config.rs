@@ -26,8 +26,8 @@ const WIDE: usize = 40;
 ///
 /// # Errors
 /// No repository, invalid settings, an unknown name.
-pub fn run(here: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     for (name, meant) in config_layers::misspelt() {
         terminal::say(&format!("warning: `{name}` is not a setting; did you mean `{meant}`?"));
     }

@@ -17,8 +17,8 @@ use crate::{
 ///
 /// # Errors
 /// No repository; an invalid graph, by story; as the disk gives them.
-pub fn run(here: &Invocation, options: &CostsArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     // Only stories need the graph, which may be unreadable for the rest.
     let graph = if options.by == By::Story { Some(workspace.graph()?) } else { None };

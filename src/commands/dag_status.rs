@@ -34,11 +34,11 @@ const SHOWN: usize = 15;
 ///
 /// # Errors
 /// No repository; an invalid graph.
-pub fn run(here: &Invocation, options: DagStatusArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
-    let chronicle = workspace.chronicle()?;
-    let (history, now) = (chronicle.history(), Utc::now());
+    let store = workspace.event_store()?;
+    let (history, now) = (store.history(), Utc::now());
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     let open = open_attempts(&workspace, history)?;
     let active = active(&open, file.graph(), history);
@@ -55,7 +55,7 @@ pub fn run(here: &Invocation, options: DagStatusArgs) -> Result<Exit> {
         let shown = if options.all { usize::MAX } else { SHOWN };
         let mut page = DagStatusPage::new(shown, now);
         page.graph(&graph);
-        page.damaged(chronicle.skipped().damaged);
+        page.damaged(store.skipped().damaged);
         terminal::print(&page.text)?;
     }
     Ok(Exit::Success)

@@ -117,9 +117,9 @@ impl Finding {
 ///
 /// # Errors
 /// An invalid agent; errors of standard output. Findings are printed and set the exit code.
-pub fn run(here: &Invocation, options: DoctorArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(options.agent, options.agent_name.as_deref())?;
-    let findings = findings(here, given);
+    let findings = findings(invocation, given);
     let exit = findings.iter().find_map(|finding| match finding.mark {
         FindingLevel::Fault(exit) => Some(exit),
         FindingLevel::Ok | FindingLevel::Warning => None,
@@ -139,8 +139,8 @@ pub fn run(here: &Invocation, options: DoctorArgs) -> Result<Exit> {
 }
 
 /// All findings, in the order in which a run would hit them: the first fault sets its exit code.
-fn findings(here: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding> {
-    let workspace = match here.workspace() {
+fn findings(invocation: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding> {
+    let workspace = match invocation.workspace() {
         Ok(workspace) => workspace,
         Err(error) => {
             let cure = "no other check can run until this is fixed";
@@ -179,13 +179,13 @@ fn findings(here: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding>
         findings.extend(project::limits(&policy, tasks));
     }
     findings.extend([project::logs(workspace), project::runs(workspace, &past)]);
-    if let (Ok(file), Ok((chronicle, _))) = (&graph, &past) {
-        findings.push(project::prompts(workspace, file, chronicle.history()));
+    if let (Ok(file), Ok((store, _))) = (&graph, &past) {
+        findings.push(project::prompts(workspace, file, store.history()));
         findings.push(project::verify(workspace, file));
     }
     findings.extend(notifiers::all(workspace));
-    if let Ok((chronicle, _)) = &past {
-        findings.extend(isolated::all(workspace, &bench, graph.as_ref().ok(), chronicle.history()));
+    if let Ok((store, _)) = &past {
+        findings.extend(isolated::all(workspace, &bench, graph.as_ref().ok(), store.history()));
     }
     findings.extend([
         commits::committer(workspace),

@@ -17,8 +17,8 @@ use crate::{
 ///
 /// # Errors
 /// No repository.
-pub fn run(here: &Invocation, max_age: Duration) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let name = workspace.place.heartbeat();
     let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

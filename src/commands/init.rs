@@ -46,8 +46,8 @@ const PROMPT: &str = "PROMPT.md";
 ///
 /// # Errors
 /// No repository; a conflicting file; a declined question.
-pub fn run(here: &Invocation, options: &InitArgs) -> Result<Exit> {
-    if here.graph.is_some() || here.config.is_some() {
+pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<Exit> {
+    if invocation.graph.is_some() || invocation.config.is_some() {
         let message = format!(
             "`ralph init` writes `{GRAPH}` and `{}`; remove `--graph` and `--config`, and unset \
              `RALPH_GRAPH` and `RALPH_CONFIG`",
@@ -55,7 +55,7 @@ pub fn run(here: &Invocation, options: &InitArgs) -> Result<Exit> {
         );
         return Err(Failure::new(Exit::Usage, message).into());
     }
-    let dir = here.directory()?;
+    let dir = invocation.directory()?;
     if options.prompt {
         return one(&dir, PROMPT, Template::Prompt, options.force);
     }

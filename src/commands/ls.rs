@@ -29,12 +29,12 @@ const AGENT: usize = 32;
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
-    let names = here.workspace()?.loops().context("list the loops")?;
+pub fn run(invocation: &Invocation, as_json: bool) -> Result<Exit> {
+    let names = invocation.workspace()?.loops().context("list the loops")?;
     let places = iter::once(LoopPaths::default()).chain(names.into_iter().map(LoopPaths::of_loop));
     let mut views = Vec::new();
     for place in places {
-        let view = status::read(&here.open(place)?, Utc::now())?;
+        let view = status::read(&invocation.open(place)?, Utc::now())?;
         if !view.is_blank() {
             views.push(view);
         }

@@ -39,12 +39,12 @@ const LAST: &str = "# Until here.";
 ///
 /// # Errors
 /// Errors of git and of the disk. A conflict is reported here, with exit code 1.
-pub fn run(here: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     if options.install {
-        return install(&here.workspace()?);
+        return install(&invocation.workspace()?);
     }
     if options.uninstall {
-        return uninstall(&here.workspace()?.repo);
+        return uninstall(&invocation.workspace()?.repo);
     }
     let (Some(base), Some(ours), Some(theirs)) = (&options.base, &options.ours, &options.theirs)
     else {

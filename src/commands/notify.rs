@@ -25,8 +25,8 @@ const TEST: &str = "test";
 ///
 /// # Errors
 /// No repository, invalid settings.
-pub fn run(here: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let notifiers = &workspace.config.notify;
     if notifiers.is_empty() {
         terminal::say("no notifications configured; add them as `notify` to `.ralph/config.yaml`");

@@ -17,10 +17,10 @@ use crate::{
 ///
 /// # Errors
 /// A missing prompt file; errors of [`runner::Runner::new`] and [`runner::Runner::run`].
-pub fn run(here: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
-    let prompt_file = here.file(&options.prompt_file)?;
-    let mut workspace = here.open(LoopPaths::of_loop(options.name.clone()))?;
+    let prompt_file = invocation.file(&options.prompt_file)?;
+    let mut workspace = invocation.open(LoopPaths::of_loop(options.name.clone()))?;
     prompt_file::read(&prompt_file, &options.prompt_file)?;
     let iterations = Some(options.max_iterations);
     workspace.set_flags(limits(iterations, options.inactivity_timeout, &options.limits))?;

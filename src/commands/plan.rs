@@ -24,15 +24,15 @@ const SHOWN: usize = 30;
 ///
 /// # Errors
 /// No repository, an invalid graph, an unknown task.
-pub fn run(here: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     for id in &policy.filter.tasks {
         find(&file, id.as_str())?;
     }
-    let chronicle = workspace.chronicle()?;
-    let view = view(&file, chronicle.history(), &policy);
+    let store = workspace.event_store()?;
+    let view = view(&file, store.history(), &policy);
     let now = Utc::now();
     let plan = PlanView::of(&view, &workspace.attempt_log()?, options.jobs, now);
     terminal::print(&if options.json {

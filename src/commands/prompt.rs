@@ -34,17 +34,17 @@ const RUNNERS_UP: usize = 9;
 ///
 /// # Errors
 /// No ready task; an unknown task; a template that does not render.
-pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     if options.write_template {
         return init::one(workspace.root(), TASK, Template::Task, options.force);
     }
     let mut file = workspace.graph()?;
-    let mut chronicle = workspace.chronicle()?;
+    let mut store = workspace.event_store()?;
     let policy = workspace.policy();
-    let open = open_attempts(&workspace, chronicle.history())?;
-    let active = active(&open, file.graph(), chronicle.history());
-    let view = View { active: &active, ..view(&file, chronicle.history(), &policy) };
+    let open = open_attempts(&workspace, store.history())?;
+    let active = active(&open, file.graph(), store.history());
+    let view = View { active: &active, ..view(&file, store.history(), &policy) };
     if options.why {
         return why(&view);
     }
@@ -54,14 +54,14 @@ pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
     };
     let max = view.max_attempts(number);
     if options.json {
-        let context = attempt::context(&workspace, file.graph(), chronicle.history(), number, max)?;
+        let context = attempt::context(&workspace, file.graph(), store.history(), number, max)?;
         terminal::print(&terminal::json(&context))?;
         return Ok(Exit::Success);
     }
     if options.accept {
         acceptable(&view, number)?;
     }
-    let text = attempt::render(&workspace, file.graph(), chronicle.history(), number, max)?;
+    let text = attempt::render(&workspace, file.graph(), store.history(), number, max)?;
     if options.accept {
         let id = file.graph().task(number).id.clone();
         claim(&workspace, &mut file, &id)?;
@@ -71,7 +71,7 @@ pub fn run(here: &Invocation, options: &PromptArgs) -> Result<Exit> {
             cause: Cause::Claimed,
             reason: None,
         };
-        chronicle.emit(None, Some(&id), claimed)?;
+        store.emit(None, Some(&id), claimed)?;
     }
     terminal::print(&text)?;
     Ok(Exit::Success)
@@ -101,7 +101,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
     for (rank, key) in view.ready(now).into_iter().take(1 + RUNNERS_UP).enumerate() {
         say(if rank == 0 { "next" } else { "then" }, key, "");
     }
-    for key in view.all_in(TaskState::Apart, now).into_iter().take(1 + RUNNERS_UP) {
+    for key in view.all_in(TaskState::Conflicting, now).into_iter().take(1 + RUNNERS_UP) {
         let why = view.apart(key.number, now).map(|bar| view.explain(bar));
         say("wait", key, &format!(": {}", why.unwrap_or_default()));
     }
@@ -116,7 +116,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let task = view.graph.task(number);
     let why = match view.state(number, Utc::now()) {
         TaskState::Ready
-        | TaskState::Apart
+        | TaskState::Conflicting
         | TaskState::Backoff(_)
         | TaskState::Limited(_)
         | TaskState::Denied => {

@@ -48,8 +48,8 @@ enum RecordedStream {
 ///
 /// # Errors
 /// An invalid recording; errors of the disk and of git.
-pub fn run(here: &Invocation, options: &ReplayArgs) -> Result<Exit> {
-    let dir = here.directory()?;
+pub fn run(invocation: &Invocation, options: &ReplayArgs) -> Result<Exit> {
+    let dir = invocation.directory()?;
     let recording = read(&dir.join(&options.transcript))?;
     let task = env::var("RALPH_TASK_ID").ok();
     if task.is_none() && (options.commit || options.report) {

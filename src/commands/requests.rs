@@ -24,16 +24,16 @@ const SIGNALS: u8 = 128;
 ///
 /// # Errors
 /// No repository; errors of the disk.
-pub fn pause(here: &Invocation) -> Result<Exit> {
-    let workspace = here.workspace()?;
-    let mut chronicle = workspace.chronicle()?;
-    if chronicle.history().paused {
+pub fn pause(invocation: &Invocation) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let mut store = workspace.event_store()?;
+    if store.history().paused {
         terminal::say("warning: already paused");
         return Ok(Exit::Success);
     }
-    chronicle.emit(None, None, Event::PauseRequested {})?;
+    store.emit(None, None, Event::PauseRequested {})?;
     let flag = workspace.place.flag();
-    terminal::print(&if workspace.is_live(chronicle.history())? {
+    terminal::print(&if workspace.is_live(store.history())? {
         format!("pausing: running attempts finish, and none starts until `ralph resume{flag}`\n")
     } else {
         format!("paused: no run is active, and no attempt starts until `ralph resume{flag}`\n")
@@ -46,42 +46,41 @@ pub fn pause(here: &Invocation) -> Result<Exit> {
 ///
 /// # Errors
 /// Errors of [`run::run`].
-pub fn resume(here: &Invocation, now: bool) -> Result<Exit> {
-    let workspace = here.workspace()?;
-    let mut chronicle = workspace.chronicle()?;
-    if now && !chronicle.history().paused {
-        chronicle.emit(None, None, Event::ResumeRequested { now })?;
+pub fn resume(invocation: &Invocation, now: bool) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let mut store = workspace.event_store()?;
+    if now && !store.history().paused {
+        store.emit(None, None, Event::ResumeRequested { now })?;
         terminal::print("retrying the provider now\n")?;
         return Ok(Exit::Success);
     }
     // Restart an interrupted loop too: its command line is long.
     let is_loop = workspace.place.name().is_some();
-    let stands_still = is_loop
-        && was_cut_short(&chronicle.history().run)
-        && !workspace.is_live(chronicle.history())?;
-    if !chronicle.history().paused && !stands_still {
+    let stands_still =
+        is_loop && was_cut_short(&store.history().run) && !workspace.is_live(store.history())?;
+    if !store.history().paused && !stands_still {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
-    chronicle.emit(None, None, Event::ResumeRequested { now })?;
+    store.emit(None, None, Event::ResumeRequested { now })?;
     // The run may have decided to end just before the request.
     for _ in 0..LOOKS.0 {
-        if chronicle.history().run.finished.is_some() || !workspace.is_live(chronicle.history())? {
+        if store.history().run.finished.is_some() || !workspace.is_live(store.history())? {
             break;
         }
         thread::sleep(LOOKS.1);
-        chronicle.catch_up()?;
+        store.catch_up()?;
     }
-    while chronicle.history().run.finished.is_some() && workspace.is_live(chronicle.history())? {
+    while store.history().run.finished.is_some() && workspace.is_live(store.history())? {
         thread::sleep(LOOKS.1);
-        chronicle.catch_up()?;
+        store.catch_up()?;
     }
-    if workspace.is_live(chronicle.history())? {
+    if workspace.is_live(store.history())? {
         terminal::print("resumed: the run continues\n")?;
         return Ok(Exit::Success);
     }
-    chronicle.catch_up()?;
-    let newest = &chronicle.history().run;
+    store.catch_up()?;
+    let newest = &store.history().run;
     if newest.id.is_empty() {
         let starts = if is_loop { "ralph loop" } else { "ralph run" };
         terminal::print(&format!("resumed: no run to continue; `{starts}` starts one\n"))?;
@@ -93,7 +92,7 @@ pub fn resume(here: &Invocation, now: bool) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let before = if goes_on { newest.iterations } else { 0 };
-    run::again(here.or(&newest.begun).workspace()?, &newest.begun, before)
+    run::again(invocation.or(&newest.begun).workspace()?, &newest.begun, before)
 }
 
 /// Whether a run ended early: by a crash, a signal or a person, or because it waits for a person.
@@ -106,14 +105,14 @@ fn was_cut_short(run: &RunHistory) -> bool {
 ///
 /// # Errors
 /// No repository; errors of the disk.
-pub fn stop(here: &Invocation, now: bool) -> Result<Exit> {
-    let workspace = here.workspace()?;
-    let mut chronicle = workspace.chronicle()?;
-    if !workspace.is_live(chronicle.history())? {
+pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let mut store = workspace.event_store()?;
+    if !workspace.is_live(store.history())? {
         terminal::print("no run is active\n")?;
         return Ok(Exit::Success);
     }
-    chronicle.emit(None, None, Event::StopRequested(StopRequest { signal: None, now }))?;
+    store.emit(None, None, Event::StopRequested(StopRequest { signal: None, now }))?;
     let flag = workspace.place.flag();
     terminal::print(&if now {
         "stopping: ending the running attempt; it does not count\n".to_owned()

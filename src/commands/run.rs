@@ -39,8 +39,8 @@ use crate::{
 ///
 /// # Errors
 /// Errors of [`Runner::new`] and [`Runner::run`].
-pub fn run(here: &Invocation, options: RunArgs) -> Result<Exit> {
-    let mut workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
+    let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.worktree.then(|| ("worktree".to_owned(), json!(true))));
@@ -203,8 +203,8 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     for id in &policy.filter.tasks {
         find(&file, id.as_str())?;
     }
-    let chronicle = workspace.chronicle()?;
-    let view = view(&file, chronicle.history(), policy);
+    let store = workspace.event_store()?;
+    let view = view(&file, store.history(), policy);
     let now = Utc::now();
     let length = |number: usize| u64::from(view.graph.task(number).minutes);
     let slots = view.forecast(policy.jobs, &length, now).slots;

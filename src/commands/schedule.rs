@@ -33,13 +33,13 @@ use watch::{Mode, ScheduleDaemon};
 ///
 /// # Errors
 /// No repository; missing or invalid times; another waiting schedule; errors of the disk.
-pub fn run(here: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
     match &options.units {
-        Some(Units::Install(install)) => return install::install(here, install),
-        Some(Units::Uninstall) => return install::uninstall(here),
+        Some(Units::Install(install)) => return install::install(invocation, install),
+        Some(Units::Uninstall) => return install::uninstall(invocation),
         None => {}
     }
-    let workspace = here.workspace()?;
+    let workspace = invocation.workspace()?;
     let plan = SchedulePlan::of(options, &workspace.config)?;
     if let Some(count) = options.next {
         terminal::print(&plan.coming(count.into(), Utc::now()))?;

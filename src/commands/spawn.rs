@@ -26,14 +26,14 @@ use crate::{
 /// # Errors
 /// Outside an attempt; a missing program; errors of the disk. The command is killed if its start cannot
 /// be recorded.
-pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
+pub fn run(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
     let parent = AttemptContext::of_environment("spawn", "; run the command directly")?;
-    let dir = here.directory()?;
+    let dir = invocation.directory()?;
     let (program, arguments) = argv.split_first().context("name a command after `--`")?;
     let program = process::resolve(program, &dir)
         .map_err(|why| Failure::new(Exit::Agent, format!("cannot start a child agent: {why}")))?;
-    let mut chronicle = parent.workspace()?.chronicle()?;
-    let run_id = chronicle.run_id().to_owned();
+    let mut store = parent.workspace()?.event_store()?;
+    let run_id = store.run_id().to_owned();
     let env = [
         ("RALPH_RUN_ID", Some(run_id.as_str())),
         ("RALPH_PARENT_RUN_ID", Some(parent.run_id.as_str())),
@@ -54,7 +54,7 @@ pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
         process: running.identity().clone(),
     };
     let id = &parent.task_id;
-    if let Err(error) = chronicle.emit(None, Some(id), Event::ChildStarted(child.clone())) {
+    if let Err(error) = store.emit(None, Some(id), Event::ChildStarted(child.clone())) {
         running.kill();
         return Err(error);
     }
@@ -68,6 +68,6 @@ pub fn run(here: &Invocation, argv: &[String]) -> Result<Exit> {
     };
     let duration_seconds = Some(duration::seconds(began.elapsed()));
     let ended = ChildEnded { child, outcome, duration_seconds };
-    chronicle.emit(None, Some(id), Event::ChildEnded(ended))?;
+    store.emit(None, Some(id), Event::ChildEnded(ended))?;
     Ok(exit)
 }

@@ -35,8 +35,8 @@ use crate::{
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, as_json: bool) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let now = Utc::now();
     let view = read(&workspace, now)?;
     terminal::print(&if as_json { terminal::json(&view) } else { text(&view, now) })?;
@@ -48,8 +48,8 @@ pub fn run(here: &Invocation, as_json: bool) -> Result<Exit> {
 /// # Errors
 /// As the disk gives them.
 pub(super) fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
-    let (chronicle, live) = look(workspace)?;
-    let history = chronicle.history();
+    let (store, live) = look(workspace)?;
+    let history = store.history();
     let elsewhere = !live && is_elsewhere(workspace, history)?;
     let standing = if elsewhere { Standing::Elsewhere } else { Standing::of(history, live) };
     let process = history.schedule.as_ref().and_then(|schedule| schedule.slept.process.as_ref());
@@ -79,7 +79,7 @@ pub(super) fn open_attempts(
         let same =
             |one: &&AttemptRecord| one.task_id == active.task_id && one.attempt == active.attempt;
         let record = records.iter().find(same);
-        let worktree = record.and_then(|open| Some(open.apart.as_ref()?.tree.clone()));
+        let worktree = record.and_then(|open| Some(open.worktree.as_ref()?.tree.clone()));
         let branch = record.and_then(|open| open.branch.clone());
         AttemptView::of(active, (worktree, branch), &children, workspace.root(), now)
     };
@@ -210,14 +210,14 @@ fn age(view: &RunView, attempt: &AttemptView) -> String {
 /// # Errors
 /// As the disk gives them.
 pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
-    let mut chronicle = workspace.chronicle()?;
+    let mut store = workspace.event_store()?;
     // The lock before the journal: a run that ended in between has its end there.
     loop {
-        let run_id = chronicle.history().run.id.clone();
-        let live = workspace.is_live(chronicle.history())?;
-        chronicle.catch_up()?;
-        if chronicle.history().run.id == run_id {
-            return Ok((chronicle, live));
+        let run_id = store.history().run.id.clone();
+        let live = workspace.is_live(store.history())?;
+        store.catch_up()?;
+        if store.history().run.id == run_id {
+            return Ok((store, live));
         }
     }
 }

@@ -43,19 +43,19 @@ const UNTAGGED: &str = "General";
 struct AgentDesk {
     inside: AttemptContext,
     workspace: Workspace,
-    chronicle: EventStore,
+    store: EventStore,
 }
 
 impl AgentDesk {
     fn of_agent(command: &str) -> Result<AgentDesk> {
         let inside = AttemptContext::of_environment(command, "")?;
         let workspace = inside.workspace()?;
-        let chronicle = workspace.chronicle()?;
+        let store = workspace.event_store()?;
         let AttemptContext { task_id, attempt, .. } = &inside;
-        if live_attempt(&workspace, &chronicle, task_id)? != Some(*attempt) {
+        if live_attempt(&workspace, &store, task_id)? != Some(*attempt) {
             return refuse(format!("attempt {attempt} at `{task_id}` has ended"));
         }
-        Ok(AgentDesk { inside, workspace, chronicle })
+        Ok(AgentDesk { inside, workspace, store })
     }
 }
 
@@ -96,7 +96,7 @@ pub fn ask(text: &str) -> Result<Exit> {
     let question = given(text, ANSWER, "a question")?;
     attempt::ask(&desk.workspace, id, &question)?;
     let asked = Event::Asked { attempt: desk.inside.attempt, question };
-    desk.chronicle.emit(None, Some(id), asked)?;
+    desk.store.emit(None, Some(id), asked)?;
     terminal::print(&format!(
         "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
          answer\n"
@@ -108,10 +108,10 @@ pub fn ask(text: &str) -> Result<Exit> {
 ///
 /// # Errors
 /// An unknown task; a task that does not need input.
-pub fn answer(here: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
-    let mut desk = task::TaskEditor::open(here)?;
+pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
+    let mut desk = task::TaskEditor::open(invocation)?;
     let (id, number) = find(&desk.file, id)?;
-    if let Some(attempt) = live_attempt(&desk.workspace, &desk.chronicle, &id)? {
+    if let Some(attempt) = live_attempt(&desk.workspace, &desk.store, &id)? {
         return refuse(format!(
             "attempt {attempt} at `{id}` is still running; answer when it has ended"
         ));
@@ -128,7 +128,7 @@ pub fn answer(here: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
             "`{id}` is {status}; only a task that needs input can be answered{hint}"
         ));
     }
-    let question = desk.chronicle.history().of(&id).question().map(str::to_owned);
+    let question = desk.store.history().of(&id).question().map(str::to_owned);
     let Some(text) = text else {
         let question = question.unwrap_or_else(|| format!("`{id}` has no question on record"));
         let lines: Vec<_> = question.lines().map(visible).collect();
@@ -138,7 +138,7 @@ pub fn answer(here: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
     let answer = given(text, ANSWER, "an answer")?;
     let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
-    desk.chronicle.emit(None, Some(&id), answered)?;
+    desk.store.emit(None, Some(&id), answered)?;
     let old = desk.write(&id, Write::Plain(Status::Pending), None)?;
     terminal::print(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))?;
     Ok(Exit::Success)
@@ -177,7 +177,7 @@ pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
         for_all: options.for_all,
         tag: options.tag.clone(),
     };
-    desk.chronicle.emit(None, Some(id), noted)?;
+    desk.store.emit(None, Some(id), noted)?;
     let hint = if options.for_all { "; commit this file with your work" } else { "" };
     terminal::print(&format!("noted in `{name}`{hint}\n"))?;
     Ok(Exit::Success)

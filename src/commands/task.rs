@@ -23,15 +23,15 @@ use crate::{
 pub(super) struct TaskEditor {
     pub(super) workspace: Workspace,
     pub(super) file: GraphFile,
-    pub(super) chronicle: EventStore,
+    pub(super) store: EventStore,
 }
 
 impl TaskEditor {
-    pub(super) fn open(here: &Invocation) -> Result<TaskEditor> {
-        let workspace = here.workspace()?;
+    pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
+        let workspace = invocation.workspace()?;
         let file = workspace.graph()?;
-        let chronicle = workspace.chronicle()?;
-        Ok(TaskEditor { workspace, file, chronicle })
+        let store = workspace.event_store()?;
+        Ok(TaskEditor { workspace, file, store })
     }
 
     pub(super) fn status(&self, number: usize) -> Status {
@@ -40,10 +40,10 @@ impl TaskEditor {
 
     /// Refuses to change a task while an attempt is running.
     fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
-        let Some(attempt) = live_attempt(&self.workspace, &self.chronicle, id)? else {
+        let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? else {
             return Ok(());
         };
-        let active = self.chronicle.history().active.of(id);
+        let active = self.store.history().active.of(id);
         let since = active.map_or(String::new(), |active| clock(active.since));
         let message = format!(
             "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
@@ -65,7 +65,7 @@ impl TaskEditor {
             cause: Cause::Command,
             reason: reason.map(str::to_owned),
         };
-        self.chronicle.emit(None, Some(id), changed)?;
+        self.store.emit(None, Some(id), changed)?;
         Ok(old.unwrap_or(Status::Pending))
     }
 }
@@ -73,11 +73,11 @@ impl TaskEditor {
 /// The number of the running attempt at the task.
 pub(super) fn live_attempt(
     workspace: &Workspace,
-    chronicle: &EventStore,
+    store: &EventStore,
     id: &TaskId,
 ) -> Result<Option<u32>> {
-    let active = chronicle.history().active.of(id);
-    let live = active.is_some() && workspace.is_live(chronicle.history())?;
+    let active = store.history().active.of(id);
+    let live = active.is_some() && workspace.is_live(store.history())?;
     Ok(active.filter(|_| live).map(|active| active.attempt))
 }
 
@@ -85,14 +85,14 @@ pub(super) fn live_attempt(
 ///
 /// # Errors
 /// An unknown task, before any is changed; a task with a running attempt.
-pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
-    let mut desk = TaskEditor::open(here)?;
+pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
+    let mut desk = TaskEditor::open(invocation)?;
     let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
         desk.refuse_if_live(id)?;
     }
     for (id, number) in found {
-        let counted = desk.chronicle.history().of(&id).counted;
+        let counted = desk.store.history().of(&id).counted;
         if desk.status(number) == Status::Pending && counted == 0 {
             terminal::print(&format!("{id} is already pending\n"))?;
             continue;
@@ -101,7 +101,7 @@ pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
         if desk.status(number) != Status::Pending {
             old = desk.write(&id, Write::Plain(Status::Pending), None)?;
         }
-        desk.chronicle.emit(None, Some(&id), Event::Reset {})?;
+        desk.store.emit(None, Some(&id), Event::Reset {})?;
         let change =
             if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
         terminal::print(&format!("{id}: {change}attempts reset\n"))?;
@@ -114,11 +114,11 @@ pub fn reset(here: &Invocation, ids: &[String]) -> Result<Exit> {
 ///
 /// # Errors
 /// An unknown task.
-pub fn complete(here: &Invocation, id: &str) -> Result<Exit> {
-    if report(here, id)? {
+pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
+    if report(invocation, id)? {
         return Ok(Exit::Success);
     }
-    let mut desk = TaskEditor::open(here)?;
+    let mut desk = TaskEditor::open(invocation)?;
     let (id, number) = find(&desk.file, id)?;
     if desk.status(number) == Status::Complete {
         terminal::print(&format!("{id} is already complete\n"))?;
@@ -132,16 +132,16 @@ pub fn complete(here: &Invocation, id: &str) -> Result<Exit> {
 
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
 /// lost because the file is being edited.
-fn report(here: &Invocation, id: &str) -> Result<bool> {
+fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
     };
-    let workspace = here.heard()?;
-    let mut chronicle = workspace.chronicle()?;
-    let Some(attempt) = live_attempt(&workspace, &chronicle, &id)? else {
+    let workspace = invocation.heard()?;
+    let mut store = workspace.event_store()?;
+    let Some(attempt) = live_attempt(&workspace, &store, &id)? else {
         return Ok(false);
     };
-    chronicle.emit(None, Some(&id), Event::Reported { attempt })?;
+    store.emit(None, Some(&id), Event::Reported { attempt })?;
     terminal::print(&format!(
         "{id} is reported as done; it is verified when attempt {attempt} ends\n"
     ))?;
@@ -152,8 +152,8 @@ fn report(here: &Invocation, id: &str) -> Result<bool> {
 ///
 /// # Errors
 /// An unknown task; a task with a running attempt.
-pub fn block(here: &Invocation, id: &str, reason: &str) -> Result<Exit> {
-    let mut desk = TaskEditor::open(here)?;
+pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
+    let mut desk = TaskEditor::open(invocation)?;
     let (id, _) = find(&desk.file, id)?;
     desk.refuse_if_live(&id)?;
     let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason))?;

@@ -16,8 +16,8 @@ use crate::{
 ///
 /// # Errors
 /// An unknown task; a shell that does not start.
-pub fn run(here: &Invocation, id: &str) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, id: &str) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
     let (id, number) = find(&file, id)?;
     let commands = workspace.verify_of(file.graph().task(number));

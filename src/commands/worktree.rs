@@ -30,12 +30,12 @@ pub(super) use listed::{ListedWorktree, WorktreeKind, WorktreeState};
 ///
 /// # Errors
 /// What would lose something, with the reason; in git's words.
-pub fn run(here: &Invocation, options: &WorktreeArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub fn run(invocation: &Invocation, options: &WorktreeArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     match &options.command {
         WorktreeCommand::List { json } => list(&workspace, *json),
         WorktreeCommand::New { name } => new(&workspace, name),
-        WorktreeCommand::Remove { tree } => remove(here, &workspace, tree),
+        WorktreeCommand::Remove { tree } => remove(invocation, &workspace, tree),
     }
 }
 
@@ -44,8 +44,8 @@ fn refused(message: String) -> anyhow::Error {
 }
 
 fn list(workspace: &Workspace, as_json: bool) -> Result<Exit> {
-    let (chronicle, _) = look(workspace)?;
-    let all = ListedWorktree::all(workspace, chronicle.history())?;
+    let (store, _) = look(workspace)?;
+    let all = ListedWorktree::all(workspace, store.history())?;
     let all: Vec<WorktreeView> = all.iter().map(ListedWorktree::view).collect();
     terminal::print(&if as_json {
         terminal::json(&all)
@@ -137,13 +137,13 @@ fn new(workspace: &Workspace, name: &str) -> Result<Exit> {
 
 /// The worktree that was typed: a name in the pool, or a path.
 fn find(
-    here: &Invocation,
+    invocation: &Invocation,
     workspace: &Workspace,
     all: Vec<ListedWorktree>,
     typed: &Path,
 ) -> Result<ListedWorktree> {
     let inside = WorktreePool::of(workspace).folder().join(typed);
-    let path = here.directory()?.join(typed);
+    let path = invocation.directory()?.join(typed);
     let path = path.canonicalize().unwrap_or(path);
     let is_it = |one: &ListedWorktree| one.tree.path == inside || one.tree.path == path;
     all.into_iter().find(is_it).ok_or_else(|| {
@@ -155,12 +155,12 @@ fn find(
     })
 }
 
-fn remove(here: &Invocation, workspace: &Workspace, typed: &Path) -> Result<Exit> {
-    let (chronicle, live) = look(workspace)?;
+fn remove(invocation: &Invocation, workspace: &Workspace, typed: &Path) -> Result<Exit> {
+    let (store, live) = look(workspace)?;
     // No run begins while this lock is held, so none takes what is removed.
     let lock = if live { None } else { workspace.lock()? };
-    let all = ListedWorktree::all(workspace, chronicle.history())?;
-    let one = find(here, workspace, all, typed)?;
+    let all = ListedWorktree::all(workspace, store.history())?;
+    let one = find(invocation, workspace, all, typed)?;
     if let Some(why) = hindrance(&one, lock.is_some(), workspace) {
         return Err(refused(format!("{} stays: {why}", one.seen)));
     }

@@ -83,7 +83,7 @@ impl NotificationKind {
 }
 
 /// The kind of notification for a journal record, if there is one.
-pub fn moment_of(record: &Record) -> Option<NotificationKind> {
+pub fn notification_of(record: &Record) -> Option<NotificationKind> {
     match &record.event {
         Event::LoopStarted(_) => Some(NotificationKind::Started),
         Event::Completed(_) => Some(NotificationKind::Completed),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn most_events_send_no_notification() {
         let of = |event| {
-            moment_of(&Record {
+            notification_of(&Record {
                 timestamp: DateTime::UNIX_EPOCH,
                 run_id: "r".to_owned(),
                 seq: 0,

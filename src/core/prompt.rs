@@ -54,7 +54,7 @@ pub struct PromptContext {
     /// The learnings file, relative to the repository.
     pub learnings_path: String,
     /// The main checkout, if the attempt works in its own worktree.
-    pub apart_from: Option<String>,
+    pub isolated_from: Option<String>,
     /// The conflict of the previous attempt's work, as a diff.
     pub conflict: String,
 }
@@ -62,7 +62,7 @@ pub struct PromptContext {
 impl PromptContext {
     /// Resolves a path in the main checkout for the agent.
     fn path(&self, path: &str) -> String {
-        match &self.apart_from {
+        match &self.isolated_from {
             Some(root) => format!("{root}/{path}"),
             None => path.to_owned(),
         }
@@ -125,7 +125,7 @@ pub fn context(
             "number": facts.attempt,
             "counted": past.counted,
             "max": facts.max_attempts,
-            "apart": facts.apart_from.is_some(),
+            "apart": facts.isolated_from.is_some(),
             "last": last,
         },
         "answers": past.answers,

@@ -89,7 +89,7 @@ pub struct Policy {
 
 impl Policy {
     /// Whether attempts have work trees to themselves: always where there can be several at once.
-    pub fn is_apart(&self, wanted: bool) -> bool {
+    pub fn is_isolated(&self, wanted: bool) -> bool {
         self.plain.is_none() && (wanted || self.jobs > 1)
     }
 }
@@ -188,7 +188,7 @@ pub enum TaskState {
     /// Could start now.
     Ready,
     /// Could start, but not beside what is active: [`View::apart`].
-    Apart,
+    Conflicting,
     /// Failed not long ago; could start then.
     Backoff(DateTime<Utc>),
     /// Its agent met a limit of its provider; could start then.
@@ -271,7 +271,7 @@ impl View<'_> {
                 }
                 match self.agent(number, now) {
                     Turn::Now(_) if self.bar(number).is_none() => TaskState::Ready,
-                    Turn::Now(_) | Turn::Busy(_) => TaskState::Apart,
+                    Turn::Now(_) | Turn::Busy(_) => TaskState::Conflicting,
                     Turn::Later(until) => TaskState::Limited(until),
                     Turn::Never => TaskState::Denied,
                 }
@@ -342,7 +342,7 @@ impl View<'_> {
                     let this = (until, matches!(state, TaskState::Limited(_)));
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
-                TaskState::Apart => {
+                TaskState::Conflicting => {
                     let for_files = matches!(self.apart(number, now), Some(Bar::Touches(_)));
                     apart.extend(for_files.then_some(self.keys[number]));
                 }
@@ -446,7 +446,7 @@ fn can_start(state: TaskState) -> bool {
     matches!(
         state,
         TaskState::Ready
-            | TaskState::Apart
+            | TaskState::Conflicting
             | TaskState::Backoff(_)
             | TaskState::Limited(_)
             | TaskState::Denied

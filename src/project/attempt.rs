@@ -117,15 +117,15 @@ pub fn context(
         .collect();
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
-    let apart = workspace.is_apart();
+    let isolated = workspace.is_isolated();
     let said = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
-        if apart { root.join(path).display().to_string() } else { path }
+        if isolated { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
         verify: workspace.verify_of(graph.task(number)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
-        branch: if apart { Some(branch_of(id)) } else { workspace.repo.head()?.branch },
+        branch: if isolated { Some(branch_of(id)) } else { workspace.repo.head()?.branch },
         commits: workspace.repo.recent(RECENT)?,
         learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
         notes,
@@ -136,7 +136,7 @@ pub fn context(
         wait_file: said(WAIT),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
-        apart_from: apart.then(|| root.display().to_string()),
+        isolated_from: isolated.then(|| root.display().to_string()),
         conflict: last.map_or_else(String::new, |last| {
             tail(&root.join(&last.ended.log).join(CONFLICT), VERIFY_TAIL)
         }),
@@ -196,7 +196,7 @@ pub fn begin(
         branch: head.branch,
         dirty,
         inherited,
-        apart: None,
+        worktree: None,
         log: workspace.place.attempt(id, attempt),
         terms: None,
         call: None,
@@ -292,7 +292,7 @@ pub fn evidence(
 
 /// What can be said of an attempt whose work tree is not there any more.
 pub fn evidence_of_nothing(record: &AttemptRecord, report: Option<Report>) -> Evidence {
-    let tree = record.apart.as_ref().map(|apart| apart.tree.display().to_string());
+    let tree = record.worktree.as_ref().map(|worktree| worktree.tree.display().to_string());
     let strayed = format!("its work tree `{}` is gone", tree.unwrap_or_default());
     Evidence { report, strayed: Some(strayed), ..Evidence::default() }
 }

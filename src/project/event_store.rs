@@ -67,7 +67,7 @@ impl EventStore {
     ) -> Result<EventStore> {
         let past: Snapshot = state.snapshot().unwrap_or_default();
         let saved = past.mark.offset();
-        let mut chronicle = EventStore {
+        let mut store = EventStore {
             journal,
             state,
             past,
@@ -77,8 +77,8 @@ impl EventStore {
             secrets,
         };
         // A cold start reads everything, and returns none of it.
-        chronicle.take_in(drop)?;
-        Ok(chronicle)
+        store.take_in(drop)?;
+        Ok(store)
     }
 
     /// The history.

@@ -207,7 +207,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Errors of the disk.
-    pub fn chronicle(&self) -> Result<EventStore> {
+    pub fn event_store(&self) -> Result<EventStore> {
         EventStore::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
     }
 
@@ -282,8 +282,8 @@ impl Workspace {
     }
 
     /// Whether attempts are isolated in their own worktrees, according to the settings.
-    pub fn is_apart(&self) -> bool {
-        self.place.name().is_none() && self.policy().is_apart(self.config.worktree)
+    pub fn is_isolated(&self) -> bool {
+        self.place.name().is_none() && self.policy().is_isolated(self.config.worktree)
     }
 
     /// The commands that must succeed before a task is complete.

@@ -16,7 +16,7 @@ use crate::{
     adapters::{journal::Journal, state::StateFolder},
     core::{
         event::{Event, NotifyFailed, record::Record},
-        notification_kind::{NotificationKind, moment_of},
+        notification_kind::{NotificationKind, notification_of},
         redact::Redactor,
         select::View,
     },
@@ -165,12 +165,11 @@ impl NotifierContext {
     fn complain(&self, way: &NotifierTarget, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone(), self.durable);
-        let chronicle = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
+        let store = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
         let moment = message.event.clone();
         let failed = NotifyFailed { notifier: way.to_string(), moment, why };
         // A journal that cannot be written to ends the run by itself.
-        let _ = chronicle
-            .and_then(|mut chronicle| chronicle.emit(None, None, Event::NotifyFailed(failed)));
+        let _ = store.and_then(|mut store| store.emit(None, None, Event::NotifyFailed(failed)));
     }
 }
 
@@ -180,7 +179,7 @@ impl Reporter for NotifyReporter {
             let mut run_id = self.office.run_id.lock().unwrap_or_else(PoisonError::into_inner);
             run_id.clone_from(&record.run_id);
         }
-        let Some(moment) = moment_of(record) else {
+        let Some(moment) = notification_of(record) else {
             return;
         };
         let mut lines = self.lines.iter().filter(|line| line.notifier.on.contains(&moment));

@@ -141,7 +141,7 @@ impl Runner {
         let nothing = (None, Vec::new());
         let is_complete = verdict == Verdict::Complete;
         let without_agent = matches!(verdict, Verdict::BaselineBroken | Verdict::SetupFailed);
-        if record.apart.is_none() && (is_complete || without_agent) {
+        if record.worktree.is_none() && (is_complete || without_agent) {
             return Ok(nothing);
         }
         let tree = match record.tree(&self.workspace) {
@@ -191,11 +191,11 @@ impl Runner {
     /// that was killed.
     fn settle_git(&self, record: &AttemptRecord) {
         const PATIENCE: Duration = Duration::from_secs(30);
-        let Some(apart) = &record.apart else {
+        let Some(worktree) = &record.worktree else {
             return;
         };
         let began = Instant::now();
-        while process::works_in("git", &apart.tree) && began.elapsed() < PATIENCE {
+        while process::works_in("git", &worktree.tree) && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
         record.unlock(&self.workspace.repo);

@@ -95,7 +95,7 @@ impl Runner {
     /// Undoes what the agent's commits did to other tasks.
     pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         // What an attempt in a work tree of its own does to its copy never comes here.
-        let Some(before) = self.graph.before.take().filter(|_| record.apart.is_none()) else {
+        let Some(before) = self.graph.before.take().filter(|_| record.worktree.is_none()) else {
             return Ok(());
         };
         self.tell_changes(record, &before)?;

@@ -53,7 +53,7 @@ impl RunWorktrees {
         let mut target = None;
         let mut pool = WorktreePool::of(workspace);
         workspace.repo.undo_begun(pool.folder())?;
-        if policy.is_apart(workspace.config.worktree) {
+        if policy.is_isolated(workspace.config.worktree) {
             let head = workspace.repo.head()?;
             let why = match (&head.branch, &head.commit) {
                 (Some(_), Some(_)) => "",
@@ -126,7 +126,7 @@ impl Runner {
 
     fn free_worktree(&self) -> PathBuf {
         let used =
-            self.records.values().filter_map(|record| Some(record.apart.as_ref()?.tree.clone()));
+            self.records.values().filter_map(|record| Some(record.worktree.as_ref()?.tree.clone()));
         let taken: Vec<PathBuf> = used.chain(self.worktrees.kept.iter().cloned()).collect();
         self.worktrees.pool.next(&taken)
     }
@@ -134,10 +134,10 @@ impl Runner {
     /// Has the worktree of an attempt prepared.
     pub(super) fn prepare_worktree(&mut self, id: &AttemptId) -> Result<()> {
         let record = self.records.get(id).context("an attempt without a record")?;
-        let apart = record.apart.as_ref().context("an attempt without a worktree")?;
+        let worktree = record.worktree.as_ref().context("an attempt without a worktree")?;
         let order = WorktreeOrder {
             pool: self.worktrees.pool.clone(),
-            tree: apart.tree.clone(),
+            tree: worktree.tree.clone(),
             branch: attempt::branch_of(&record.task_id),
             name: record.name(),
             base: record.base.clone().context("an attempt without a base")?,
@@ -156,7 +156,8 @@ impl Runner {
     pub(super) fn reassign_worktree(&mut self, id: &AttemptId) -> Result<()> {
         let tree = self.free_worktree();
         if let Some(record) = self.records.get_mut(id) {
-            record.apart = record.apart.take().map(|apart| WorktreeAssignment { tree, ..apart });
+            record.worktree =
+                record.worktree.take().map(|worktree| WorktreeAssignment { tree, ..worktree });
             record.write(&self.workspace)?;
         }
         self.prepare_worktree(id)
@@ -176,7 +177,7 @@ impl Runner {
         let input = match prepared {
             Err(error) => Input::NotStarted(id, format!("{error:#}")),
             Ok(PreparedWorktree::Kept(why)) => {
-                let tree = record.apart.as_ref().map(|apart| apart.tree.clone());
+                let tree = record.worktree.as_ref().map(|worktree| worktree.tree.clone());
                 let reason = self.worktrees.keep(tree.unwrap_or_default(), why);
                 Input::WorktreeKept(id, reason)
             }
@@ -199,7 +200,7 @@ impl Runner {
     /// is what the attempt reports, which is returned; the rest is told and left there.
     pub(super) fn take_over(&mut self, record: &AttemptRecord) -> Result<Option<Status>> {
         let path = self.workspace.graph_name();
-        if record.apart.is_none() {
+        if record.worktree.is_none() {
             return Ok(None);
         }
         let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
@@ -217,7 +218,7 @@ impl Runner {
             return Ok(None);
         };
         let Some(new) = graph_of(now.as_bytes()) else {
-            self.guarded(record, Harm::Apart, Vec::new(), true, None)?;
+            self.guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
             return Ok(None);
         };
         let status = |graph: &TaskGraph, id: &TaskId| {
@@ -227,7 +228,7 @@ impl Runner {
         let ids = old.tasks().iter().map(|task| task.id.clone());
         let others: Vec<TaskId> = ids.filter(is_other).collect();
         if !others.is_empty() {
-            self.guarded(record, Harm::Apart, others, true, None)?;
+            self.guarded(record, Harm::OwnCopy, others, true, None)?;
         }
         let unknown = new.tasks().iter().map(|task| task.id.clone());
         let unknown: Vec<TaskId> = unknown.filter(|id| old.number(id).is_none()).collect();
@@ -238,7 +239,7 @@ impl Runner {
         match self.graph.file.put_in(&self.workspace.state, adopt) {
             Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
             // They would make no good graph.
-            Err(_) => self.guarded(record, Harm::Apart, unknown, true, None)?,
+            Err(_) => self.guarded(record, Harm::OwnCopy, unknown, true, None)?,
         }
         let said = status(&new, &record.task_id);
         Ok(said.filter(|said| Some(*said) != status(&old, &record.task_id)))
@@ -250,12 +251,12 @@ impl Runner {
         record: &AttemptRecord,
         verdict: Verdict,
     ) -> Result<()> {
-        let Some(apart) = record.apart.clone() else {
+        let Some(worktree) = record.worktree.clone() else {
             return Ok(());
         };
         let Ok(tree) = record.tree(&self.workspace) else {
             // It was removed or never made: then there is nothing to unlock.
-            let _ = self.workspace.repo.unlock_worktree(&apart.tree);
+            let _ = self.workspace.repo.unlock_worktree(&worktree.tree);
             return Ok(());
         };
         let pin =
@@ -267,7 +268,7 @@ impl Runner {
             Ok(Some(why)) => why,
             Err(error) => format!("{error:#}"),
         };
-        let WorktreeReason { worktree, why } = self.worktrees.keep(apart.tree, why);
+        let WorktreeReason { worktree, why } = self.worktrees.keep(worktree.tree, why);
         self.emit(None, Event::WorktreeKept { worktree, why })
     }
 }

@@ -135,8 +135,8 @@ impl Runner {
         let Some(record) = self.records.get_mut(id) else {
             return Ok(());
         };
-        if let Some(apart) = &mut record.apart {
-            apart.landing = Some(commit);
+        if let Some(worktree) = &mut record.worktree {
+            worktree.landing = Some(commit);
         }
         record.write(&self.workspace)?;
         crash::point("merge.intended");
@@ -162,14 +162,15 @@ impl Runner {
 
     /// Whether the work of an attempt that was found after a crash is in the target branch.
     pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
-        let Some(apart) = &record.apart else {
+        let Some(worktree) = &record.worktree else {
             return Ok(None);
         };
-        let (Some(commit), Some(tip)) = (apart.landing.clone(), self.tip(&apart.target)?) else {
+        let (Some(commit), Some(tip)) = (worktree.landing.clone(), self.tip(&worktree.target)?)
+        else {
             return Ok(None);
         };
         let is_in = self.workspace.repo.is_ancestor(&commit, &tip)?;
-        let branch = apart.target.clone();
+        let branch = worktree.target.clone();
         Ok(is_in.then_some(Merge::Landed { branch, commit }))
     }
 }

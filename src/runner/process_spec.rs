@@ -31,8 +31,8 @@ pub(super) fn agent(
     if let Some(graph) = workspace.other_graph() {
         env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
     }
-    if let Some(apart) = &record.apart {
-        env.push(("RALPH_WORKTREE".to_owned(), apart.tree.display().to_string()));
+    if let Some(worktree) = &record.worktree {
+        env.push(("RALPH_WORKTREE".to_owned(), worktree.tree.display().to_string()));
     }
     if let Some(name) = workspace.place.name() {
         env.push(("RALPH_LOOP".to_owned(), name.to_string()));
@@ -44,7 +44,7 @@ pub(super) fn agent(
     env.extend(call.env.clone());
     ProcessSpec {
         argv: call.argv.clone(),
-        dir: record.apart.as_ref().map_or(root, |apart| &apart.tree).to_owned(),
+        dir: record.worktree.as_ref().map_or(root, |worktree| &worktree.tree).to_owned(),
         env,
         // The last ones are of an attempt that this run may itself be part of.
         env_remove: NESTED

@@ -62,7 +62,7 @@ impl Runner {
         };
         let task = self.graph.file.graph().task(number);
         let terms = AcceptanceCriteria::of(&self.workspace, task);
-        let baseline = self.baseline_of(task, record.apart.is_some());
+        let baseline = self.baseline_of(task, record.worktree.is_some());
         let pane = self.options.tmux.then(tmux::folder);
         let record = AttemptRecord { call, terms: Some(terms), pane, ..record };
         let record = attempt::open(&self.workspace, record, &prompt)?;
@@ -74,7 +74,7 @@ impl Runner {
             log: record.log.clone(),
             why: key.to_string(),
             format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
-            worktree: record.apart.as_ref().map(|apart| apart.tree.display().to_string()),
+            worktree: record.worktree.as_ref().map(|worktree| worktree.tree.display().to_string()),
         };
         let open = OpenAttempt { baseline, ..self.open_attempt(&record) };
         self.records.insert(open.id.clone(), record);
@@ -84,7 +84,7 @@ impl Runner {
 
     /// What the next steps of an attempt need of its record.
     pub(super) fn open_attempt(&self, record: &AttemptRecord) -> OpenAttempt {
-        let setup = match &record.apart {
+        let setup = match &record.worktree {
             Some(_) => self.workspace.config.setup.0.clone(),
             None => Vec::new(),
         };
@@ -99,7 +99,7 @@ impl Runner {
             iteration: record.iteration,
             started_at: record.started_at,
             claimant: format!("ralph {}", record.run_id),
-            target: record.apart.as_ref().map(|apart| apart.target.clone()),
+            target: record.worktree.as_ref().map(|worktree| worktree.target.clone()),
             base: record.base.clone(),
             agent: record.call.as_ref().map(|call| call.name.clone()),
             log: record.log.clone(),

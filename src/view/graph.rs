@@ -79,7 +79,7 @@ impl GraphView {
                 TaskState::Held => graph.held.push(task(TaskStanding::Blocked {})),
                 // A run that begins tries its agent again.
                 TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
-                TaskState::Apart => {
+                TaskState::Conflicting => {
                     let why = view.apart(number, now).map(|bar| view.explain(bar));
                     let why = why.unwrap_or_default();
                     graph.kept_apart.push(task(TaskStanding::KeptApart { why }));
@@ -156,7 +156,7 @@ fn word(state: TaskState) -> &'static str {
         TaskState::Cancelled => "cancelled",
         TaskState::Running | TaskState::Claimed => "in progress",
         TaskState::Ready | TaskState::Denied => "ready",
-        TaskState::Apart => "kept apart",
+        TaskState::Conflicting => "kept apart",
         TaskState::Backoff(_) => "retrying",
         TaskState::Limited(_) => "rate-limited",
         TaskState::Parked(_) | TaskState::Spent => "parked",

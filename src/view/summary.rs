@@ -161,7 +161,7 @@ fn advice(id: &TaskId, view: &View<'_>, now: DateTime<Utc>) -> String {
             "remove `{id}` from the `depends_on` of the tasks that wait on it, or cancel them too"
         ),
         TaskState::Ready
-        | TaskState::Apart
+        | TaskState::Conflicting
         | TaskState::Backoff(_)
         | TaskState::Limited(_)
         | TaskState::Denied

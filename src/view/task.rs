@@ -168,7 +168,7 @@ impl TaskCounts {
             TaskState::NeedsInput => &mut self.needs_input,
             TaskState::Held => &mut self.held,
             TaskState::Ready | TaskState::Denied => &mut self.ready,
-            TaskState::Apart => &mut self.kept_apart,
+            TaskState::Conflicting => &mut self.kept_apart,
             TaskState::Backoff(_) | TaskState::Limited(_) => &mut self.backing_off,
             TaskState::Waiting => &mut self.blocked,
         };

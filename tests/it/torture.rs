@@ -190,8 +190,8 @@ fn no_kill_at_any_moment_costs_anything() {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
         let trial = oracle::stage(TASKS).chaos("b6:kept");
         // Alternately in one checkout and in worktrees; the seed decides which is first.
-        let is_apart = (tally.kills / KILLS + seed as usize) % 2 == 1;
-        let trial = if is_apart { oracle::apart(trial) } else { trial };
+        let is_isolated = (tally.kills / KILLS + seed as usize) % 2 == 1;
+        let trial = if is_isolated { oracle::apart(trial) } else { trial };
         let (trial, code) = torment(trial, kills, &mut dice, &mut tally);
         let left = survivors(&trial);
         tally.survivors += left.len();
@@ -200,7 +200,7 @@ fn no_kill_at_any_moment_costs_anything() {
         }
         let (mut faults, torn) = oracle::faults(&trial, TASKS);
         tally.torn += torn;
-        if is_apart {
+        if is_isolated {
             faults.extend(oracle::merged(&trial, oracle::CHECK, &[]));
         }
         if code != 0 {

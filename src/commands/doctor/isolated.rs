@@ -35,7 +35,7 @@ pub(super) fn all(
     history: &History,
 ) -> Vec<Finding> {
     let pool = WorktreePool::of(workspace);
-    if !workspace.is_apart() && !pool.folder().exists() {
+    if !workspace.is_isolated() && !pool.folder().exists() {
         return Vec::new();
     }
     let mut findings = vec![place(workspace, &pool), git(bench)];

@@ -63,8 +63,8 @@ pub(super) fn graph(
         return Finding::warning(ABOUT, found, "`ralph check` shows them");
     }
     let policy = workspace.policy();
-    let stuck = past.as_ref().is_ok_and(|(chronicle, live)| {
-        !live && over > 0 && view(file, chronicle.history(), &policy).ready(Utc::now()).is_empty()
+    let stuck = past.as_ref().is_ok_and(|(store, live)| {
+        !live && over > 0 && view(file, store.history(), &policy).ready(Utc::now()).is_empty()
     });
     if stuck {
         let found = format!("{found}, none ready");
@@ -119,7 +119,7 @@ pub(super) fn logs(workspace: &Workspace) -> Finding {
 pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> Finding {
     const ABOUT: &str = "runs";
     let (history, live) = match past {
-        Ok((chronicle, live)) => (chronicle.history(), *live),
+        Ok((store, live)) => (store.history(), *live),
         Err(error) => {
             return Finding::of_error(ABOUT, error, "check `logs/ralph.jsonl`");
         }

@@ -131,8 +131,8 @@ impl UnitKeeper {
 ///
 /// # Errors
 /// No schedule in the settings; missing root rights; a missing service manager; errors of the disk.
-pub(super) fn install(here: &Invocation, options: &InstallArgs) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let Some(schedule) = &workspace.config.schedule else {
         let message = format!(
             "no schedule in the settings; add `schedule: \"0 */4 * * *\"` to `{}`",
@@ -239,8 +239,8 @@ fn install_line(start: &Start, print: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// Missing root rights; errors of the disk.
-pub(super) fn uninstall(here: &Invocation) -> Result<Exit> {
-    let workspace = here.workspace()?;
+pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
     let start = start(&workspace, None)?;
     let name = start.name();
     let mut found = false;

@@ -66,7 +66,7 @@ enum ScheduleMessage {
 /// The schedule daemon.
 pub(super) struct ScheduleDaemon<'a> {
     workspace: Workspace,
-    chronicle: EventStore,
+    store: EventStore,
     plan: SchedulePlan,
     flags: &'a cli::ScheduleArgs,
     mode: Mode,
@@ -106,7 +106,7 @@ impl<'a> ScheduleDaemon<'a> {
             }
             return Err(Failure::new(Exit::Running, held(&workspace)?).into());
         };
-        let chronicle = workspace.chronicle()?;
+        let store = workspace.event_store()?;
         workspace.ignore_own_files()?;
         let (outbox, inbox) = mpsc::channel();
         let signals = outbox.clone();
@@ -116,7 +116,7 @@ impl<'a> ScheduleDaemon<'a> {
             alarm: Alarm::after(Utc::now()),
             asked: Arc::default(),
             workspace,
-            chronicle,
+            store,
             plan,
             flags,
             mode,
@@ -136,7 +136,7 @@ impl<'a> ScheduleDaemon<'a> {
 
     /// Continues where the last daemon stopped, if it waited for the same times.
     fn take_over(&mut self) {
-        let Some(before) = &self.chronicle.history().schedule else {
+        let Some(before) = &self.store.history().schedule else {
             return;
         };
         if before.slept.cron != self.plan.times.expressions()
@@ -170,7 +170,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
         let signal = self.signal.map(|number| signal::name(number).to_owned());
         let exit_code = self.ended.map(|(exit, _)| exit.code());
-        let recorded = self.chronicle.emit(None, None, Event::ScheduleEnded { signal, exit_code });
+        let recorded = self.store.emit(None, None, Event::ScheduleEnded { signal, exit_code });
         let exit = result?;
         recorded?;
         Ok(exit)
@@ -265,7 +265,7 @@ impl<'a> ScheduleDaemon<'a> {
                     self.told = None;
                 }
                 self.plan = SchedulePlan { trigger: self.plan.trigger.take(), ..plan };
-                self.chronicle.emit(
+                self.store.emit(
                     None,
                     None,
                     Event::SettingsLoaded { changed: vec!["schedule".to_owned()] },
@@ -274,7 +274,7 @@ impl<'a> ScheduleDaemon<'a> {
             Err(error) => {
                 let error = fatal::summary(&error);
                 say(&format!("invalid settings, keeping the last valid ones: {error}"));
-                self.chronicle.emit(None, None, Event::SettingsRejected { error })?;
+                self.store.emit(None, None, Event::SettingsRejected { error })?;
             }
         }
         Ok(())
@@ -282,14 +282,14 @@ impl<'a> ScheduleDaemon<'a> {
 
     /// Handles a scheduled time or a request.
     fn wake(&mut self, trigger: WakeTrigger, due: Option<Due>) -> Result<()> {
-        self.chronicle.catch_up()?;
+        self.store.catch_up()?;
         if trigger == WakeTrigger::Webhook {
             self.asked.store(false, Ordering::SeqCst);
         }
         let scheduled_for = due.map(|due| due.scheduled_for);
         let hindrance = if self.running.is_some() {
             Some(Hindrance::StillRunning)
-        } else if self.chronicle.history().paused {
+        } else if self.store.history().paused {
             Some(Hindrance::Paused)
         } else if self.workspace.is_busy()? {
             Some(Hindrance::Busy)
@@ -303,7 +303,7 @@ impl<'a> ScheduleDaemon<'a> {
             if self.running.is_none() {
                 say(&wake::skipped(&skipped, Utc::now()));
             }
-            self.chronicle.emit(None, None, Event::WakeSkipped(skipped))?;
+            self.store.emit(None, None, Event::WakeSkipped(skipped))?;
             return Ok(());
         }
         let folder = self.workspace.state.schedule();
@@ -329,7 +329,7 @@ impl<'a> ScheduleDaemon<'a> {
         let text = wake::woken(&woken, |at| self.plan.shown(at));
         say(&text);
         let began = Instant::now();
-        let records = self.chronicle.emit(None, None, Event::Woken(woken))?;
+        let records = self.store.emit(None, None, Event::Woken(woken))?;
         let message = || {
             let facts = records.last().map(message::facts).unwrap_or_default();
             let hook = Hook::OnScheduledWake.word();
@@ -348,7 +348,7 @@ impl<'a> ScheduleDaemon<'a> {
             HookOutcome::Passed | HookOutcome::Cancelled => {}
             HookOutcome::Failed(failed) => {
                 say(&format!("{failed}; no run starts; the output is in {}", failed.check.log));
-                self.chronicle.emit(None, None, Event::HookFailed(failed))?;
+                self.store.emit(None, None, Event::HookFailed(failed))?;
                 self.ended = Some((Exit::Error, duration::seconds(began.elapsed())));
             }
         }
@@ -405,7 +405,7 @@ impl<'a> ScheduleDaemon<'a> {
             exit_code: exit.map(Exit::code),
             duration_seconds,
         };
-        self.chronicle.emit(None, None, Event::Slept(slept))?;
+        self.store.emit(None, None, Event::Slept(slept))?;
         let text = match until {
             Some(until) => {
                 let left = (until - Utc::now()).to_std().unwrap_or_default();
@@ -470,8 +470,8 @@ fn say(text: &str) {
 
 /// The message about another waiting daemon.
 fn held(workspace: &Workspace) -> Result<String> {
-    let chronicle = workspace.chronicle()?;
-    let process = chronicle.history().schedule.as_ref().and_then(|it| it.slept.process.as_ref());
+    let store = workspace.event_store()?;
+    let process = store.history().schedule.as_ref().and_then(|it| it.slept.process.as_ref());
     let who = process.filter(|process| process::is_alive(process));
     let who = who.map_or(String::new(), |process| format!(": process {}", process.pid));
     Ok(format!("another `ralph schedule` is waiting in this repository{who}"))

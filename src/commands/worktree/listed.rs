@@ -109,9 +109,9 @@ impl ListedWorktree {
             .into_iter()
             .map(|tree| {
                 let kind = WorktreeKind::of(&tree.path, &pool, workspace.root());
-                let used = records
-                    .iter()
-                    .find(|open| open.apart.as_ref().is_some_and(|apart| apart.tree == tree.path));
+                let used = records.iter().find(|open| {
+                    open.worktree.as_ref().is_some_and(|worktree| worktree.tree == tree.path)
+                });
                 let state = match used {
                     Some(open) => used_by(open, &attempts, live),
                     None if !known.contains(&tree.path) => WorktreeState::Strange,

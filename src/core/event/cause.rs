@@ -42,7 +42,8 @@ pub enum Harm {
     Dropped,
     /// The copy of the graph in the worktree of the attempt has other changes; only its new tasks
     /// are adopted.
-    Apart,
+    #[serde(rename = "apart")]
+    OwnCopy,
     /// Fields that define the work of tasks were changed: priority, dependencies, text, acceptance.
     Changed,
 }

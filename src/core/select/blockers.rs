@@ -56,7 +56,7 @@ impl View<'_> {
             TaskState::Complete
             | TaskState::Running
             | TaskState::Ready
-            | TaskState::Apart
+            | TaskState::Conflicting
             | TaskState::Backoff(_)
             | TaskState::Limited(_)
             | TaskState::Denied

@@ -187,7 +187,7 @@ mod tests {
         for works in [true, false] {
             beside(&graph, BTreeMap::new(), &[active(0, None, works)], |view| {
                 assert_eq!(view.state(0, at(0)), TaskState::Running);
-                assert_eq!(view.state(1, at(0)), TaskState::Apart);
+                assert_eq!(view.state(1, at(0)), TaskState::Conflicting);
                 assert_eq!(view.apart(1, at(0)), Some(Bar::Touches(0)));
                 assert_eq!(view.explain(Bar::Touches(0)), "changes the same files as `t0`");
                 assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
@@ -219,7 +219,7 @@ mod tests {
         beside(&graph, all(), &[active(0, p, true)], |view| {
             assert_eq!(name(view.agent(1, at(0))), "q", "the next of the list takes it");
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[1]));
-            assert_eq!(view.state(2, at(0)), TaskState::Apart);
+            assert_eq!(view.state(2, at(0)), TaskState::Conflicting);
             let bar = view.apart(2, at(0)).unwrap();
             assert_eq!(view.explain(bar), "the limit of 1 for `db` is reached");
             let bar = view.apart(3, at(0)).unwrap();
@@ -233,7 +233,7 @@ mod tests {
         beside(&graph, all(), &busy, |view| {
             assert_eq!(
                 (view.state(3, at(0)), view.state(4, at(0))),
-                (TaskState::Apart, TaskState::Apart)
+                (TaskState::Conflicting, TaskState::Conflicting)
             );
             assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
         });

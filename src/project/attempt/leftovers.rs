@@ -88,7 +88,7 @@ pub fn pin(
     record: &AttemptRecord,
 ) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
-    let changed = match &record.apart {
+    let changed = match &record.worktree {
         None => left(workspace, tree, record),
         // Nothing in its work tree is anybody else's, and all of it must be somewhere before the next
         // attempt can have it.

@@ -108,8 +108,8 @@ pub struct AttemptRecord {
     #[serde(default)]
     pub inherited: BTreeSet<String>,
     /// Its place apart; none where it works in the checkout of people.
-    #[serde(default)]
-    pub apart: Option<WorktreeAssignment>,
+    #[serde(default, alias = "apart")]
+    pub worktree: Option<WorktreeAssignment>,
     /// Its folder, relative to the repository.
     pub log: String,
     /// What it is judged by.
@@ -137,13 +137,13 @@ pub struct AttemptRecord {
 impl AttemptRecord {
     /// The same in a place apart, with nothing there that is not in its base.
     #[must_use]
-    pub fn moved(self, apart: WorktreeAssignment, base: CommitId) -> AttemptRecord {
+    pub fn moved(self, worktree: WorktreeAssignment, base: CommitId) -> AttemptRecord {
         AttemptRecord {
             base: Some(base),
             branch: Some(super::branch_of(&self.task_id)),
             dirty: BTreeMap::new(),
             inherited: BTreeSet::new(),
-            apart: Some(apart),
+            worktree: Some(worktree),
             // Those of the work tree, once there is one.
             locks: Vec::new(),
             controls: None,
@@ -171,14 +171,14 @@ impl AttemptRecord {
     /// # Errors
     /// When it is not there any more.
     pub fn tree(&self, workspace: &Workspace) -> Result<Rc<Repo>> {
-        match &self.apart {
+        match &self.worktree {
             None => Ok(Rc::clone(&workspace.repo)),
-            Some(apart) => {
-                ensure!(apart.tree.exists(), "`{}` is gone", apart.tree.display());
-                let tree = Repo::discover(&apart.tree)?;
+            Some(worktree) => {
+                ensure!(worktree.tree.exists(), "`{}` is gone", worktree.tree.display());
+                let tree = Repo::discover(&worktree.tree)?;
                 // Git looks further up where a folder has nothing of its own: never there.
-                let is_own = fs::canonicalize(&apart.tree).is_ok_and(|top| top == tree.root());
-                ensure!(is_own, "`{}` is no work tree any more", apart.tree.display());
+                let is_own = fs::canonicalize(&worktree.tree).is_ok_and(|top| top == tree.root());
+                ensure!(is_own, "`{}` is no work tree any more", worktree.tree.display());
                 Ok(Rc::new(tree))
             }
         }
@@ -256,7 +256,7 @@ impl AttemptRecord {
             !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
         };
         let mut locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
-        if self.apart.is_some() {
+        if self.worktree.is_some() {
             // The others may belong to another attempt, which lives.
             locks.retain(|path| path.starts_with(tree.git_dir()));
         }

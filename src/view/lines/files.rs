@@ -45,11 +45,11 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
         (Harm::Dropped, true) => format!(
             "the attempt committed a graph without {names}; the one from before it is back{kept}"
         ),
-        (Harm::Apart, _) if tasks.is_empty() => {
+        (Harm::OwnCopy, _) if tasks.is_empty() => {
             "the attempt left the graph in its worktree unreadable; nothing of it is taken over"
                 .to_owned()
         }
-        (Harm::Apart, _) => format!(
+        (Harm::OwnCopy, _) => format!(
             "the attempt changed what the graph in its worktree says of {names}; that is not taken over"
         ),
         (Harm::Changed, _) => format!(
