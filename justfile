@@ -38,6 +38,10 @@ test *ARGS:
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}
 
+# Drive the run's decisions through N random schedules, without processes
+simulate N:
+    RALPH_SIMULATIONS={{N}} cargo test --release --all-features --lib simulation -- --nocapture
+
 # Kill runs N times at random moments, and check the result
 torture N:
     RALPH_TORTURE_KILLS={{N}} cargo test --test it torture -- --nocapture
