@@ -63,74 +63,56 @@ use crate::{
 /// # Errors
 /// As the command gives them.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let invocation =
+    let at =
         Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     match cli.command {
-        Command::Init(Flags(options)) => init::run(&invocation, &options),
+        Command::Init(Flags(options)) => init::run(&at, &options),
         Command::Template(Flags(options)) => template::run(options.name.into()),
-        Command::Run(Flags(options)) => run::run(&invocation, *options),
-        Command::Loop(Flags(options)) => plain_loop::run(&invocation, *options),
-        Command::Ls(Flags(options)) => ls::run(&invocation, options.json),
-        Command::Prompt(Flags(options)) => prompt::run(&invocation, &options),
-        Command::Plan(Flags(options)) => plan::run(&invocation, options),
-        Command::DagStatus(Flags(options)) => dag_status::run(&invocation, options),
+        Command::Run(Flags(options)) => run::run(&at, *options),
+        Command::Loop(Flags(options)) => plain_loop::run(&at, *options),
+        Command::Ls(Flags(options)) => ls::run(&at, options.json),
+        Command::Prompt(Flags(options)) => prompt::run(&at, &options),
+        Command::Plan(Flags(options)) => plan::run(&at, options),
+        Command::DagStatus(Flags(options)) => dag_status::run(&at, options),
         Command::TaskReset(Flags(options)) => {
-            task::reset(&invocation.of_task(options.called.name, &options.ids)?, &options.ids)
+            task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
         }
         Command::TaskComplete(Flags(options)) => {
             let id = options.id;
-            task::complete(
-                &invocation.of_task(options.called.name, std::slice::from_ref(&id))?,
-                &id,
-            )
+            task::complete(&at.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
         }
-        Command::TaskBlock(Flags(options)) => {
-            task::block(&invocation, &options.id, &options.reason)
-        }
+        Command::TaskBlock(Flags(options)) => task::block(&at, &options.id, &options.reason),
         Command::Ask(Flags(options)) => talk::ask(&options.text),
         Command::Answer(Flags(options)) => {
-            let invocation =
-                invocation.of_task(options.called.name, std::slice::from_ref(&options.id))?;
-            talk::answer(&invocation, &options.id, options.text.as_deref())
+            let at = at.of_task(options.called.name, std::slice::from_ref(&options.id))?;
+            talk::answer(&at, &options.id, options.text.as_deref())
         }
         Command::Note(Flags(options)) => talk::note(&options),
-        Command::Verify(Flags(options)) => verify::run(&invocation, &options.id),
-        Command::Costs(Flags(options)) => costs::run(&invocation.named(&options.named), &options),
-        Command::Check(Flags(options)) => check::run(&invocation, &options),
-        Command::Config(Flags(options)) => config::run(&invocation, &options),
+        Command::Verify(Flags(options)) => verify::run(&at, &options.id),
+        Command::Costs(Flags(options)) => costs::run(&at.named(&options.named), &options),
+        Command::Check(Flags(options)) => check::run(&at, &options),
+        Command::Config(Flags(options)) => config::run(&at, &options),
         Command::Schema(Flags(options)) => schema::run(options.of),
-        Command::MergeDriver(Flags(options)) => merge_driver::run(&invocation, &options),
-        Command::Worktree(Flags(options)) => worktree::run(&invocation, &options),
-        Command::Doctor(Flags(options)) => doctor::run(&invocation, options),
-        Command::Notify(Flags(options)) => notify::run(&invocation, &options),
-        Command::Status(Flags(options)) => {
-            status::run(&invocation.named(&options.named), options.json)
-        }
-        Command::Pause(Flags(named)) => requests::pause(&invocation.named(&named)),
-        Command::Resume(Flags(options)) => {
-            requests::resume(&invocation.named(&options.named), options.now)
-        }
-        Command::Stop(Flags(options)) => {
-            requests::stop(&invocation.named(&options.named), options.now)
-        }
-        Command::Schedule(Flags(options)) => schedule::run(&invocation, &options),
+        Command::MergeDriver(Flags(options)) => merge_driver::run(&at, &options),
+        Command::Worktree(Flags(options)) => worktree::run(&at, &options),
+        Command::Doctor(Flags(options)) => doctor::run(&at, options),
+        Command::Notify(Flags(options)) => notify::run(&at, &options),
+        Command::Status(Flags(options)) => status::run(&at.named(&options.named), options.json),
+        Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
+        Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), options.now),
+        Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), options.now),
+        Command::Schedule(Flags(options)) => schedule::run(&at, &options),
         Command::Heartbeat(Flags(options)) => {
-            heartbeat::run(&invocation.named(&options.named), options.max_age)
+            heartbeat::run(&at.named(&options.named), options.max_age)
         }
-        Command::Logs(Flags(options)) => logs::run(&invocation.named(&options.named), &options),
-        Command::Attach(Flags(options)) => attach::run(&invocation.named(&options.named), &options),
-        Command::Attempts(Flags(options)) => {
-            attempts::list(&invocation.named(&options.named), &options)
-        }
-        Command::Show(Flags(options)) => {
-            attempts::show(&invocation.named(&options.named), &options)
-        }
-        Command::Restore(Flags(options)) => {
-            attempts::restore(&invocation.named(&options.named), &options)
-        }
-        Command::Spawn(Flags(options)) => spawn::run(&invocation, &options.argv),
+        Command::Logs(Flags(options)) => logs::run(&at.named(&options.named), &options),
+        Command::Attach(Flags(options)) => attach::run(&at.named(&options.named), &options),
+        Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),
+        Command::Show(Flags(options)) => attempts::show(&at.named(&options.named), &options),
+        Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
+        Command::Spawn(Flags(options)) => spawn::run(&at, &options.argv),
         Command::Demo(Flags(options)) => demo::run(&options),
-        Command::Replay(Flags(options)) => replay::run(&invocation, &options),
+        Command::Replay(Flags(options)) => replay::run(&at, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),

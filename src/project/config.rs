@@ -4,6 +4,7 @@
 //! `ralph schema config` and in `docs/settings.md`, its name is the key in the files and, in
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
+mod agents;
 mod hooks;
 mod notify;
 mod schedule;
@@ -34,6 +35,7 @@ use crate::{
 };
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
+pub use agents::Agents;
 pub use hooks::Hooks;
 pub use notify::{Notifier, NotifierTarget};
 
@@ -206,10 +208,7 @@ impl Default for Config {
             Duration::from_secs(count * 60)
         }
         Config {
-            agent: Agents {
-                given: json!(AGENT),
-                calls: AgentCommand::preset(AGENT).into_iter().collect(),
-            },
+            agent: Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect()),
             autocommit: true,
             child_wait_timeout: minutes(5),
             commit_timeout: minutes(1),
@@ -377,29 +376,6 @@ impl Config {
     /// The JSON Schema of the settings.
     pub fn schema() -> Value {
         schemars::schema_for!(Config).to_value()
-    }
-}
-
-/// Agents, in the order in which they are tried; see [`AgentCommand::read`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agents {
-    /// The value as it was written.
-    given: Value,
-    /// The commands that it stands for.
-    pub calls: Vec<AgentCommand>,
-}
-
-impl<'de> Deserialize<'de> for Agents {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Agents, D::Error> {
-        let given = Value::deserialize(deserializer)?;
-        let calls = AgentCommand::read(&given).map_err(D::Error::custom)?;
-        Ok(Agents { given, calls })
-    }
-}
-
-impl Serialize for Agents {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.given.serialize(serializer)
     }
 }
 
