@@ -43,11 +43,6 @@ impl<T> MergeQueue<T> {
         &self.waiting
     }
 
-    /// The same, to be changed.
-    pub fn waiting_mut(&mut self) -> &mut [T] {
-        &mut self.waiting
-    }
-
     /// What is to be done next.
     pub fn next(&self) -> QueueStep {
         match (self.waiting.len(), self.suspects) {

@@ -323,11 +323,6 @@ impl Config {
         is_zero.then(|| format!("`{key}` must be more than nothing; leave it out for the default"))
     }
 
-    /// The longest time without a sign of life before an attempt is ended, if there is a limit.
-    pub fn idle_limit(&self) -> Option<Duration> {
-        (!self.idle.is_zero()).then_some(self.idle)
-    }
-
     /// The settings that decide which task is next, and when a run stops.
     pub fn policy(&self) -> Policy {
         Policy {
