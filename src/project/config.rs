@@ -112,7 +112,10 @@ pub struct Config {
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost_per_day: Option<f64>,
     /// The time limit for a run; no attempt starts after it.
-    #[serde(with = "length::optional")]
+    #[serde(
+        serialize_with = "length::serialize_optional",
+        deserialize_with = "length::deserialize_optional"
+    )]
     #[schemars(with = "Option<String>")]
     pub max_duration: Option<Duration>,
     /// The number of attempts per run.

@@ -21,29 +21,24 @@ pub(super) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok
     to.serialize_str(&duration::text(*length))
 }
 
-/// Durations that can be left out, written as null.
-pub(super) mod optional {
-    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value};
-
-    /// Reads a duration or null.
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        match Value::deserialize(from)? {
-            Value::Null => Ok(None),
-            value => super::deserialize(value).map(Some).map_err(D::Error::custom),
-        }
+/// Reads a duration or null.
+pub(super) fn deserialize_optional<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Duration>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        value => deserialize(value).map(Some).map_err(D::Error::custom),
     }
+}
 
-    /// Writes a duration or null.
-    #[expect(clippy::ref_option, reason = "serde wants it so")]
-    pub(in super::super) fn serialize<S: Serializer>(
-        length: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match length {
-            Some(length) => super::serialize(length, to),
-            None => to.serialize_none(),
-        }
+/// Writes a duration or null.
+#[expect(clippy::ref_option, reason = "serde wants it so")]
+pub(super) fn serialize_optional<S: Serializer>(
+    length: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match length {
+        Some(length) => serialize(length, to),
+        None => to.serialize_none(),
     }
 }
