@@ -6,6 +6,7 @@
 
 mod agents;
 mod hooks;
+mod length;
 mod notify;
 mod schedule;
 
@@ -113,7 +114,10 @@ pub struct Config {
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost_per_day: Option<f64>,
     /// The time limit for a run; no attempt starts after it.
-    #[serde(with = "maybe_length")]
+    #[serde(
+        serialize_with = "length::serialize_optional",
+        deserialize_with = "length::deserialize_optional"
+    )]
     #[schemars(with = "Option<String>")]
     pub max_duration: Option<Duration>,
     /// The number of attempts per run.
@@ -428,48 +432,6 @@ pub enum Select {
     Own,
     /// By the most urgent priority among itself and all that waits for it.
     Inherit,
-}
-
-/// Reads and writes a duration as people write it.
-mod length {
-    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, duration};
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        let text = match Value::deserialize(from)? {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        duration::parse(&text).map_err(D::Error::custom)
-    }
-
-    pub(super) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&duration::text(*length))
-    }
-}
-
-/// Reads and writes a duration, or null for none.
-mod maybe_length {
-    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Value, length};
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        match Value::deserialize(from)? {
-            Value::Null => Ok(None),
-            value => length::deserialize(value).map(Some).map_err(D::Error::custom),
-        }
-    }
-
-    #[expect(clippy::ref_option, reason = "serde wants it so")]
-    pub(super) fn serialize<S: Serializer>(
-        length: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match length {
-            Some(length) => length::serialize(length, to),
-            None => to.serialize_none(),
-        }
-    }
 }
 
 #[cfg(test)]

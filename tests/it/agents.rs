@@ -23,7 +23,7 @@ fn a_usage_limit_is_waited_for_and_costs_no_attempt() {
     let trial = speaking("claude-usage-limit:1 claude-success:0");
     let run = trial.start(["run", "--max-wait", "1000000h"]);
     trial.wait_for_records(1, "waiting");
-    trial.run(["dag-status"]).stdout_has("Ready again later\n  a  until ");
+    trial.run(["dag-status"]).stdout_has("  a  rate-limited until ");
     trial.run(["resume", "--now"]);
     trial.assert_record("resume_requested", &json!({"now": true}));
     run.end(&trial).graph_complete();
@@ -85,7 +85,7 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
 #[test]
 fn waiting_is_bounded_by_max_wait() {
     let trial = speaking("claude-usage-limit:1");
-    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");
+    trial.run(["run", "--max-wait", "1s"]).code(2);
     // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
@@ -176,9 +176,12 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     let streams = "claude-success:0 claude-success:0 claude-success:0";
     let trial = speaking(streams).graph("tasks: [{id: a, story: s}, {id: b}, {id: c}, {id: d}]\n");
     let cost = |trial: &TestProject| trial.lines("completed")[0]["cost_usd"].as_f64().unwrap();
-    trial.run(["run", "--max-cost", "0.0001"]).code(2).stderr_has("of $0.0001 for a run (");
+    trial
+        .run(["run", "--max-cost", "0.0001"])
+        .code(2)
+        .stderr_has("limit reached: $0.0001 per run (");
     assert_eq!(trial.tasks("completed"), ["a"]);
-    trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("the limit of 1 tokens for a run (");
+    trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("limit reached: 1 tokens per run (");
     trial.run(["run", "--max-duration", "1ms", "-q"]).code(2);
     let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
     let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");

@@ -118,10 +118,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     trial
         .run(["answer", "ask", "not red"])
         .stdout("ask: needs-input -> pending; its next attempt gets the answer\n");
-    trial
-        .run(["answer", "ask", "x"])
-        .code(1)
-        .stderr("ralph: error: `ask` is pending; only a task that needs input is answered\n");
+    trial.run(["answer", "ask", "x"]).code(1).stderr_has("`ask` is pending; only a task");
     // The agent asks again, and both answers are kept.
     trial.run(["run", "-q"]).code(4);
     trial.run(["answer", "ask", "the answer is blue"]);

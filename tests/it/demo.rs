@@ -14,6 +14,6 @@ fn the_demo_completes_and_shows_a_retry() {
     trial
         .run(["demo", "--to", "../shown"])
         .code(1)
-        .stderr("ralph: error: `../shown` exists already; name a folder to be made\n");
+        .stderr("ralph: error: `../shown` already exists; name a folder that does not exist\n");
     trial.no_process_is_left();
 }

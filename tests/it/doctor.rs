@@ -373,7 +373,7 @@ fn a_hook_that_hangs_is_ended_with_what_it_started() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     let trial = healthy().file(".ralph/config.yaml", &settings);
     trial.hook("pre-commit", "setsid sleep 600 & exec sleep 600");
-    warns(&trial, "hooks", "and it did not end within [took]; make the hooks pass and end");
+    warns(&trial, "hooks", "did not finish within [took]; make the hooks pass");
     trial.no_process_is_left();
 }
 
@@ -398,7 +398,7 @@ fn a_signature_is_tried_with_the_key_there_is() {
     let settings = format!("{SETTINGS}agent: [claude, -p]\ncommit_timeout: 400ms\n");
     trial.write(".ralph/config.yaml", &settings);
     trial.script(&gpg, "exec sleep 600");
-    warns(&trial, "signing", "and it did not end within [took]");
+    warns(&trial, "signing", "did not finish within [took]");
     trial.no_process_is_left();
 }
 
@@ -436,9 +436,9 @@ fn a_paused_and_a_crashed_repository_say_what_follows() {
     run.kill();
     // The guardian still records how the attempt ended.
     trial.no_process_is_left();
-    warns(&trial, "runs", "the newest run crashed; attempts left open: a.1; nothing");
+    warns(&trial, "runs", "the last run crashed; open attempts: a.1; none needed");
     trial.run(["pause"]);
-    faults(&trial, 4, "runs", "`ralph resume` takes the pause away");
+    faults(&trial, 4, "runs", "`ralph resume` lifts the pause");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_signed_request_starts_a_run_once() {
     let request = signed(now(), "{\"ref\": \"$(touch /tmp/x)\"}");
     assert_eq!(trial.send(&request), ACCEPTED);
     trial.stage.wait_for_records(2, "slept");
-    assert_eq!(trial.send(&request), "401 Unauthorized: this request was here before");
+    assert_eq!(trial.send(&request), "401 Unauthorized: this request was already accepted");
     let trial = trial.end();
     let woken = trial.lines("woken");
     assert!(woken.len() == 1 && woken[0]["trigger"] == "webhook", "{woken:?}");

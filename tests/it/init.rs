@@ -198,8 +198,8 @@ fn files_of_others_are_added_to_and_nothing_else() {
         trial.write("AGENTS.md", &agents);
         trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
         let out = trial.run(["init", "--yes", "--agents-md"]).out();
-        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it has `check` \
-                    of its own\nadded to AGENTS.md: a paragraph on `ralph`\n";
+        let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it already has \
+                    `check`\nadded to AGENTS.md: a paragraph on `ralph`\n";
         assert!(out.contains(line), "{out}");
         for (file, before) in [("Justfile", &just), ("AGENTS.md", &agents)] {
             let after = trial.read(file);
@@ -210,7 +210,7 @@ fn files_of_others_are_added_to_and_nothing_else() {
         assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
         let before = trial.everything();
         let out = trial.run(["init", "--yes", "--agents-md"]).out();
-        assert!(out.contains("\nkept     Justfile: it has `check` of its own\n"), "{out}");
+        assert!(out.contains("\nkept     Justfile: it already has `check`\n"), "{out}");
         assert!(before == trial.everything(), "the second time something was changed");
     }
     let trial = repository(&[]);
@@ -243,12 +243,12 @@ fn existing_files_are_overwritten_only_with_force() {
     assert!(out.contains("created  justfile\n"), "{out}");
 
     let out = trial.run(["init", "--yes", "--reset"]).out();
-    let line = "replaced .ralph/config.yaml; the old one is .ralph/config.yaml.bak\n";
+    let line = "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak\n";
     assert!(out.contains(line), "{out}");
     assert_eq!(trial.read(".ralph/config.yaml.bak"), "timeout: 5m\n");
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: claude"]);
     assert_eq!(trial.graph_text(), own[1].1, "a reset is about settings");
-    trial.run(["init", "--yes", "--reset"]).stdout_has("nothing was changed");
+    trial.run(["init", "--yes", "--reset"]).stdout_has("nothing changed: ");
 
     trial.write(".ralph/config.yaml", "timeout: [\n");
     let out = trial.run(["init", "--yes", "--force"]).out();
@@ -278,8 +278,8 @@ fn settings_for_all_projects_are_a_file_of_their_own() {
         .stdout("kept     ~/.ralph/config.yaml\nnothing changed: all files exist (--force overwrites)\n")
         .stderr_has("agent: gemini");
     fs::write(&path, "agent: aider\n").unwrap();
-    trial.run(["init", "--global"]).stdout_has("it is there already\n");
-    let line = "replaced ~/.ralph/config.yaml; the old one is ~/.ralph/config.yaml.bak\n";
+    trial.run(["init", "--global"]).stdout_has("~/.ralph/config.yaml: it already exists\n");
+    let line = "replaced ~/.ralph/config.yaml; backup in ~/.ralph/config.yaml.bak\n";
     trial.run(["init", "--global", "--reset"]).stdout_has(line);
 
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
@@ -382,7 +382,7 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
     assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
-    trial.run(["init", "--yes"]).stdout_has("nothing was changed");
+    trial.run(["init", "--yes"]).stdout_has("nothing changed: ");
 }
 
 #[test]

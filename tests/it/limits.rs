@@ -13,7 +13,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     exit code 2
     --- stderr ---
     [time]  limit reached: 2 iterations (exit code 2)
-    [time]  2 completed in 2 attempts, [took]; 2 of 4 done
+    [time]  2 completed in 2 attempts, [took]; 2 of 4 complete
     [time]    + start: [commit] Work on start
     [time]    + right: [commit] Work on right
     [time]  left:

@@ -401,10 +401,10 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
     let text = live.end(&trial).code(0).out();
     let order = [
         "Iteration 1 of 50 · a",
-        "\na is reported done",
+        "\na is reported as done",
         "  a complete in ",
         "Iteration 2 of 50 · b",
-        "\nb is reported done",
+        "\nb is reported as done",
         "  b complete in ",
         "(exit code 0)",
     ];

@@ -332,8 +332,8 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
     .graph("tasks: [{id: loop}]\n");
     trial.run(FAST).code(4);
     assert_eq!(lines(&trial, "loop", "asked")[0]["question"], "Which colour?");
-    let graph = "ralph: error: `loop` is pending; only a task that needs input is answered; \
-                 `--name loop` means the loop of that name\n";
+    let graph = "ralph: error: `loop` is pending; only a task that needs input can be answered; \
+                 use `--name loop` for the loop of that name\n";
     trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
     trial.run(["answer", "--name", "loop", "loop", "blue"]);
     trial.run(["resume", "--name", "loop"]);
@@ -391,7 +391,7 @@ fn a_paused_loop_goes_on_as_it_was() {
     trial
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
         .code(4)
-        .stderr("ralph: error: paused; `ralph resume --name docs` goes on\n");
+        .stderr("ralph: error: paused; `ralph resume --name docs` continues\n");
     trial.run(["status"]).stdout_has("Plain loops: docs; `ralph ls` shows them\n");
     assert_eq!(trial.run(["status", "--name", "docs", "--json"]).json()["status"], "paused");
     trial.run(["resume", "--name", "docs"]).code(2);
@@ -422,9 +422,7 @@ fn a_loop_is_stopped_by_its_name() {
         .run(["stop", "--name", "doc"])
         .code(1)
         .stderr("ralph: error: there is no loop `doc`; did you mean `docs`?\n");
-    trial
-        .run(["stop", "--name", "docs"])
-        .stdout("stopping when the running attempt ends; `ralph stop --name docs --now` ends it\n");
+    trial.run(["stop", "--name", "docs"]).stdout_has("`ralph stop --name docs --now` ends it");
     trial.run(["stop", "--name", "docs", "--now"]);
     run.end(&trial).code(4);
     assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "cancelled");

@@ -116,10 +116,12 @@ fn a_pause_without_a_run_holds_the_next() {
     let trial = TestProject::new().graph(THREE).agent("commit");
     trial.run(["resume"]);
     assert!(!trial.root().join("logs").exists(), "there is nothing to resume");
-    trial.run(["pause"]).stdout("paused: no run goes on, and none starts until `ralph resume`\n");
+    trial
+        .run(["pause"])
+        .stdout("paused: no run is active, and no attempt starts until `ralph resume`\n");
     assert_eq!(status(&trial)["status"], "paused");
     trial.run(["run"]).code(4);
-    trial.run(["resume"]).stdout("resumed: there was no run; `ralph run` starts one\n");
+    trial.run(["resume"]).stdout("resumed: no run to continue; `ralph run` starts one\n");
     trial.run(["run", "--once"]);
     // A run that ended by itself is not continued: `resume` starts another with the same flags.
     trial.run(["pause"]);
@@ -148,13 +150,13 @@ fn a_stopped_run_finishes_its_attempt() {
 #[test]
 fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("sleepy");
-    trial.run(["stop", "--now"]).stdout("no run goes on here\n");
+    trial.run(["stop", "--now"]).stdout("no run is active\n");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "asleep");
     trial.run(["stop"]);
     trial
         .run(["stop", "--now"])
-        .stdout("stopping: the running attempt is ended, and does not count\n");
+        .stdout("stopping: ending the running attempt; it does not count\n");
     run.end(&trial).code(4);
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
     assert_eq!(trial.status("a"), "pending");
@@ -233,13 +235,12 @@ fn the_status_of_a_killed_run_is_crashed() {
     let (trial, run) = gated();
     run.kill();
     until("its guardian is gone", || status(&trial)["status"] == "crashed");
-    let crashed = "Status: crashed: no process holds the lock but the newest run has no end; \
-                   `ralph run` goes on\n";
+    let crashed = "Status: crashed: the last run exited unexpectedly; `ralph run` continues it\n";
     trial.run(["status"]).stdout_has(crashed);
     assert_eq!(status(&trial)["attempts"][0]["task_id"], "a");
     trial.run(["stop"]);
     trial.run(["pause"]);
-    trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` goes on");
+    trial.run(["status"]).stdout_has("it is also paused, and `ralph resume` continues");
     trial.leave("open");
     trial.run(["resume"]).graph_complete();
     assert_eq!(trial.tasks("recovered"), ["a"]);

@@ -109,21 +109,25 @@ fn the_journal_tells_all_of_it() {
     - - graph_loaded
     1 start status_changed
     1 start started
+    1 start agent_started
     - start reported
     1 start status_changed
     1 start completed
     2 right status_changed
     2 right started
+    2 right agent_started
     - right reported
     2 right status_changed
     2 right completed
     3 left status_changed
     3 left started
+    3 left agent_started
     - left reported
     3 left status_changed
     3 left completed
     4 end status_changed
     4 end started
+    4 end agent_started
     - end reported
     4 end status_changed
     4 end completed

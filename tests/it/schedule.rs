@@ -141,8 +141,11 @@ fn ctrl_z_and_fg_reach_the_run() {
     let (trial, schedule) = gated();
     schedule.signal(Signal::TSTP);
     until("it stands still", || count(&trial, "suspended") == 1);
-    let state = || fs::read_to_string(format!("/proc/{}/stat", schedule.id())).unwrap();
-    until("so does the schedule", || state().contains(") T "));
+    let is_stopped =
+        |pid: u64| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+    // A signal to continue that arrives before the run has stopped is lost.
+    let run = trial.lines("loop_started")[0]["pid"].as_u64().unwrap();
+    until("both are stopped", || is_stopped(run) && is_stopped(schedule.id().into()));
     schedule.signal(Signal::CONT);
     until("it goes on", || count(&trial, "continued") == 1);
     trial.leave("open");

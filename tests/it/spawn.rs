@@ -107,7 +107,7 @@ fn children_that_are_waited_for_are_named_by_their_commands() {
 #[test]
 fn outside_of_an_attempt_there_are_no_children() {
     TestProject::new().run(["spawn", "--", "true"]).code(64).stderr(
-        "ralph: error: `ralph spawn` is for agents, inside an attempt of `ralph run`, and here \
-         `RALPH_RUN_ID` is not set as it is there; start the command itself\n",
+        "ralph: error: `ralph spawn` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is \
+         not set here; run the command directly\n",
     );
 }

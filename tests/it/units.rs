@@ -264,7 +264,7 @@ fn the_machine_takes_root() {
 #[test]
 fn without_a_schedule_there_is_nothing_to_install() {
     let trial = TestProject::new();
-    let message = "ralph: error: no schedule in the settings; write `schedule: \"0 */4 * * *\"` into \
+    let message = "ralph: error: no schedule in the settings; add `schedule: \"0 */4 * * *\"` to \
                    `.ralph/config.yaml`\n";
     trial.run(["schedule", "install", "--cron"]).code(64).stderr(message);
     let asked = trial.file(".ralph/config.yaml", "schedule: {trigger: {secret_env: X}}\n");

@@ -158,12 +158,12 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
         )
         .stderr_has(
             "\
-[time]    3 left (2 waiting; 1 parked)
+[time]    3 left (1 parked; 2 waiting)
 [time]  everything left is blocked (exit code 3)
-[time]  1 completed in 2 attempts, [took]; 1 of 4 done
+[time]  1 completed in 2 attempts, [took]; 1 of 4 complete
 [time]    + good: [commit] Work on good
 [time]  left:
-[time]    - bad: parked after 1 attempt; 2 others wait for it
+[time]    - bad: parked after 1 attempt; 2 others wait on it
 [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
 ",
         );
@@ -229,7 +229,7 @@ fn an_agent_that_does_not_start_stops_the_run() {
         .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
         .graph("tasks: [{id: a}]\n")
         .agent("fail");
-    let why = "3 attempts in a row failed within 5s; does the agent start at all?";
+    let why = "3 attempts in a row failed within 5s; check that the agent starts";
     trial.run(["run", "-q"]).code(1);
     assert_eq!(trial.lines("finished")[0]["why"], why);
     assert_eq!(trial.lines("failed").len(), 3);

@@ -116,7 +116,7 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
 [time]      output in logs/attempts/a/1/baseline-1.log
 [time]  a baseline-broken after [took]: `test -e value` exited with code 1 before the attempt
 [time]    0 of 3 attempts used; output in logs/attempts/a/1
-[time]  baseline broken: `test -e value` exited with code 1 before the attempt; mend it, or set `verify_baseline: false` for a task that is to (exit code 3)
+[time]  baseline broken: `test -e value` exited with code 1 before the attempt; fix it, or set `verify_baseline: false` on the task that fixes it (exit code 3)
 ",
     );
     assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");

@@ -292,6 +292,6 @@ fn the_doctor_checks_what_isolated_attempts_need() {
     assert_eq!(of(&all, "submodules"), "warning not cloned: lib");
     trial.git(&["checkout", "-q", "--detach"]);
     let (doctor, run) = (trial.run(["doctor", "-q", "--", "true"]), trial.run(["run"]));
-    doctor.code(1).stdout_has("HEAD is detached, and attempts in work trees of their own need one");
+    doctor.code(1).stdout_has("HEAD is detached, and isolated attempts need a branch");
     run.code(1);
 }
