@@ -109,6 +109,7 @@ impl Runner {
             rule: self.rule(task.as_ref()),
             process: None,
             end: None,
+            verdict: None,
         }
     }
 

@@ -393,8 +393,9 @@ impl Attempts {
             return Vec::new();
         };
         let mut attempt = self.open.remove(at);
-        let mut end = attempt.end.take().unwrap_or_default();
-        let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
+        let (Some(mut end), Some(verdict)) = (attempt.end.take(), attempt.verdict) else {
+            return Vec::new();
+        };
         let number = sit.view.graph.number(&id.task_id);
         let spent = sit.view.history.of(&id.task_id).counted + u32::from(verdict.counts());
         let max = number.map_or(u32::MAX, |number| sit.view.max_attempts(number));

@@ -47,6 +47,8 @@ pub struct OpenAttempt {
     pub process: Option<AttemptProcess>,
     /// What is known of its end, once its agent is gone.
     pub end: Option<PendingResult>,
+    /// Its verdict, once its evidence no longer changes.
+    pub verdict: Option<Verdict>,
 }
 
 /// The process of an attempt.
@@ -226,7 +228,7 @@ impl OpenAttempt {
     pub(super) fn conclude(&mut self, end: PendingResult) -> Vec<RunCommand> {
         let verdict = Verdict::of(&end.outcome, &end.evidence, self.rule);
         let evidence = Box::new(end.evidence.clone());
-        self.end = Some(end);
+        (self.end, self.verdict) = (Some(end), Some(verdict));
         vec![RunCommand::Keep(self.id.clone(), verdict, evidence)]
     }
 }

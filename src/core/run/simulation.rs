@@ -431,6 +431,7 @@ impl World {
             rule: Rule::Task(CommitRule::Required),
             process: None,
             end: None,
+            verdict: None,
         };
         let started = Event::Started {
             attempt,
