@@ -492,7 +492,7 @@ fn the_status_of_a_loop() {
     trial.run(["heartbeat"]).code(1);
     let again = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", "docs"];
     trial.run(again).code(5).stderr(
-        "ralph: error: the loop `docs` runs already; `--name` starts another one: process [pid], \
+        "ralph: error: the loop `docs` is already running; `--name` starts another one: process [pid], \
          run [run], since [when]\n",
     );
     run.kill();
