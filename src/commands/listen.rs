@@ -59,7 +59,7 @@ pub(super) enum Voice {
 /// Shows the output of agents.
 ///
 /// # Errors
-/// No output exists; errors of the disk.
+/// There is no output; errors of the disk.
 pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exit> {
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
@@ -97,13 +97,13 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
     }
 }
 
-/// The channel of signals that detach.
+/// Returns the channel of signals that detach.
 fn leaving() -> io::Result<Receiver<i32>> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     signal::listen(move |number| {
-        let _ = tell.send(number);
+        let _ = sender.send(number);
     })?;
-    Ok(told)
+    Ok(receiver)
 }
 
 struct Listener<'a> {
@@ -235,7 +235,7 @@ impl<'a> Listener<'a> {
         Ok(false)
     }
 
-    /// The exit code if the run has ended.
+    /// Returns the exit code if the run has ended.
     fn is_over(&mut self) -> Result<Option<Exit>> {
         if self.history.run.finished.is_some() {
             return Ok(Some(Exit::Success));
@@ -309,7 +309,7 @@ fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
     }
 }
 
-/// The task and the number of an attempt, from its start record.
+/// Returns the task and the number of an attempt, from its start record.
 fn named(started: &Record) -> (&str, u32) {
     let id = started.task_id.as_ref().map_or("", TaskId::as_str);
     let attempt = match started.event {
@@ -423,7 +423,8 @@ impl OutputReader {
     }
 }
 
-/// Printable lines. Of a line that a progress bar overwrote, only the last version remains.
+/// Converts bytes to printable lines. Only the last version of a line that a progress bar overwrote
+/// remains.
 fn words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = plain(&text);

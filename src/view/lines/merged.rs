@@ -1,9 +1,9 @@
-//! What is said of worktrees and of the merge queue.
+//! The lines of worktrees and of the merge queue.
 
 use super::{Line, counted, ids, line};
 use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     let said = if let Event::WorktreeKept { worktree, why } = event {
         line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))
