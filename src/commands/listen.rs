@@ -34,7 +34,7 @@ use out::{Out, OutputSide};
 /// The interval for checking that the run is alive.
 const LIVES: Duration = Duration::from_secs(1);
 
-/// What to show.
+/// The options of `listen`.
 pub(super) struct ListenOptions {
     /// The task and the attempt; by default the newest attempt.
     pub(super) about: RecordFilter,
@@ -137,7 +137,7 @@ impl<'a> Listener<'a> {
         let mut found: Option<(Record, Option<Record>)> = None;
         let (about, history, log) = (&self.wanted.about, &mut self.history, &mut self.log);
         let open = &mut self.open;
-        let mut begun = None;
+        let mut start = None;
         self.reading.next(|_, read| {
             let Ok(record) = read else {
                 return Ok(());
@@ -145,7 +145,7 @@ impl<'a> Listener<'a> {
             let is_wanted = about.admits(&record, history);
             history.apply(&record);
             if let Event::LoopStarted(_) = record.event {
-                begun = Some(record.clone());
+                start = Some(record.clone());
             }
             note_open(open, &record, is_wanted);
             if !is_wanted {
@@ -162,8 +162,8 @@ impl<'a> Listener<'a> {
             }
             Ok(())
         })?;
-        if let Some(begun) = begun {
-            log.line(&begun);
+        if let Some(start) = start {
+            log.line(&start);
         }
         // Prefer the newest attempt that is still running.
         let found = self.open.last().map(|started| (started.clone(), None)).or(found);
@@ -178,7 +178,7 @@ impl<'a> Listener<'a> {
                 self.poll()?;
                 if let Some(end) = end {
                     self.end_attempt()?;
-                    self.tell(&end)?;
+                    self.print_record(&end)?;
                 }
                 self.out.go_live()
             }
@@ -217,9 +217,9 @@ impl<'a> Listener<'a> {
                 }
                 Event::LoopStarted(_) => {
                     self.end_attempt()?;
-                    self.tell(&record)?;
+                    self.print_record(&record)?;
                 }
-                _ if is_wanted || is_of_run => self.tell(&record)?,
+                _ if is_wanted || is_of_run => self.print_record(&record)?,
                 _ => {}
             }
             if is_end && self.wanted.about.attempt.is_some() {
@@ -254,7 +254,7 @@ impl<'a> Listener<'a> {
     }
 
     fn begin_attempt(&mut self, started: &Record) -> Result<()> {
-        self.tell(started)?;
+        self.print_record(started)?;
         self.show_attempt(started);
         Ok(())
     }
@@ -288,7 +288,7 @@ impl<'a> Listener<'a> {
     }
 
     /// Prints the journal line of a record, unless the output is raw.
-    fn tell(&mut self, record: &Record) -> Result<()> {
+    fn print_record(&mut self, record: &Record) -> Result<()> {
         let Some(line) = self.log.line(record).filter(|_| self.wanted.voice == Voice::Readable)
         else {
             return Ok(());

@@ -120,7 +120,7 @@ pub fn context(
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
     let isolated = workspace.is_isolated();
-    let said = |name: &str| {
+    let report_path = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
         if isolated { root.join(path).display().to_string() } else { path }
     };
@@ -134,8 +134,8 @@ pub fn context(
         attempt: history.of(id).attempts + 1,
         max_attempts,
         command: Workspace::own_command(),
-        done_file: said(DONE),
-        wait_file: said(WAIT),
+        done_file: report_path(DONE),
+        wait_file: report_path(WAIT),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
         isolated_from: isolated.then(|| root.display().to_string()),
@@ -156,10 +156,10 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
     fs::create_dir_all(&task_dir).with_context(|| format!("create `{}`", task_dir.display()))?;
     // Remove the reports and questions of earlier attempts. A plain loop has already checked for
     // `DONE`; a file that is there now is newer and counts.
-    for said in [DONE, WAIT].map(|name| task_dir.join(name)) {
-        let is_meant = workspace.place.name().is_some() && said.ends_with(DONE);
-        if said.is_file() && !is_meant {
-            fs::remove_file(&said).with_context(|| format!("remove `{}`", said.display()))?;
+    for path in [DONE, WAIT].map(|name| task_dir.join(name)) {
+        let is_meant = workspace.place.name().is_some() && path.ends_with(DONE);
+        if path.is_file() && !is_meant {
+            fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
         }
     }
     let folder = workspace.root().join(&record.log);
@@ -249,7 +249,7 @@ pub fn report(
 ) -> Option<Report> {
     if by_command {
         Some(Report::Command)
-    } else if record.said(workspace, DONE).is_file() {
+    } else if record.report_file(workspace, DONE).is_file() {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)
@@ -288,7 +288,7 @@ pub fn evidence(
         diff: since.diff,
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
-        question: question(&record.said(workspace, WAIT)),
+        question: question(&record.report_file(workspace, WAIT)),
         ..Evidence::default()
     })
 }

@@ -42,11 +42,11 @@ impl Runner {
         self.reread_graph(&record)?;
         // The agent's change to its own task counts even if its other changes are undone.
         let graph = self.graph.file.graph();
-        let said = graph.number(&id.task_id).map(|number| graph.task(number).status);
-        let said = self.adopt_graph_changes(&record)?.or(said);
+        let status = graph.number(&id.task_id).map(|number| graph.task(number).status);
+        let status = self.adopt_graph_changes(&record)?.or(status);
         self.guard_graph(&record)?;
         crash::point("close.settled");
-        let report = self.report(&record, said);
+        let report = self.report(&record, status);
         let mut evidence = match tree {
             Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
             Err(_) => attempt::evidence_of_nothing(&record, report),

@@ -166,7 +166,7 @@ impl Runner {
                 return false;
             };
             let own = *id == record.task_id;
-            let said = |graph: &TaskGraph, number: usize| {
+            let definition = |graph: &TaskGraph, number: usize| {
                 let task = graph.task(number);
                 let mut more = task.extra.clone();
                 // Agents may write notes. Of its own task, an agent must not change the acceptance
@@ -181,7 +181,7 @@ impl Runner {
                 let rest = (!own).then(|| (text, on.collect::<BTreeSet<_>>()));
                 (more, task.commit, rest)
             };
-            said(&was, old) != said(now, new)
+            definition(&was, old) != definition(now, new)
         };
         let changed: Vec<TaskId> =
             before.statuses.keys().filter(|id| is_changed(id)).cloned().collect();

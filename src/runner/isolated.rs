@@ -243,8 +243,8 @@ impl Runner {
             // The new tasks would make the graph invalid.
             Err(_) => self.emit_guarded(record, Harm::OwnCopy, unknown, true, None)?,
         }
-        let said = status(&new, &record.task_id);
-        Ok(said.filter(|said| Some(*said) != status(&old, &record.task_id)))
+        let own_status = status(&new, &record.task_id);
+        Ok(own_status.filter(|own_status| Some(*own_status) != status(&old, &record.task_id)))
     }
 
     /// Releases the worktree of an attempt whose end is recorded.

@@ -158,8 +158,8 @@ impl Runner {
             screen: pane.as_deref().map(tmux::screen),
         };
         let (outbox, name) = (self.inbox.sender(), id.clone());
-        let tell = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
-        let process = match AgentProcess::spawn(&spec, &post, tell) {
+        let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
+        let process = match AgentProcess::spawn(&spec, &post, send) {
             Ok(process) => process,
             Err(reason) => {
                 let outcome = match reason {

@@ -123,8 +123,8 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let verbose = verbosity >= Verbosity::Verbose;
     let plain = view.policy.plain.as_ref();
-    if let Some(said) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
-        return said;
+    if let Some(lines) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
+        return lines;
     }
     let event = &record.event;
     match event {

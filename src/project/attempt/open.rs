@@ -227,7 +227,6 @@ impl AttemptRecord {
         /// The number of bytes to read from the end of standard error.
         const ERRORS: u64 = 4 * 1024;
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-
         let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
         let remains = AttemptOutput { format, transcript: &transcript, outcome, stderr: &stderr };
@@ -243,8 +242,8 @@ impl AttemptRecord {
         let result = transcript.end.map(|end| end.text).filter(|text| !is_blank(text));
         // Intermediate messages of typed output are not a result.
         let words = transcript.message.filter(|_| matches!(format, Format::Text | Format::Aider));
-        let said = result.or(words).or(transcript.last_line).unwrap_or_default();
-        if self.pane.is_some() { terminal::plain(&said).into_owned() } else { said }
+        let text = result.or(words).or(transcript.last_line).unwrap_or_default();
+        if self.pane.is_some() { terminal::plain(&text).into_owned() } else { text }
     }
 
     /// Removes the lock files that killed git processes of the attempt left, and returns their
@@ -283,7 +282,7 @@ impl AttemptRecord {
     }
 
     /// Returns the path of a file in the task's folder that the agent uses for reports.
-    pub(super) fn said(&self, workspace: &Workspace, name: &str) -> PathBuf {
+    pub(super) fn report_file(&self, workspace: &Workspace, name: &str) -> PathBuf {
         workspace.root().join(workspace.task_dir(&self.task_id)).join(name)
     }
 

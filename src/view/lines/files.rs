@@ -11,7 +11,7 @@ use crate::{
 
 /// Returns the lines of such an event.
 pub(super) fn lines(event: &Event) -> Vec<Line> {
-    let said = if let Event::GraphLoaded { tasks, complete } = event {
+    let shown = if let Event::GraphLoaded { tasks, complete } = event {
         line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
     } else if let Event::GraphRejected { error } = event {
         line(Style::Bad, format!("the graph file cannot be read: {error}"))
@@ -26,7 +26,7 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
     } else {
         return Vec::new();
     };
-    vec![said]
+    vec![shown]
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {

@@ -34,7 +34,7 @@ pub(super) fn lines(
         return (!matches!(event, Event::NeedsInput(_)))
             .then(|| ended_lines(record, ended, plain, view, verbose));
     }
-    let said = if let Event::GraphLoaded { .. } = event {
+    let shown = if let Event::GraphLoaded { .. } = event {
         // The graph of a plain loop is internal.
         return Some(Vec::new());
     } else if matches!(event, Event::Waiting { .. }) && view.history.resting.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn lines(
     } else {
         return None;
     };
-    Some(vec![said])
+    Some(vec![shown])
 }
 
 fn ended_lines(

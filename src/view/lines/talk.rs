@@ -15,7 +15,7 @@ const ASKED: usize = 12;
 /// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let said = if let Event::Asked { question, .. } = event {
+    let shown = if let Event::Asked { question, .. } = event {
         Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
     } else if let Event::Answered(one) = event {
         Some(line(None, format!("{id} was answered: {}", first(&one.answer))))
@@ -24,7 +24,7 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     } else {
         None
     };
-    said.into_iter().collect()
+    shown.into_iter().collect()
 }
 
 /// Returns the lines of an attempt that ended with a question.
