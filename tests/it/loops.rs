@@ -101,8 +101,8 @@ fn done_before_the_first_iteration_needs_no_agent() {
     fs::remove_file(folder(&trial, "docs").join("DONE")).unwrap();
     fs::create_dir(folder(&trial, "docs").join("DONE")).unwrap();
     trial.run(words).code(1).stderr_has(
-        "ralph: error: `.ralph/loops/docs/DONE` is a folder; remove it: a file of that name says \
-         done\n",
+        "ralph: error: `.ralph/loops/docs/DONE` is a folder; remove it, because a file of that \
+         name ends the loop\n",
     );
     assert!(!trial.sign("begun").exists());
 }
