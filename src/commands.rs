@@ -61,7 +61,7 @@ use crate::{
 /// Runs the command of a parsed command line.
 ///
 /// # Errors
-/// As the command gives them.
+/// Errors of the command.
 pub fn execute(cli: Cli) -> Result<Exit> {
     let at =
         Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
@@ -126,7 +126,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// The place and the files that a command works on.
+/// The directory and the files that a command works on.
 #[derive(Clone)]
 pub struct Invocation {
     directory: Option<PathBuf>,
@@ -137,7 +137,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Returns the same place, with the files of an earlier run where this command names none.
+    /// Returns the same invocation, with the files of an earlier run where this command names none.
     #[must_use]
     pub fn or(&self, begun: &Begun) -> Invocation {
         Invocation {
@@ -147,17 +147,17 @@ impl Invocation {
         }
     }
 
-    /// Returns the same place for the named loop, if there is one.
+    /// Returns the same invocation for the named loop, if there is one.
     #[must_use]
     pub fn named(&self, named: &Named) -> Invocation {
         Invocation { name: named.name.clone(), ..self.clone() }
     }
 
-    /// Returns the same place for the named loop. Without a name, a single id means the loop of that
-    /// name inside the loop, and where the graph has no such task.
+    /// Returns the same invocation for the named loop. Without a name, a single id means the loop
+    /// of that name if the command runs inside that loop, or if the graph has no such task.
     ///
     /// # Errors
-    /// No repository; as the disk gives them.
+    /// There is no repository; errors of the disk.
     pub fn of_task(&self, name: Option<TaskId>, ids: &[String]) -> Result<Invocation> {
         let meant = match ids {
             [id] if name.is_none() => self.loop_of(id)?,
@@ -182,36 +182,37 @@ impl Invocation {
         Ok((!known).then_some(id))
     }
 
-    /// The absolute path of the folder.
+    /// Returns the absolute path of the directory.
     ///
     /// # Errors
-    /// The working directory is gone.
+    /// The working directory no longer exists.
     pub fn directory(&self) -> Result<PathBuf> {
         let current = env::current_dir().context("the working directory is gone")?;
         Ok(self.directory.as_ref().map_or_else(|| current.clone(), |dir| current.join(dir)))
     }
 
-    /// The absolute path of a file named on the command line.
+    /// Returns the absolute path of a file named on the command line.
     ///
     /// # Errors
-    /// The working directory is gone.
+    /// The working directory no longer exists.
     pub fn file(&self, path: &Path) -> Result<PathBuf> {
         Ok(env::current_dir().context("the working directory is gone")?.join(path))
     }
 
-    /// Like [`workspace`](Self::workspace), for reports of agents, which must not fail on invalid files.
+    /// Opens the repository like [`workspace`](Self::workspace), for reports of agents, which must
+    /// not fail on invalid files.
     ///
     /// # Errors
-    /// No repository.
+    /// There is no repository.
     pub fn heard(&self) -> Result<Workspace> {
         let place = self.name.clone().map_or_else(LoopPaths::default, LoopPaths::of_loop);
         Workspace::heard(&self.directory()?, place)
     }
 
-    /// The repository around the folder, for its graph run or the named loop.
+    /// Opens the repository around the directory, for its graph run or the named loop.
     ///
     /// # Errors
-    /// As [`Workspace::open`]; no loop of that name.
+    /// Errors of [`Workspace::open`]; there is no loop of that name.
     pub fn workspace(&self) -> Result<Workspace> {
         let Some(name) = &self.name else {
             return self.open(LoopPaths::default());
@@ -228,10 +229,10 @@ impl Invocation {
         Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
     }
 
-    /// The repository for the loop at `place`, which need not exist yet.
+    /// Opens the repository for the loop at `place`, which need not exist yet.
     ///
     /// # Errors
-    /// As [`Workspace::open`].
+    /// Errors of [`Workspace::open`].
     pub fn open(&self, place: LoopPaths) -> Result<Workspace> {
         let file = |path: &Option<PathBuf>| path.as_deref().map(|path| self.file(path)).transpose();
         // A named loop has its own graph.
@@ -241,19 +242,19 @@ impl Invocation {
     }
 }
 
-/// The filter for the given flags.
+/// Returns the filter for the given flags.
 pub fn filter(which: Which) -> Filter {
     let Which { tasks, stories, milestones, tags } = which;
     Filter { tasks, stories, milestones, tags }
 }
 
-/// The records of the attempts that are running now.
+/// Returns the records of the running attempts.
 fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<AttemptRecord>> {
     let is_live = workspace.is_live(history)?;
     Ok(if is_live { workspace.state.peek() } else { Vec::new() })
 }
 
-/// The running attempts in the form that task selection takes.
+/// Returns the running attempts in the form that task selection takes.
 fn active<'a>(open: &'a [AttemptRecord], graph: &TaskGraph, history: &History) -> Vec<Active<'a>> {
     let active = |record: &'a AttemptRecord| {
         let number = graph.number(&record.task_id)?;

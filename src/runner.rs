@@ -1,8 +1,8 @@
-//! The loop: the only owner of what changes while a run goes on.
+//! The loop of a run, the only owner of its mutable state.
 //!
-//! One thread takes every message (a process ended, a signal came, time passed) from one channel.
-//! `core::run` decides what follows and answers with commands; this carries them out. Policy is not
-//! made here.
+//! One thread receives every message from one channel: a process ended, a signal arrived, time
+//! passed. `core::run` decides what to do and returns commands. This module carries them out and
+//! makes no policy decisions.
 
 mod agents;
 mod apply;
@@ -74,30 +74,30 @@ use isolated::RunWorktrees;
 use processes::Processes;
 use requests::Inbox;
 
-/// How long a graph file that cannot be read is given to become whole: an editor may be saving.
+/// The time that an unreadable graph file has to become valid: an editor may be saving it.
 const HALF_SAVED: Duration = Duration::from_secs(3);
 
-/// What a run is besides the repository and its settings.
+/// The options of a run, apart from the repository and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Which tasks.
+    /// The tasks to work on.
     pub filter: Filter,
-    /// Agents that stand above what settings and tasks name.
+    /// Agents that override those of the settings and tasks.
     pub agents: Option<Vec<AgentCommand>>,
-    /// Stop after the first attempt.
+    /// Whether to stop after the first attempt.
     pub once: bool,
-    /// When nothing can start, wait for tasks that are in progress elsewhere, and for answers.
+    /// Whether to wait for tasks in progress elsewhere and for answers when nothing can start.
     pub wait: bool,
-    /// The attempts of the paused run that this one goes on with.
+    /// The number of attempts of the paused run that this run resumes.
     pub before: u32,
-    /// Whether each agent has a terminal of its own.
+    /// Whether each agent gets its own terminal.
     pub tmux: bool,
-    /// What makes it a plain loop, if it is one.
+    /// The plain loop, unless the run works on a graph.
     pub plain: Option<PlainLoop>,
 }
 
 impl RunOptions {
-    /// The rules of such a run.
+    /// Returns the policy of a run with these options.
     pub fn policy(&self, workspace: &Workspace) -> Policy {
         let settings = workspace.policy();
         Policy {
@@ -106,7 +106,7 @@ impl RunOptions {
             wait: self.wait,
             agents_given: self.agents.is_some(),
             agents: self.agents.clone().unwrap_or(settings.agents),
-            // A plain loop has limits of its own.
+            // A plain loop has its own limits.
             max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
             start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
             jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
@@ -116,21 +116,21 @@ impl RunOptions {
     }
 }
 
-/// What arrives while a run goes on.
+/// A message to the run.
 enum RunnerMessage {
-    /// There is news of the process of an attempt.
+    /// The process of an attempt reported something.
     News(AttemptId, ProcessNews),
-    /// The worktree of an attempt is prepared, or cannot be.
+    /// The worktree of an attempt was prepared, or preparing it failed.
     Prepared(AttemptId, Result<PreparedWorktree>),
-    /// The merge queue has put a batch together.
+    /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
-    /// The target branch was moved, or could not be.
+    /// The target branch was moved, or moving it failed.
     Landed(Result<LandOutcome>),
-    /// A signal came.
+    /// A signal arrived.
     Signal(i32),
 }
 
-/// A run and what it works with.
+/// A run and its resources.
 pub struct Runner {
     workspace: Workspace,
     options: RunOptions,
@@ -138,9 +138,9 @@ pub struct Runner {
     lock: Lock,
     store: EventStore,
     reporters: Vec<Box<dyn Reporter>>,
-    /// What decides.
+    /// The decisions of the run.
     run: Run,
-    /// The records of the open attempts, as they are on disk.
+    /// The records of the open attempts, as stored on disk.
     records: BTreeMap<AttemptId, AttemptRecord>,
     graph: RunGraph,
     processes: Processes,
@@ -148,17 +148,17 @@ pub struct Runner {
     hooks: RunHooks,
     inbox: Inbox,
     began: Instant,
-    /// The clocks when they were last read.
+    /// The last clock reading.
     clocks: clock::ClockReading,
-    /// When to decide again, while nothing can start.
+    /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
 }
 
 impl Runner {
-    /// Takes the lock, reads the past, and makes sure that the agent can be started at all.
+    /// Takes the lock, reads the history and checks that the agents can be started.
     ///
     /// # Errors
-    /// With an exit code of their own: another run, a missing agent.
+    /// Another run is active, or an agent is missing; each has its own exit code.
     pub fn new(
         workspace: Workspace,
         file: GraphFile,
@@ -186,7 +186,7 @@ impl Runner {
         workspace
             .state
             .remove_drafts(workspace.graph_path())
-            .context("remove what a killed run left unfinished")?;
+            .context("remove the unfinished files of a killed run")?;
         crash::point("run.swept");
         workspace.ignore_own_files()?;
         let inbox = Inbox::new();
@@ -213,19 +213,19 @@ impl Runner {
         })
     }
 
-    /// Works until there is a reason to stop.
+    /// Runs until there is a reason to stop.
     ///
     /// # Errors
-    /// What makes it impossible to go on; a run that could still be recorded is recorded as ended.
+    /// Any error that prevents the run from continuing. The end of the run is recorded if possible.
     pub fn run(mut self) -> Result<StopReason> {
-        // Whoever sees the run in the journal must see that it lives.
-        self.hold(None)?;
+        // A reader that finds the run in the journal must also see that it is alive.
+        self.write_lock_holder(None)?;
         self.emit(None, Event::LoopStarted(self.begun()))?;
         crash::point("run.begun");
         self.announce_graph()?;
         let result = self.begin();
         if result.is_err() {
-            // Nothing may outlive the run that watches it.
+            // No process may outlive the run that supervises it.
             self.processes.order_all(AgentProcess::kill);
         }
         let (why, exit) = match &result {
@@ -245,7 +245,7 @@ impl Runner {
             duration_seconds: duration::seconds(self.began.elapsed()),
         };
         crash::point("run.over");
-        let recorded = self.put_on_record(None, finished);
+        let recorded = self.emit_record(None, finished);
         crash::point("run.finished");
         let recorded = recorded.and_then(|finished| {
             self.after_run(&finished)?;
@@ -257,7 +257,7 @@ impl Runner {
         Ok(reason)
     }
 
-    /// What comes before the first decision, and then the rest.
+    /// Runs the hook before the run, recovers open attempts and enters the loop.
     fn begin(&mut self) -> Result<StopReason> {
         if let Some(reason) = self.before_run()? {
             return Ok(reason);
@@ -296,7 +296,7 @@ impl Runner {
         }
     }
 
-    /// Whether the run ends soon and nothing that takes time is to start.
+    /// Whether the run ends soon, so that no long operation may start.
     fn is_ending(&self) -> bool {
         self.policy.stop.is_some() || self.is_ended_now()
     }
@@ -305,7 +305,7 @@ impl Runner {
         self.run.open_work(self.is_ending(), self.policy.jobs)
     }
 
-    /// Calls `see` with what the selection of the next task sees.
+    /// Calls `see` with the view that task selection uses.
     fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
         let open = self.open_work();
         see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
@@ -321,7 +321,7 @@ impl Runner {
         }
     }
 
-    /// Calls `see` with all that a part of the run is told with an input.
+    /// Calls `see` with the situation that accompanies every input.
     fn with_situation<T>(&self, open: &[OpenWork], see: impl FnOnce(&Situation<'_>) -> T) -> T {
         let config = &self.workspace.config;
         let active = OpenWork::active(open, self.graph.file.graph());
@@ -341,7 +341,7 @@ impl Runner {
         })
     }
 
-    /// Lets the run decide.
+    /// Calls `decide` with the run and the situation.
     fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
         let open = self.open_work();
         let mut run = mem::take(&mut self.run);
@@ -355,24 +355,25 @@ impl Runner {
         view.admitted().filter(|number| !view.graph.task(*number).status.is_over()).count()
     }
 
-    /// The one way in which a fact enters the world: journal, then history, then reporters.
+    /// Emits an event: to the journal, then to the history, then to the reporters. All events take
+    /// this path.
     fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<()> {
-        self.put_on_record(about, event).map(drop)
+        self.emit_record(about, event).map(drop)
     }
 
-    /// The same, and the record of it.
-    fn put_on_record(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
+    /// Emits an event and returns its record.
+    fn emit_record(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
         let (task_id, iteration) = about.unzip();
         let kind = mem::discriminant(&event);
         let records = self.store.emit(iteration, task_id, event)?;
-        self.tell(&records);
-        // Others may have written before and after it.
+        self.publish(&records);
+        // Other processes may have written records before and after ours.
         let run_id = self.store.run_id();
         let ours = |it: &Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
-        records.into_iter().rfind(ours).context("what was put on record is not")
+        records.into_iter().rfind(ours).context("the emitted event is missing from the journal")
     }
 
-    fn tell(&mut self, records: &[Record]) {
+    fn publish(&mut self, records: &[Record]) {
         if let Some(before) = &mut self.graph.before {
             for record in records {
                 before.note(record);
@@ -389,14 +390,14 @@ impl Runner {
         self.reporters = reporters;
     }
 
-    /// Says who holds the lock, as long as it is one.
-    fn hold(&self, task_id: Option<&TaskId>) -> Result<()> {
+    /// Writes the holder of the lock, after checking that the lock is still valid.
+    fn write_lock_holder(&self, task_id: Option<&TaskId>) -> Result<()> {
         let folder = self.workspace.state.dir();
         if !self.lock.is_on(folder) {
             let folder = folder.strip_prefix(self.workspace.root()).unwrap_or(folder).display();
             let message = format!(
-                "`{folder}` was removed while this run held its lock, so that another could have \
-                 begun beside it; run again"
+                "`{folder}` was removed while this run held its lock, so another run may \
+                 have started; run again"
             );
             return Err(Failure::new(Exit::Disk, message).into());
         }
@@ -406,7 +407,7 @@ impl Runner {
             since: rfc3339(Utc::now()),
             task_id: task_id.map(ToString::to_string),
         };
-        self.workspace.state.write_holder(&holder).context("say who holds the lock")
+        self.workspace.state.write_holder(&holder).context("record the holder of the lock")
     }
 
     fn announce_graph(&mut self) -> Result<()> {
@@ -416,7 +417,7 @@ impl Runner {
         self.emit(None, event)
     }
 
-    /// Waits for the next message, limit, beat or wake-up, and deals with it.
+    /// Waits for the next message, limit, heartbeat or wake-up, and handles it.
     fn wait(&mut self, wait: Wait) -> Result<()> {
         let now = Utc::now();
         let is_idle = self.with_view(|view| view.active.is_empty());
@@ -434,15 +435,15 @@ impl Runner {
         let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
         let message = self.listen(pause);
         self.receive(message)?;
-        self.look_at_clocks()?;
+        self.check_clocks()?;
         let records = self.store.catch_up()?;
-        self.tell(&records);
+        self.publish(&records);
         self.follow()?;
         self.tick();
         Ok(())
     }
 
-    /// Deals with a message; without one a limit may have been reached.
+    /// Handles a message. Without a message, a limit may have been reached.
     fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
         let input = match message {
             Some(RunnerMessage::News(id, ProcessNews::Closed(closed))) => {
@@ -467,7 +468,7 @@ impl Runner {
         input.map_or(Ok(()), |input| self.handle(input))
     }
 
-    /// The loop turns.
+    /// Reports one turn of the loop to the reporters.
     fn tick(&mut self) {
         for reporter in &mut self.reporters {
             reporter.tick();
@@ -475,12 +476,12 @@ impl Runner {
     }
 }
 
-/// Who runs here already.
+/// Returns the message that another run holds the lock.
 pub fn held(workspace: &Workspace) -> String {
     let name = workspace.place.name();
     let who = match name {
         None => "another ralph runs in this repository".to_owned(),
-        Some(name) => format!("the loop `{name}` runs already; `--name` starts another one"),
+        Some(name) => format!("the loop `{name}` is already running; `--name` starts another one"),
     };
     let Some(holder) = workspace.holder() else {
         return who;

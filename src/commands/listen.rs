@@ -34,7 +34,7 @@ use out::{Out, OutputSide};
 /// The interval for checking that the run is alive.
 const LIVES: Duration = Duration::from_secs(1);
 
-/// What to show.
+/// The options of `listen`.
 pub(super) struct ListenOptions {
     /// The task and the attempt; by default the newest attempt.
     pub(super) about: RecordFilter,
@@ -59,7 +59,7 @@ pub(super) enum Voice {
 /// Shows the output of agents.
 ///
 /// # Errors
-/// No output exists; errors of the disk.
+/// There is no output; errors of the disk.
 pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exit> {
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
@@ -97,13 +97,13 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
     }
 }
 
-/// The channel of signals that detach.
+/// Returns the channel of signals that detach.
 fn leaving() -> io::Result<Receiver<i32>> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     signal::listen(move |number| {
-        let _ = tell.send(number);
+        let _ = sender.send(number);
     })?;
-    Ok(told)
+    Ok(receiver)
 }
 
 struct Listener<'a> {
@@ -137,7 +137,7 @@ impl<'a> Listener<'a> {
         let mut found: Option<(Record, Option<Record>)> = None;
         let (about, history, log) = (&self.wanted.about, &mut self.history, &mut self.log);
         let open = &mut self.open;
-        let mut begun = None;
+        let mut start = None;
         self.reading.next(|_, read| {
             let Ok(record) = read else {
                 return Ok(());
@@ -145,7 +145,7 @@ impl<'a> Listener<'a> {
             let is_wanted = about.admits(&record, history);
             history.apply(&record);
             if let Event::LoopStarted(_) = record.event {
-                begun = Some(record.clone());
+                start = Some(record.clone());
             }
             note_open(open, &record, is_wanted);
             if !is_wanted {
@@ -162,8 +162,8 @@ impl<'a> Listener<'a> {
             }
             Ok(())
         })?;
-        if let Some(begun) = begun {
-            log.line(&begun);
+        if let Some(start) = start {
+            log.line(&start);
         }
         // Prefer the newest attempt that is still running.
         let found = self.open.last().map(|started| (started.clone(), None)).or(found);
@@ -178,7 +178,7 @@ impl<'a> Listener<'a> {
                 self.poll()?;
                 if let Some(end) = end {
                     self.end_attempt()?;
-                    self.tell(&end)?;
+                    self.print_record(&end)?;
                 }
                 self.out.go_live()
             }
@@ -217,9 +217,9 @@ impl<'a> Listener<'a> {
                 }
                 Event::LoopStarted(_) => {
                     self.end_attempt()?;
-                    self.tell(&record)?;
+                    self.print_record(&record)?;
                 }
-                _ if is_wanted || is_of_run => self.tell(&record)?,
+                _ if is_wanted || is_of_run => self.print_record(&record)?,
                 _ => {}
             }
             if is_end && self.wanted.about.attempt.is_some() {
@@ -235,7 +235,7 @@ impl<'a> Listener<'a> {
         Ok(false)
     }
 
-    /// The exit code if the run has ended.
+    /// Returns the exit code if the run has ended.
     fn is_over(&mut self) -> Result<Option<Exit>> {
         if self.history.run.finished.is_some() {
             return Ok(Some(Exit::Success));
@@ -254,7 +254,7 @@ impl<'a> Listener<'a> {
     }
 
     fn begin_attempt(&mut self, started: &Record) -> Result<()> {
-        self.tell(started)?;
+        self.print_record(started)?;
         self.show_attempt(started);
         Ok(())
     }
@@ -288,7 +288,7 @@ impl<'a> Listener<'a> {
     }
 
     /// Prints the journal line of a record, unless the output is raw.
-    fn tell(&mut self, record: &Record) -> Result<()> {
+    fn print_record(&mut self, record: &Record) -> Result<()> {
         let Some(line) = self.log.line(record).filter(|_| self.wanted.voice == Voice::Readable)
         else {
             return Ok(());
@@ -309,7 +309,7 @@ fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
     }
 }
 
-/// The task and the number of an attempt, from its start record.
+/// Returns the task and the number of an attempt, from its start record.
 fn named(started: &Record) -> (&str, u32) {
     let id = started.task_id.as_ref().map_or("", TaskId::as_str);
     let attempt = match started.event {
@@ -423,7 +423,8 @@ impl OutputReader {
     }
 }
 
-/// Printable lines. Of a line that a progress bar overwrote, only the last version remains.
+/// Converts bytes to printable lines. Only the last version of a line that a progress bar overwrote
+/// remains.
 fn words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = plain(&text);

@@ -1,8 +1,8 @@
-//! One attempt at one task, apart from its process: the record that is on disk before it starts,
-//! the prompt, and the evidence it leaves.
+//! One attempt at one task, without its process: the record that is on disk before it starts, the
+//! prompt, and the evidence it leaves.
 //!
-//! The same evidence is gathered for an attempt that ends before our eyes and for one that is
-//! found after a crash.
+//! The same evidence is collected for an attempt that ends normally and for one found after a
+//! crash.
 
 pub mod leftovers;
 mod open;
@@ -40,41 +40,43 @@ use crate::{
 
 pub use open::{AcceptanceCriteria, AttemptRecord, WorktreeAssignment};
 
-/// The file in a task's folder that says done.
+/// The file in a task's folder that reports the task done.
 const DONE: &str = "DONE";
-/// The file in a task's folder that says: waits for a person; what it asks is in it.
+/// The file in a task's folder that asks a person for input; it contains the question.
 const WAIT: &str = "WAIT_WITHOUT_RESTART";
-/// The file in a task's folder for the tasks that depend on it.
+/// The file in a task's folder with notes for its dependents.
 pub const NOTES: &str = "notes.md";
-/// How many of the newest commits a prompt names.
+/// The number of recent commits in a prompt.
 const RECENT: usize = 10;
-/// How much of the learnings file goes into a prompt, in bytes.
+/// The size limit of the learnings in a prompt, in bytes.
 const LEARNINGS_TAIL: usize = 8 * 1024;
-/// How much of a dependency's notes goes into a prompt, in bytes.
+/// The size limit of a dependency's notes in a prompt, in bytes.
 const NOTES_TAIL: usize = 4 * 1024;
-/// How much of the output of a failed verify command goes into a prompt, in bytes.
+/// The size limit of a failed verify command's output in a prompt, in bytes.
 const VERIFY_TAIL: usize = 6 * 1024;
-/// Where the conflict is kept that an attempt's work met when it was to be merged, in its folder.
+/// The file in an attempt's folder with the conflict that its work caused when it was about to
+/// land.
 pub const CONFLICT: &str = "conflict.diff";
-/// How much of a question is kept, in characters.
+/// The length limit of a question, in characters.
 const QUESTION: usize = 2000;
-/// How many leftover paths are put on record; a build folder that nobody ignored has thousands.
+/// The number of leftover paths that are recorded; a build folder that is not ignored has
+/// thousands.
 pub const LEFTOVERS: usize = 50;
 
-/// What the names of the branches begin with on which attempts in work trees of their own work.
+/// The first part of the branch names of isolated attempts.
 pub const BRANCHES: &str = "ralph";
 
-/// The branch of a task's attempts that have a work tree to themselves.
+/// Returns the branch of a task's isolated attempts.
 pub fn branch_of(id: &TaskId) -> String {
-    // Git has no branch with such an end; no id has a `+` in it.
+    // Git rejects branch names with these endings. A `+` cannot clash, because no id contains one.
     let barred = [".", ".lock"].iter().any(|end| id.as_str().ends_with(end));
     format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
-/// Renders the prompt of the next attempt at a task. Touches nothing.
+/// Renders the prompt of the next attempt at a task. Changes nothing on disk.
 ///
 /// # Errors
-/// A template that cannot be rendered, drawn.
+/// The template cannot be rendered; the error shows where.
 pub fn render(
     workspace: &Workspace,
     graph: &TaskGraph,
@@ -89,10 +91,10 @@ pub fn render(
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
-/// Everything the template of a task's next attempt can name.
+/// Returns the template context of a task's next attempt.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn context(
     workspace: &Workspace,
     graph: &TaskGraph,
@@ -118,7 +120,7 @@ pub fn context(
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
     let isolated = workspace.is_isolated();
-    let said = |name: &str| {
+    let report_path = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
         if isolated { root.join(path).display().to_string() } else { path }
     };
@@ -132,8 +134,8 @@ pub fn context(
         attempt: history.of(id).attempts + 1,
         max_attempts,
         command: Workspace::own_command(),
-        done_file: said(DONE),
-        wait_file: said(WAIT),
+        done_file: report_path(DONE),
+        wait_file: report_path(WAIT),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
         isolated_from: isolated.then(|| root.display().to_string()),
@@ -144,24 +146,24 @@ pub fn context(
     Ok(prompt::context(graph, history, number, &facts))
 }
 
-/// Makes the attempt's folders, writes its prompt without the values of secrets, and puts the record
-/// on disk: from here on a crash is found.
+/// Creates the attempt's folders, writes its prompt without secret values, and writes the record to
+/// disk. From here on, a crash is recoverable.
 ///
 /// # Errors
-/// As git or the disk gives them.
+/// Errors of git and of the disk.
 pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Result<AttemptRecord> {
     let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
-    fs::create_dir_all(&task_dir).with_context(|| format!("make `{}`", task_dir.display()))?;
-    // What an earlier attempt reported or asked is not said by this one. A plain loop has looked for
-    // `DONE` already; one that is there now is newer than that, and meant.
-    for said in [DONE, WAIT].map(|name| task_dir.join(name)) {
-        let is_meant = workspace.place.name().is_some() && said.ends_with(DONE);
-        if said.is_file() && !is_meant {
-            fs::remove_file(&said).with_context(|| format!("remove `{}`", said.display()))?;
+    fs::create_dir_all(&task_dir).with_context(|| format!("create `{}`", task_dir.display()))?;
+    // Remove the reports and questions of earlier attempts. A plain loop has already checked for
+    // `DONE`; a file that is there now is newer and counts.
+    for path in [DONE, WAIT].map(|name| task_dir.join(name)) {
+        let is_meant = workspace.place.name().is_some() && path.ends_with(DONE);
+        if path.is_file() && !is_meant {
+            fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
         }
     }
     let folder = workspace.root().join(&record.log);
-    fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     let path = folder.join("prompt.md");
     let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
     let prompt = clean.as_deref().unwrap_or(prompt);
@@ -171,10 +173,10 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
     Ok(record)
 }
 
-/// The record of an attempt that is about to begin.
+/// Returns the record of an attempt that is about to start.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn begin(
     workspace: &Workspace,
     run_id: &str,
@@ -208,19 +210,20 @@ pub fn begin(
     })
 }
 
-/// The graph to go on with. Where the file cannot be read and an attempt that was cut off may have
-/// done that, it is the one this attempt began with: closing the attempt puts it back.
+/// Returns the graph to continue with. If the file is unreadable and an interrupted attempt may
+/// have caused that, returns the graph from the start of that attempt: closing the attempt restores
+/// it.
 ///
 /// # Errors
-/// What is wrong with the file, drawn, with its exit code.
+/// The file is invalid; the error shows where and has its own exit code.
 pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
     let error = match workspace.graph() {
         Ok(file) => return Ok(file),
         Err(error) => error,
     };
     let kept = workspace.kept_graph().filter(|file| {
-        // The copy is of this attempt only if its claim is in it: the run may have been killed
-        // before there was one.
+        // The copy belongs to this attempt only if it contains its claim: the run may have been
+        // killed before making a new copy.
         let claimed = |record: &AttemptRecord| {
             let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
             let at = task.and_then(|task| task.claimed_at.as_deref());
@@ -231,13 +234,13 @@ pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
     kept.ok_or(error)
 }
 
-/// The file that says that a task is done.
+/// Returns the path of the file that reports a task done.
 pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
     workspace.root().join(workspace.task_dir(id)).join(DONE)
 }
 
-/// How the attempt said that its task is done, if it did. `by_command` is a report by
-/// `ralph task-complete`, `status` what the graph file says of the task now.
+/// Returns how the attempt reported its task done, if it did. `by_command` means a report by `ralph
+/// task-complete`; `status` is the current status of the task in the graph file.
 pub fn report(
     workspace: &Workspace,
     record: &AttemptRecord,
@@ -246,17 +249,17 @@ pub fn report(
 ) -> Option<Report> {
     if by_command {
         Some(Report::Command)
-    } else if record.said(workspace, DONE).is_file() {
+    } else if record.report_file(workspace, DONE).is_file() {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)
     }
 }
 
-/// What the repository shows of an attempt, all its leftovers included.
+/// Returns the evidence of an attempt in the repository, with all its leftovers.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn evidence(
     workspace: &Workspace,
     tree: &Repo,
@@ -266,8 +269,8 @@ pub fn evidence(
     let head = tree.head()?;
     let since = tree.since(record.base.as_deref())?;
     let strayed = if let Some(what) = tree.unfinished() {
-        // A commit of what is left would be taken for its end.
-        Some(format!("{what} is left half-way"))
+        // A commit of the leftovers would conclude the unfinished operation.
+        Some(format!("{what} is unfinished"))
     } else if head.branch != record.branch {
         let name = |branch: &Option<String>| match branch {
             Some(branch) => format!("`{branch}`"),
@@ -275,7 +278,7 @@ pub fn evidence(
         };
         Some(format!("it moved from {} to {}", name(&record.branch), name(&head.branch)))
     } else if !since.descends {
-        Some("it rewrote the history: HEAD does not descend from where it began".to_owned())
+        Some("it rewrote the history: HEAD does not descend from its base".to_owned())
     } else {
         None
     };
@@ -285,22 +288,22 @@ pub fn evidence(
         diff: since.diff,
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
-        question: question(&record.said(workspace, WAIT)),
+        question: question(&record.report_file(workspace, WAIT)),
         ..Evidence::default()
     })
 }
 
-/// What can be said of an attempt whose work tree is not there any more.
+/// Returns the evidence of an attempt whose worktree no longer exists.
 pub fn evidence_of_nothing(record: &AttemptRecord, report: Option<Report>) -> Evidence {
     let tree = record.worktree.as_ref().map(|worktree| worktree.tree.display().to_string());
-    let strayed = format!("its work tree `{}` is gone", tree.unwrap_or_default());
+    let strayed = format!("its worktree `{}` no longer exists", tree.unwrap_or_default());
     Evidence { report, strayed: Some(strayed), ..Evidence::default() }
 }
 
-/// Puts a question to a person into the task's folder, behind those that are there.
+/// Appends a question for a person to the file in the task's folder.
 ///
 /// # Errors
-/// More questions than can be shown; as the disk gives them.
+/// The questions exceed the length limit; errors of the disk.
 pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
     let folder = workspace.root().join(workspace.task_dir(id));
     let path = folder.join(WAIT);
@@ -309,31 +312,31 @@ pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
     let length = whole.chars().count();
     ensure!(
         length <= QUESTION,
-        "what an attempt asks may have {QUESTION} characters in all, and this makes {length}; put \
-         the rest into a file and name it"
+        "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
+         details in a file and name the file"
     );
-    fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     state::replace(&path, (whole + "\n").as_bytes(), workspace.durable())
         .with_context(|| format!("write `{}`", path.display()))
 }
 
-/// What the file in which an agent says that it waits for a person has in it; none without one.
+/// Returns the content of the question file, or `None` without that file.
 fn question(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
     }
     let mut text = Vec::new();
-    // Four bytes are the most that a character takes. What cannot be read was written all the same.
+    // A character takes four bytes at most. An unreadable file still counts as a question.
     let file = fs::File::open(path).map(|file| file.take(4 * QUESTION as u64));
     let _ = file.and_then(|mut file| file.read_to_end(&mut text));
     Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }
 
-/// What is changed and not committed in a work tree, without the files that `ralph` writes itself: path ->
+/// Returns the uncommitted changes in a worktree, without the files that `ralph` writes: path ->
 /// fingerprint.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn changed(workspace: &Workspace, tree: &Repo) -> Result<BTreeMap<String, String>> {
     let mut dirty = tree.dirty()?;
     dirty.retain(|path, _| !workspace.is_own(path));

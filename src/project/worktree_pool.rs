@@ -1,9 +1,10 @@
-//! The work trees of attempts: a pool in a folder beside the repository, of which each attempt has
-//! one to itself while it goes on, and one in which the merge queue tries things.
+//! The worktrees of attempts: a pool in a folder next to the repository. Each isolated attempt has
+//! its own worktree while it runs, and the merge queue has one.
 //!
-//! A work tree is made when all others are in use, and is otherwise moved on to another branch: on a
-//! large repository that is several times faster. It is only moved when all that is in it is kept
-//! somewhere else. Nothing is ever forced: what cannot be moved without loss stays as it is.
+//! A worktree is created when all others are in use. Otherwise an existing one is switched to
+//! another branch, which is several times faster on a large repository. A worktree is switched only
+//! when all its contents are kept elsewhere. Nothing is forced: a worktree that cannot be switched
+//! without loss stays as it is.
 
 use std::{
     fs, io,
@@ -20,13 +21,13 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Files that git ignores and that every work tree needs: patterns as in `.gitignore`.
+/// The list of ignored files that every worktree needs: patterns as in `.gitignore`.
 pub const INCLUDE: &str = ".worktreeinclude";
 
-/// Why a work tree is locked, before the name of an attempt.
+/// The lock reason of a worktree, up to the name of the attempt.
 const LOCKED: &str = "ralph: attempt ";
 
-/// The work trees of one repository.
+/// The worktrees of one repository.
 #[derive(Clone, Debug)]
 pub struct WorktreePool {
     main: PathBuf,
@@ -34,43 +35,44 @@ pub struct WorktreePool {
 }
 
 impl WorktreePool {
-    /// That of a repository, as the settings say.
+    /// Returns the pool of a repository, as configured.
     pub fn of(workspace: &Workspace) -> WorktreePool {
         let root = workspace.root();
         let mut name = root.file_name().unwrap_or_default().to_owned();
         name.push(".worktrees");
         let wanted = workspace.config.worktree_dir.as_ref();
         let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
-        // As git names them.
+        // Git reports canonical paths.
         let folder = fs::canonicalize(&folder).unwrap_or(folder);
         WorktreePool { main: root.to_owned(), folder }
     }
 
-    /// Where they are.
+    /// Returns the folder of the worktrees.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The one of the merge queue.
+    /// Returns the worktree of the merge queue.
     pub fn merge(&self) -> PathBuf {
         self.folder.join("merge")
     }
 
-    /// The first one that is not among those.
+    /// Returns the first worktree that is not in `taken`.
     pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
         let mut all = (1_u32..).map(|number| self.folder.join(number.to_string()));
-        all.find(|slot| !taken.contains(slot)).expect("there are numbers enough")
+        all.find(|slot| !taken.contains(slot)).expect("a number is free")
     }
 
-    /// Opens a work tree, which is made if it is not there; `base` is then what it has. And whether
-    /// it was made.
+    /// Opens a worktree. Creates it at `base` if it does not exist. Also returns whether it was
+    /// created.
     ///
     /// # Errors
-    /// In git's words; something else in its place.
+    /// Errors of git; the folder exists and is not a worktree of this repository.
     pub fn open(&self, tree: &Path, base: &str) -> Result<(Repo, bool)> {
-        // Git takes the name of its note of a work tree from the folder: not two at once.
+        // Git names its administrative folder after the worktree's folder, so only one may be
+        // created at a time.
         static TURN: Mutex<()> = Mutex::new(());
-        // An empty folder is as good as none.
+        // An empty folder counts as missing.
         let made =
             fs::read_dir(tree).map_or(!tree.exists(), |mut entries| entries.next().is_none());
         let main = Repo::discover(&self.main)?;
@@ -88,13 +90,14 @@ impl WorktreePool {
         }
         let Some(repo) = self.own(tree) else {
             bail!(
-                "`{}` is no work tree of this repository; move it away, or set `worktree_dir`",
+                "`{}` is not a worktree of this repository; move it, or set `worktree_dir`",
                 tree.display()
             );
         };
         let half_made = !made && !repo.is_own() && repo.is_half_made();
         if half_made {
-            // Its git was killed. What that did not come to is done; no file that is there is touched.
+            // The git process that created it was killed. Finish its work without touching existing
+            // files.
             repo.drop_locks()?;
             repo.settle_on(base)?;
             repo.fill()?;
@@ -108,7 +111,7 @@ impl WorktreePool {
         Ok((repo, made))
     }
 
-    /// The work tree that a folder is; none where it is something else.
+    /// Returns the worktree at a folder, or `None` if the folder is not one of this repository.
     fn own(&self, folder: &Path) -> Option<Repo> {
         let (tree, main) = (Repo::discover(folder).ok()?, Repo::discover(&self.main).ok()?);
         let is_top = fs::canonicalize(folder).is_ok_and(|folder| folder == tree.root());
@@ -116,7 +119,7 @@ impl WorktreePool {
         (is_top && is_own).then_some(tree)
     }
 
-    /// Copies the ignored files that every work tree needs.
+    /// Copies the ignored files that every worktree needs.
     fn include(&self, tree: &Repo) -> Result<()> {
         let list = self.main.join(INCLUDE);
         if !list.is_file() {
@@ -144,46 +147,45 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// Whether a work tree is locked for an attempt, or by git until it is made, and not by a person.
+/// Whether a lock reason is one that `ralph` wrote for an attempt.
 pub fn is_own_lock(why: &str) -> bool {
     why.starts_with(LOCKED)
 }
 
-/// What is to be prepared.
+/// An order to prepare a worktree.
 #[derive(Clone, Debug)]
 pub struct WorktreeOrder {
-    /// Of which pool.
+    /// The pool.
     pub pool: WorktreePool,
-    /// Which work tree.
+    /// The worktree.
     pub tree: PathBuf,
-    /// On which branch, or on one named after it where somebody has that checked out.
+    /// The branch. If it is checked out elsewhere, a numbered variant is used.
     pub branch: String,
-    /// For which attempt.
+    /// The name of the attempt.
     pub name: String,
-    /// With what.
+    /// The commit to start from.
     pub base: CommitId,
-    /// Under which name in git the work of the task's attempts is kept.
+    /// The ref prefix under which the work of the task's attempts is kept.
     pub pins: String,
 }
 
-/// A work tree that was to be prepared.
+/// The result of preparing a worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreparedWorktree {
-    /// It is, and on this branch.
+    /// The worktree is ready, on this branch.
     Ready(String),
-    /// There is something in it that is kept nowhere else.
+    /// The worktree cannot be used, for this reason: it has contents that are kept nowhere else.
     Kept(String),
 }
 
-/// Prepares a work tree for an attempt: on a new branch, with nothing in it but what its base has
-/// and what git ignores.
+/// Prepares a worktree for an attempt: on a new branch, with only its base and ignored files.
 ///
 /// # Errors
-/// In git's words.
+/// Errors of git.
 pub fn prepare(order: &WorktreeOrder) -> Result<PreparedWorktree> {
     let is_used = fs::read_dir(&order.tree).is_ok_and(|mut entries| entries.next().is_some());
     if is_used && order.pool.own(&order.tree).is_none() {
-        return Ok(PreparedWorktree::Kept("it is no work tree of this repository".to_owned()));
+        return Ok(PreparedWorktree::Kept("it is not a worktree of this repository".to_owned()));
     }
     let (tree, made) = order.pool.open(&order.tree, &order.base)?;
     if !made && let Some(why) = unkept(&tree)? {
@@ -198,16 +200,16 @@ pub fn prepare(order: &WorktreeOrder) -> Result<PreparedWorktree> {
     Ok(PreparedWorktree::Ready(branch))
 }
 
-/// What there is in a work tree that is kept nowhere else, if there is anything.
+/// Returns the first content of a worktree that is kept nowhere else, if any.
 ///
 /// # Errors
-/// In git's words.
+/// Errors of git.
 pub fn unkept(tree: &Repo) -> Result<Option<String>> {
     if let Some(what) = tree.unfinished() {
-        return Ok(Some(format!("{what} is left half-way")));
+        return Ok(Some(format!("{what} is unfinished")));
     }
     if let Some(path) = tree.dirty()?.into_keys().next() {
-        return Ok(Some(format!("`{path}` is changed and not committed")));
+        return Ok(Some(format!("`{path}` has uncommitted changes")));
     }
     let head = tree.head()?;
     match head.commit {
@@ -218,7 +220,8 @@ pub fn unkept(tree: &Repo) -> Result<Option<String>> {
     }
 }
 
-/// The name of the attempt's branch, and where it is if there is one. Its earlier work is kept first.
+/// Returns the name of the attempt's branch, and its commit if it exists. Earlier work on it is
+/// kept first.
 fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<CommitId>)> {
     let name = order.branch.clone();
     let others = (2..100).map(|number| format!("{name}-{number}"));
@@ -232,33 +235,33 @@ fn branch(tree: &Repo, order: &WorktreeOrder) -> Result<(String, Option<CommitId
                 }
                 return Ok((name, Some(commit)));
             }
-            BranchRoom::Barred { by } => bail!(
-                "branch `{by}` is in the way of `{name}`, since git has a folder for it; rename it"
-            ),
-            // Somebody looks at it.
+            BranchRoom::Barred { by } => {
+                bail!("branch `{by}` conflicts with the branch `{name}`; rename it")
+            }
+            // Another worktree uses the branch, so try the next name.
             BranchRoom::CheckedOut { .. } => {}
         }
     }
-    bail!("`{name}` and all names like it are checked out somewhere")
+    bail!("`{name}` and all its numbered variants are checked out elsewhere")
 }
 
-/// Lets go of a work tree whose attempt is closed: what it left is in `kept`. Its branch goes if it is
-/// named, with nothing on it that is not kept. What cannot be let go of stays as it is, with the
-/// reason.
+/// Releases the worktree of a closed attempt whose leftovers are in `kept`. Deletes `branch` if
+/// given and if all its commits are kept. Returns the reason if the worktree cannot be released; it
+/// then stays as it is.
 ///
 /// # Errors
-/// In git's words.
+/// Errors of git.
 pub fn release(tree: &Repo, kept: Option<&str>, branch: Option<&str>) -> Result<Option<String>> {
     let Some(at) = kept.map(CommitId::from).or(tree.head()?.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
     let settled = tree.settle_on(&at).or_else(|_| {
-        // A killed run may leave a git that takes its locks only now, or dies with them.
+        // A git process of a killed run may still be taking locks, or may have died with them.
         tree.drop_locks()?;
         tree.settle_on(&at)
     });
     if !settled? {
-        return Ok(Some("not all that is in it could be kept".to_owned()));
+        return Ok(Some("not all of its contents could be kept".to_owned()));
     }
     crash::point("tree.settled");
     tree.own(&at)?;
@@ -279,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_a_killed_git_left_does_not_keep_a_worktree_locked() {
+    fn a_lock_file_of_a_killed_git_does_not_keep_a_worktree_locked() {
         let folder = tempfile::tempdir().unwrap();
         let main = folder.path().canonicalize().unwrap().join("main");
         Repo::init(&main).unwrap();

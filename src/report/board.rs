@@ -1,5 +1,5 @@
-//! The lines of the live display: one for each attempt, and one for the merge queue. It is drawn from
-//! a [`RunView`] and knows no terminal.
+//! The lines of the live display: one for each attempt, and one for the merge queue. They are
+//! rendered from a [`RunView`], independent of a terminal.
 
 use std::time::Duration;
 
@@ -20,34 +20,34 @@ use crate::{
     view::{attempt::AttemptView, lines, queue::QueueView, run::RunView},
 };
 
-/// Between two frames. Slower than the eye would like, so that a night of it costs under a
-/// thousandth of a core.
+/// The interval between two frames. It is long, so that the display costs less than a thousandth of
+/// a core.
 pub const FRAME: Duration = Duration::from_millis(400);
 /// The frames of the spinner.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// The mark of what only waits.
+/// The mark of a waiting attempt.
 const STILL: &str = "·";
-/// How many columns an id has at most.
+/// The largest width of an id, in columns.
 const ID: usize = 24;
-/// How many columns the time has, `59m 59s`.
+/// The width of a time, in columns: `59m 59s`.
 const TIME: usize = 7;
 
-/// The run as it is drawn.
+/// The state of the live display.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// Whether several attempts may go on at once; a single one needs no name.
+    /// Whether several attempts may run at once; a single one is shown without its id.
     several: bool,
     run: Option<RunView>,
-    /// The newest word of each attempt that this run has done something about.
+    /// The newest status text of each attempt that this run has events of.
     news: Vec<News>,
-    /// The newest word of the batch that is landing.
+    /// The newest status text of the batch that is landing.
     landing: String,
-    /// Until when nothing can start, and why.
+    /// The time until which nothing can start, and the reason.
     wait: Option<(DateTime<Utc>, String)>,
     since: DateTime<Utc>,
 }
 
-/// The newest word of an attempt.
+/// The newest status text of an attempt.
 #[derive(Clone, Debug)]
 struct News {
     id: TaskId,
@@ -62,7 +62,7 @@ impl Board {
         self.news.is_empty() && self.queue().is_none() && self.wait.is_none()
     }
 
-    /// Takes over how the run stands, and the newest word from the event.
+    /// Updates the state of the run, and the status text from the event.
     pub fn note(&mut self, record: &Record, view: &View<'_>) {
         self.several = view.policy.jobs > 1;
         let run = RunView::live(view, record.timestamp);
@@ -70,9 +70,9 @@ impl Board {
         let attempt =
             run.attempts.iter().find(|attempt| Some(&attempt.task_id) == record.task_id.as_ref());
         if let Some(attempt) = attempt
-            && let Some((lead, text)) = newest_word(&record.event, attempt.position.state)
+            && let Some((lead, text)) = status_text(&record.event, attempt.position.state)
         {
-            self.tell(&attempt.task_id, record.timestamp, lead, visible(&text).into_owned());
+            self.set_status(&attempt.task_id, record.timestamp, lead, visible(&text).into_owned());
         }
         if let Event::Waiting { until, why } = &record.event {
             self.since = record.timestamp;
@@ -93,7 +93,7 @@ impl Board {
         self.run = Some(run);
     }
 
-    fn tell(&mut self, id: &TaskId, since: DateTime<Utc>, lead: &'static str, text: String) {
+    fn set_status(&mut self, id: &TaskId, since: DateTime<Utc>, lead: &'static str, text: String) {
         let news = News { id: id.clone(), since, lead, text };
         match self.news.iter_mut().find(|news| news.id == *id) {
             Some(before) => *before = news,
@@ -101,7 +101,7 @@ impl Board {
         }
     }
 
-    /// The attempts that have a word.
+    /// Returns the attempts that have a status text.
     fn rows(&self) -> impl Iterator<Item = (&AttemptView, &News)> {
         self.news.iter().filter_map(|news| {
             let mut attempts = self.run.iter().flat_map(|run| &run.attempts);
@@ -109,13 +109,13 @@ impl Board {
         })
     }
 
-    /// The merge queue, if something is queued.
+    /// Returns the merge queue, unless it is empty.
     fn queue(&self) -> Option<&QueueView> {
         let queue = &self.run.as_ref()?.merge_queue;
         (self.several && !queue.waiting.is_empty()).then_some(queue)
     }
 
-    /// What the process of an attempt does now, or that of the batch that it lands with.
+    /// Sets the current activity of an attempt, or of the batch that it lands with.
     pub fn doing(&mut self, id: &TaskId, doing: &str) {
         let doing = visible(doing);
         let is_landing = self.rows().any(|(attempt, _)| {
@@ -143,7 +143,7 @@ impl Board {
         }
     }
 
-    /// Returns the lines at some time, at most `width` columns wide and `most` of them.
+    /// Returns the lines at the time `now`, at most `width` columns wide and at most `most` lines.
     pub fn lines(
         &self,
         now: DateTime<Utc>,
@@ -165,7 +165,7 @@ impl Board {
         let ids = self.news.iter().map(|news| columns(news.id.as_str())).max().unwrap_or(0).min(ID);
         lines.extend(self.rows().take(shown).map(|(attempt, news)| {
             if !self.several {
-                // Alone, what it does now has an age.
+                // For a single attempt, the age is that of its current activity.
                 return (None, format!("{frame} {} {}", age(now - news.since), news.text));
             }
             let state = attempt.position.state;
@@ -202,8 +202,8 @@ impl Board {
     }
 }
 
-/// The newest word that an event has of its attempt, with what leads it in.
-fn newest_word(event: &Event, state: AttemptState) -> Option<(&'static str, String)> {
+/// Returns the status text of an event for its attempt, with a prefix.
+fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, String)> {
     let is_landing = state == AttemptState::Landing;
     if let Event::Started { worktree: Some(_), .. } = event {
         Some(("", "preparing its worktree".to_owned()))
@@ -218,18 +218,18 @@ fn newest_word(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
     } else if let Event::WaitingForChildren(left) = event {
         Some(("", lines::waiting(left)))
     } else {
-        // What is queued needs no word besides its state.
+        // A queued attempt needs no text apart from its state.
         matches!(event, Event::Queued { .. }).then(|| ("", String::new()))
     }
 }
 
-/// A length in whole seconds.
+/// Formats a duration in whole seconds.
 fn age(length: TimeDelta) -> String {
     let seconds = length.num_seconds().max(0).unsigned_abs();
     if seconds < 10 { format!("{seconds}s") } else { duration::short(Duration::from_secs(seconds)) }
 }
 
-/// The reason of a wait, and how long it still takes.
+/// Formats the reason of a wait and the remaining time.
 fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
     let left = (until - now).to_std().unwrap_or_default();
     let left = duration::short(Duration::from_secs(left.as_secs()));
@@ -250,12 +250,12 @@ mod tests {
         verdict::Verdict,
     };
 
-    /// The lines after these facts, a minute after the first second.
-    fn lines(jobs: usize, width: usize, most: usize, told: &[(&str, Event)]) -> String {
+    /// Returns the lines after these events, a minute after the first second.
+    fn lines(jobs: usize, width: usize, most: usize, events: &[(&str, Event)]) -> String {
         let graph = TaskGraph::new(Vec::new(), Vec::new()).unwrap();
         let (mut history, mut board) = (History::default(), Board::default());
         let policy = Policy { jobs, ..Policy::default() };
-        for (at, (id, event)) in (1..).zip(told) {
+        for (at, (id, event)) in (1..).zip(events) {
             let record = record(id, at, event.clone());
             history.apply(&record);
             let (history, keys) = (&history, &[]);
@@ -277,7 +277,7 @@ mod tests {
         lines.join("\n")
     }
 
-    fn apart() -> Event {
+    fn isolated() -> Event {
         let mut event = started(1);
         if let Event::Started { worktree, .. } = &mut event {
             *worktree = Some("/trees/1".to_owned());
@@ -300,25 +300,25 @@ mod tests {
     }
 
     #[test]
-    fn each_attempt_and_the_queue_have_a_line() {
+    fn each_attempt_and_the_merge_queue_have_a_line() {
         let setting =
             Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: String::new() };
         let long = "an-id-that-is-longer-than-any-column-of-ids-may-be";
-        let told = [
-            ("loud", apart()),
-            ("parser", apart()),
-            ("done", apart()),
-            (long, apart()),
+        let events = [
+            ("loud", isolated()),
+            ("parser", isolated()),
+            ("done", isolated()),
+            (long, isolated()),
             ("done", queued()),
-            ("lexer", apart()),
+            ("lexer", isolated()),
             ("lexer", setting),
-            ("other", apart()),
+            ("other", isolated()),
             ("other", queued()),
             ("parser", command("cargo test --workspace")),
             ("done", Event::Merging(batch(&["done", "other"]))),
             ("done", command("cargo test --workspace && cargo clippy")),
         ];
-        insta::assert_snapshot!(lines(6, 100, 20, &told), @r"
+        insta::assert_snapshot!(lines(6, 100, 20, &events), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語の題名はとても長いので端末の幅には収まり…
         ⠹     59s  parser                    verifying: cargo test --workspace
         ·     58s  done                      landing
@@ -327,7 +327,7 @@ mod tests {
         ·     53s  other                     landing
         ⠹ merge queue: 2 queued; landing done, other on main: cargo test --workspace && cargo clippy
         ");
-        insta::assert_snapshot!(lines(6, 60, 20, &told), @r"
+        insta::assert_snapshot!(lines(6, 60, 20, &events), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
         ⠹     59s  parser                    verifying: cargo test …
         ·     58s  done                      landing
@@ -336,45 +336,45 @@ mod tests {
         ·     53s  other                     landing
         ⠹ merge queue: 2 queued; landing done, other on main: cargo…
         ");
-        insta::assert_snapshot!(lines(6, 60, 4, &told), @r"
+        insta::assert_snapshot!(lines(6, 60, 4, &events), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
         ⠹     59s  parser                    verifying: cargo test …
           and 4 more
         ⠹ merge queue: 2 queued; landing done, other on main: cargo…
         ");
-        assert_eq!(lines(6, 60, 1, &told).lines().count(), 1);
+        assert_eq!(lines(6, 60, 1, &events).lines().count(), 1);
     }
 
     #[test]
-    fn what_is_over_is_gone_and_what_is_held_is_said() {
+    fn finished_attempts_are_gone_and_a_held_queue_is_shown() {
         let held = Held {
             branch: "main".to_owned(),
             checkout: "/repo".to_owned(),
             paths: vec!["x".to_owned()],
             why: None,
         };
-        let told = [
-            ("a", apart()),
-            ("b", apart()),
+        let events = [
+            ("a", isolated()),
+            ("b", isolated()),
             ("b", queued()),
             ("b", Event::Merging(batch(&["b"]))),
             ("", Event::MergeHeld(held)),
             ("a", Event::Failed(end(1, Verdict::Failed))),
         ];
-        insta::assert_snapshot!(lines(2, 60, 20, &told), @r"
+        insta::assert_snapshot!(lines(2, 60, 20, &events), @r"
         ·     59s  b  queued to land
         · merge queue: 1 queued; `main` cannot move: your uncommitt…
         ");
         assert_eq!(
-            lines(2, 60, 20, &[("a", apart()), ("a", Event::Failed(end(1, Verdict::Failed)))]),
+            lines(2, 60, 20, &[("a", isolated()), ("a", Event::Failed(end(1, Verdict::Failed)))]),
             ""
         );
     }
 
     #[test]
-    fn alone_it_needs_no_name() {
-        let told = [("a", started(1)), ("a", command("cargo test"))];
-        insta::assert_snapshot!(lines(1, 60, 20, &told), @"⠹ 59s cargo test");
+    fn a_single_attempt_is_shown_without_its_id() {
+        let events = [("a", started(1)), ("a", command("cargo test"))];
+        insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s cargo test");
         let until = DateTime::from_timestamp(100, 0).unwrap();
         let wait = Event::Waiting { until, why: "a limit of the provider".to_owned() };
         let text = lines(1, 100, 20, &[("", wait)]);

@@ -1,8 +1,8 @@
-//! The view on a terminal: what happened, and below it what goes on now. Alone, an attempt has a bar
-//! before it.
+//! The reporter for terminals: past events, and below them the current state. A single attempt is
+//! headed by a bar.
 //!
-//! The only user of indicatif, which redraws from a thread of its own and is silent off a
-//! terminal; that is why `plain` is a reporter of its own and not a mode of this one.
+//! This is the only user of indicatif, which redraws from its own thread and prints nothing without
+//! a terminal. Therefore `plain` is a separate reporter and not a mode of this one.
 
 use std::{
     fmt,
@@ -30,17 +30,17 @@ use crate::{
     },
 };
 
-/// Between two looks at what the agent does.
+/// The interval for updating the activity of agents.
 const LOOK: Duration = Duration::from_secs(1);
-/// The widest bar.
+/// The largest width of a bar.
 const BAR: usize = 72;
 
-/// Draws on standard error.
+/// A reporter that draws on standard error.
 pub struct FancyReporter {
     verbosity: Verbosity,
     paint: Paint,
     drawn: Arc<Mutex<Drawn>>,
-    /// What draws it, if there is something to draw.
+    /// The drawing bar, if there is something to draw.
     bar: Option<ProgressBar>,
 }
 
@@ -53,7 +53,7 @@ struct Drawn {
 }
 
 impl FancyReporter {
-    /// A reporter at this verbosity.
+    /// Returns a reporter with this verbosity.
     pub fn new(verbosity: Verbosity) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
         FancyReporter { verbosity, paint, drawn: Arc::default(), bar: None }
@@ -62,7 +62,7 @@ impl FancyReporter {
     fn say(&self, lines: &[Line]) {
         for line in lines {
             let width = terminal::stderr_width().unwrap_or(80);
-            // What ended well or badly is seen without reading, also without colour.
+            // Marks show success and failure also without color.
             let mark = match line.style {
                 Some(Style::Good) if !line.text.starts_with(' ') => "✓ ",
                 Some(Style::Bad) if !line.text.starts_with(' ') => "✗ ",
@@ -85,7 +85,7 @@ impl FancyReporter {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws the live display, or removes it where it is empty.
+    /// Draws the live display, or removes it if it is empty.
     fn show(&mut self) {
         let mut drawn = self.drawn();
         drawn.measure();
@@ -105,7 +105,7 @@ impl FancyReporter {
         }
     }
 
-    /// Prints the heading of an attempt, between rules where it is the only one.
+    /// Prints the heading of an attempt, between bars if attempts run one at a time.
     fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
         let strong = |text: String| Line { style: Some(Style::Strong), text };
         let mut heading = lines::heading(record, attempt, number, view).into_iter();
@@ -122,22 +122,22 @@ impl FancyReporter {
 }
 
 impl Drawn {
-    /// Measures the screen. Not called in every frame.
+    /// Measures the screen. Too slow to call in every frame.
     fn measure(&mut self) {
         self.width = terminal::stderr_width().unwrap_or(80);
         self.rows = terminal::stderr_height().unwrap_or(24).saturating_sub(2).max(1);
     }
 }
 
-/// Begins to draw. A bar for each line would be a thread each; this way all of them turn in step and
-/// are drawn at once.
+/// Starts drawing. One bar draws all lines at once and in step; a bar for each line would need a
+/// thread each.
 fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
     let draw = move |_: &ProgressState, out: &mut dyn fmt::Write| {
         let drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = drawn.board.lines(Utc::now(), paint, drawn.width, drawn.rows);
         let _ = out.write_str(&lines.join("\n"));
     };
-    let style = ProgressStyle::with_template("{board}").expect("the template is right");
+    let style = ProgressStyle::with_template("{board}").expect("the template is valid");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.with_key("board", draw));
     bar.enable_steady_tick(FRAME);
@@ -161,7 +161,7 @@ impl Reporter for FancyReporter {
         self.drawn().board.note(record, view);
         let alone = view.policy.jobs == 1;
         let is_start = matches!(record.event, Event::Started { .. });
-        // The heading of a single attempt stands above all that is drawn of it.
+        // The heading of a single attempt goes above the live display.
         if (is_start && alone) || self.drawn().board.is_empty() {
             self.rest();
         }
@@ -169,7 +169,7 @@ impl Reporter for FancyReporter {
         if let (Event::Started { attempt, .. }, Some(number)) = (&record.event, number) {
             self.head(record, *attempt, number, view);
         }
-        // Of several, the lines that are drawn say what each is about.
+        // With several attempts, the live display already shows these events.
         let is_seen = matches!(
             record.event,
             Event::SettingUp { .. }
@@ -198,7 +198,7 @@ impl Reporter for FancyReporter {
     }
 }
 
-/// The bar between iterations.
+/// Returns the bar between iterations.
 fn rule() -> Line {
     let width = terminal::stderr_width().unwrap_or(80).min(BAR);
     Line { style: Some(Style::Faint), text: "═".repeat(width) }

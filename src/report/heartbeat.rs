@@ -1,8 +1,8 @@
-//! `logs/ralph.heartbeat`: proof that the loop itself turns, for cron.
+//! `logs/ralph.heartbeat`: proof for monitoring that the loop is running.
 //!
-//! The first line is the time; the second says what goes on, as JSON. One block of a fixed size,
-//! written in place: that is one system call, never half seen, and works on a full disk, where a
-//! new file could not be made.
+//! The first line is the time; the second is the state as JSON. The file is one block of a fixed
+//! size, written in place by one system call: readers never see half of a write, and it also works
+//! on a full disk, where a new file could not be created.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,42 +26,42 @@ use crate::{
 
 /// The size of the file, in bytes.
 const SIZE: usize = 256;
-/// Between two beats.
+/// The interval between two beats.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// What the heartbeat says besides the time.
+/// The contents of a heartbeat, apart from the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatFacts {
-    /// The run.
+    /// The id of the run.
     pub run_id: String,
-    /// The runner's process.
+    /// The process id of the run.
     pub pid: u32,
-    /// What it works on.
+    /// The task of the newest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Why the run ended, if it has.
+    /// The reason for the end of the run, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
 }
 
-/// Beats on every fact, and every ten seconds.
+/// Writes the heartbeat on every record, and every ten seconds.
 #[derive(Debug)]
 pub struct HeartbeatReporter {
     path: PathBuf,
     facts: HeartbeatFacts,
-    /// Who hears of every beat, if a service manager started this run.
+    /// The service manager that started this run, if any; it is notified of every beat.
     manager: Manager,
 }
 
 impl HeartbeatReporter {
-    /// Beats into the file at `path`.
+    /// Returns a reporter that writes to the file at `path`.
     pub fn new(path: PathBuf) -> HeartbeatReporter {
         let facts = HeartbeatFacts { pid: std::process::id(), ..HeartbeatFacts::default() };
         HeartbeatReporter { path, facts, manager: Manager::of_environment() }
     }
 
     fn beat(&self) {
-        // A heartbeat that cannot be written goes stale, which is what it is for.
+        // A heartbeat that cannot be written becomes stale, which is its purpose.
         let _ = write(&self.path, Utc::now(), &self.facts);
         self.manager.tell(service_manager::ALIVE);
     }
@@ -112,17 +112,17 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Reads a heartbeat: when it beat, and what it said, where that can be read.
+/// Reads a heartbeat: its time, and its contents if they are valid.
 ///
 /// # Errors
-/// As the disk gives them, and `InvalidData` where the first line is no time.
+/// Errors of the disk, and `InvalidData` if the first line is not a time.
 pub fn read(path: &Path) -> io::Result<(DateTime<Utc>, Option<HeartbeatFacts>)> {
     let text = fs::read_to_string(path)?;
     let mut lines = text.lines();
-    let time = lines
-        .next()
-        .and_then(|line| DateTime::parse_from_rfc3339(line.trim()).ok())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its first line is no time"))?;
+    let time =
+        lines.next().and_then(|line| DateTime::parse_from_rfc3339(line.trim()).ok()).ok_or_else(
+            || io::Error::new(io::ErrorKind::InvalidData, "its first line is not a time"),
+        )?;
     let facts = lines.next().and_then(|line| serde_json::from_str(line.trim()).ok());
     Ok((time.to_utc(), facts))
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_is_a_time_and_facts_in_a_block_of_one_size() {
+    fn a_heartbeat_is_a_time_and_facts_in_a_block_of_fixed_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("logs/ralph.heartbeat");
         let now: DateTime<Utc> = "2026-11-20T22:44:03.120Z".parse().unwrap();

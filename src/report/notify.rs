@@ -1,5 +1,5 @@
-//! Sends notifications, each notifier with a thread and a queue of its own: a slow one delays neither
-//! the loop nor the others.
+//! The reporter that sends notifications. Each notifier has its own thread and queue: a slow one
+//! delays neither the loop nor the others.
 
 mod queue;
 mod way;
@@ -36,22 +36,22 @@ use crate::{
 use queue::MessageQueue;
 pub use way::{Messenger, desktop_is_here};
 
-/// How long a run waits, after its limit, for the notifications that are being sent.
+/// The time that a run waits, after its limit, for the notifications that are being sent.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Sends the notifications that the settings ask for.
+/// A reporter that sends the configured notifications.
 pub struct NotifyReporter {
     sender: MessageSender,
-    office: Arc<NotifierContext>,
+    context: Arc<NotifierContext>,
     /// The notifiers of the current settings.
     lines: Vec<NotifierLine>,
     /// The notifiers that were removed from the settings and still have messages to send.
     leaving: Vec<NotifierLine>,
-    /// How many notifiers there have been.
+    /// The number of notifiers so far.
     opened: usize,
     timeout: Duration,
     wait: Duration,
-    /// Until when the run waits for notifications.
+    /// The time until which the ended run waits for notifications.
     until: Option<Instant>,
 }
 
@@ -72,13 +72,13 @@ struct NotifierContext {
 }
 
 impl NotifyReporter {
-    /// A reporter of a run in this repository.
+    /// Returns a reporter for a run in this repository.
     ///
     /// # Errors
-    /// The system cannot start a thread.
+    /// A thread cannot be started.
     pub fn new(workspace: &Workspace) -> io::Result<NotifyReporter> {
         let sender = MessageSender::of(workspace);
-        let office = NotifierContext {
+        let context = NotifierContext {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
             durable: workspace.durable(),
@@ -88,7 +88,7 @@ impl NotifyReporter {
         };
         let mut notify = NotifyReporter {
             sender,
-            office: Arc::new(office),
+            context: Arc::new(context),
             lines: Vec::new(),
             leaving: Vec::new(),
             opened: 0,
@@ -100,13 +100,13 @@ impl NotifyReporter {
         Ok(notify)
     }
 
-    /// Takes over these settings. Notifiers that stay keep their queues.
+    /// Applies changed settings. Unchanged notifiers keep their queues.
     fn open(&mut self, config: &Config) -> io::Result<()> {
         let same_limit = self.timeout == config.notify_timeout;
         (self.timeout, self.wait) = (config.notify_timeout, config.notify_wait);
         let mut before = std::mem::take(&mut self.lines);
-        // A desktop that is not here is not worth a complaint in every run.
-        let root = self.office.root.clone();
+        // Skip desktop notifiers silently if this machine has no desktop.
+        let root = self.context.root.clone();
         let is_here =
             |it: &&Notifier| it.way != NotifierTarget::Desktop || desktop_is_here(&root).is_ok();
         for notifier in config.notify.iter().filter(is_here) {
@@ -129,46 +129,46 @@ impl NotifyReporter {
         let messenger = Messenger::new(
             notifier.way.clone(),
             self.timeout,
-            self.office.state.dir().join("notify"),
+            self.context.state.dir().join("notify"),
             self.opened.to_string(),
-            self.office.root.clone(),
+            self.context.root.clone(),
         );
         self.opened += 1;
         let queue = Arc::new(MessageQueue::default());
-        let (inner, office) = (Arc::clone(&queue), Arc::clone(&self.office));
+        let (inner, context) = (Arc::clone(&queue), Arc::clone(&self.context));
         thread::Builder::new()
             .name("notify".to_owned())
-            .spawn(move || work(&messenger, &inner, &office))?;
+            .spawn(move || work(&messenger, &inner, &context))?;
         Ok(NotifierLine { notifier: notifier.clone(), queue })
     }
 }
 
-/// Sends what is in the queue of one notifier, until the queue is closed.
-fn work(messenger: &Messenger, queue: &MessageQueue, office: &NotifierContext) {
+/// Sends the messages in the queue of one notifier until the queue is closed.
+fn work(messenger: &Messenger, queue: &MessageQueue, context: &NotifierContext) {
     let mut complained = false;
     while let Some((message, lost)) = queue.next() {
         let result = match lost {
             0 => messenger.tell(&message, &|| queue.is_cut()),
-            _ => Err(format!("there was too much to tell at once; {lost} left out")),
+            _ => Err(format!("too many notifications at once; {lost} dropped")),
         };
         if let Err(why) = result
             && !std::mem::replace(&mut complained, true)
         {
-            office.complain(&messenger.way, &message, why);
+            context.complain(&messenger.way, &message, why);
         }
         queue.done();
     }
 }
 
 impl NotifierContext {
-    /// Puts on record that a notification failed; the run says so when it reads that.
+    /// Records that a notification failed; the run reports that when it reads the record.
     fn complain(&self, way: &NotifierTarget, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone(), self.durable);
         let store = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
         let moment = message.event.clone();
         let failed = NotifyFailed { notifier: way.to_string(), moment, why };
-        // A journal that cannot be written to ends the run by itself.
+        // If the journal is not writable, the run ends for that reason.
         let _ = store.and_then(|mut store| store.emit(None, None, Event::NotifyFailed(failed)));
     }
 }
@@ -176,7 +176,7 @@ impl NotifierContext {
 impl Reporter for NotifyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         if let Event::LoopStarted(_) = record.event {
-            let mut run_id = self.office.run_id.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut run_id = self.context.run_id.lock().unwrap_or_else(PoisonError::into_inner);
             run_id.clone_from(&record.run_id);
         }
         let Some(moment) = notification_of(record) else {
@@ -188,7 +188,7 @@ impl Reporter for NotifyReporter {
         };
         let text = lines::notice(record, view);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
-        // The end is what must not be missed.
+        // The end of the run is the most important message.
         let urgent = moment == NotificationKind::Finished;
         for line in [first].into_iter().chain(lines) {
             line.queue.put(Arc::clone(&message), urgent);
@@ -196,7 +196,7 @@ impl Reporter for NotifyReporter {
     }
 
     fn settle(&mut self, config: &Config) {
-        // Without a thread for a new one, the others are told.
+        // If a thread cannot be started, the other notifiers still work.
         let _ = self.open(config);
     }
 
@@ -214,8 +214,8 @@ impl Reporter for NotifyReporter {
 }
 
 impl Drop for NotifyReporter {
-    /// Ends the threads. The guardian of a command ends its processes, at the latest when this
-    /// process exits.
+    /// Ends the threads. The guardian of a command ends its processes when this process exits at
+    /// the latest.
     fn drop(&mut self) {
         for line in self.lines.iter().chain(&self.leaving) {
             line.queue.cut();

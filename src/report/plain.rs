@@ -1,4 +1,4 @@
-//! Lines with times, for pipes, files and journals of services.
+//! The reporter that prints lines with times, for pipes, files and service journals.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -14,20 +14,20 @@ use crate::{
     },
 };
 
-/// Writes to `out`, which is standard error but in tests.
+/// A reporter that writes to `out`: standard error, except in tests.
 pub struct PlainReporter<W> {
     out: W,
     verbosity: Verbosity,
 }
 
 impl<W: Write> PlainReporter<W> {
-    /// A reporter at this verbosity.
+    /// Returns a reporter with this verbosity.
     pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
         PlainReporter { out, verbosity }
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
-        // In one write, so that no other process writes in between.
+        // Use one write, so that output of other processes is not mixed in.
         let mut text = String::new();
         for line in lines {
             let _ = writeln!(text, "{time}  {}", line.text);

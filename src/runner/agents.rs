@@ -1,4 +1,4 @@
-//! Whether the agents of a run can be started, found out before any task is claimed.
+//! Checks, before a task is claimed, that the agents of a run can be started.
 
 use std::env;
 
@@ -15,7 +15,7 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Finds out before any task is claimed whether the agents can be started.
+/// Checks that all agents of a run can be started.
 pub(super) fn check_agents(
     policy: &Policy,
     graph: &TaskGraph,
@@ -25,7 +25,7 @@ pub(super) fn check_agents(
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 
-/// The agents that the open ones of these tasks need, each with how to name another.
+/// Returns the agents that the unfinished tasks need, each with a hint on how to choose another.
 pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a AgentCommand, String)> {
     let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
     let (own, others): (Vec<&Task>, Vec<&Task>) =
@@ -42,10 +42,10 @@ pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a AgentComman
     found
 }
 
-/// Finds out whether an agent can be started; `hint` is what else can be done.
+/// Checks that an agent can be started; `hint` says what else the user can do.
 ///
 /// # Errors
-/// When it cannot.
+/// The agent cannot be started.
 pub fn check_agent(call: &AgentCommand, workspace: &Workspace, hint: &str) -> Result<()> {
     let refuse = |message: String| Err(Failure::new(Exit::Agent, message).into());
     let Some(program) = call.argv.first() else {

@@ -1,4 +1,4 @@
-//! Carries out what the parts of a run ask for. Nothing is decided here.
+//! Carries out the commands of a run. Makes no decisions.
 
 use std::{collections::VecDeque, fs};
 
@@ -22,13 +22,13 @@ use crate::{
 };
 
 impl Runner {
-    /// Tells the run what happened, and carries out what follows from it.
+    /// Passes an input to the run, and carries out the resulting commands.
     pub(super) fn handle(&mut self, input: Input) -> Result<()> {
         let commands = self.with_run(|run, sit| run.handle(input, sit));
         self.carry_out(commands)
     }
 
-    /// Carries out commands in order; what follows from one comes before the next.
+    /// Carries out commands in order. Commands that follow from one come before the next.
     pub(super) fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<()> {
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
@@ -43,7 +43,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Carries out one command; what comes of it at once is returned.
+    /// Carries out one command. Returns an immediate result as an input.
     fn apply(&mut self, command: RunCommand) -> Result<Option<Input>> {
         match command {
             RunCommand::Emit(about, event) => self.journal(about.as_ref(), *event)?,
@@ -51,7 +51,7 @@ impl Runner {
                 self.write_status((&id, iteration), &write, cause)?;
             }
             RunCommand::Record(key) => return self.record(key).map(Some),
-            RunCommand::SetHolder(id) => self.hold(id.as_ref())?,
+            RunCommand::SetHolder(id) => self.write_lock_holder(id.as_ref())?,
             RunCommand::KeepGraph => {
                 self.remember_graph()?;
                 crash::point("start.kept");
@@ -79,24 +79,24 @@ impl Runner {
             RunCommand::Land { branch, onto, commit } => self.land(branch, onto, commit),
             RunCommand::KeepLog { from, to } => {
                 let root = self.workspace.root();
-                // Without the file there is nothing to keep.
+                // A missing file needs no action.
                 let _ = fs::rename(root.join(from), root.join(to));
             }
             RunCommand::Abandon(number) => {
-                let why = "left in a hurry; the next run sees to the attempt";
+                let why = "stopped at once; the next run recovers the attempt";
                 return Err(Failure::new(Exit::Signal(number), why).into());
             }
         }
         Ok(None)
     }
 
-    /// Journals an event.
+    /// Emits an event and passes the crash points of the journal.
     fn journal(&mut self, about: Option<&(TaskId, u32)>, event: Event) -> Result<()> {
         if let Event::Verified(_) | Event::VerifyFailed(_) = event {
             crash::point("verify.ended");
         }
         let about = about.map(|(id, iteration)| (id, *iteration));
-        let record = self.put_on_record(about, event)?;
+        let record = self.emit_record(about, event)?;
         match &record.event {
             Event::Recovered { .. } => crash::point("recover.told"),
             Event::Started { .. } => crash::point("start.told"),

@@ -1,4 +1,4 @@
-//! The end of an attempt: what it left is examined, judged, kept and released.
+//! The end of an attempt: its results are examined, judged, kept and released.
 
 use std::{
     mem, thread,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl Runner {
-    /// Examines what an agent has left, in the graph and in git, once all of it is dead.
+    /// Examines the results of an agent in the graph and in git, once all its processes have ended.
     pub(super) fn collect(&mut self, id: &AttemptId, end: ProcessEnd) -> Result<Option<Input>> {
         let Some(record) = self.records.get(id).cloned() else {
             return Ok(None);
@@ -37,49 +37,51 @@ impl Runner {
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
         let records = self.store.catch_up()?;
-        self.tell(&records);
+        self.publish(&records);
         self.close_children(Some(id))?;
-        self.settle_graph(&record)?;
-        // What the agent wrote of its own task holds, also where the rest is undone.
+        self.reread_graph(&record)?;
+        // The agent's change to its own task counts even if its other changes are undone.
         let graph = self.graph.file.graph();
-        let said = graph.number(&id.task_id).map(|number| graph.task(number).status);
-        let said = self.take_over(&record)?.or(said);
+        let status = graph.number(&id.task_id).map(|number| graph.task(number).status);
+        let status = self.adopt_graph_changes(&record)?.or(status);
         self.guard_graph(&record)?;
         crash::point("close.settled");
-        let report = self.report(&record, said);
+        let report = self.report(&record, status);
         let mut evidence = match tree {
             Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
             Err(_) => attempt::evidence_of_nothing(&record, report),
         };
-        let (told, obstacle) = record.told(&self.workspace, &outcome);
-        evidence.obstacle = obstacle.map(|obstacle| {
+        let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
+        evidence.obstacle = error_kind.map(|error_kind| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
             let earlier = self.store.history().obstacles_before(name, &id.task_id);
-            ProviderError::new(obstacle, earlier, Utc::now())
+            ProviderError::new(error_kind, earlier, Utc::now())
         });
-        let word = told.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
+        let word = transcript.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
         let promise = self.workspace.config.promise();
-        let promised = word.as_deref().or(told.last_line.as_deref());
+        let promised = word.as_deref().or(transcript.last_line.as_deref());
         let promised = promised.is_some_and(|result| promise.is_made(result));
-        let last_line =
-            word.or(told.message).and_then(|text| last_said(&record, &text)).or(told.last_line);
+        let last_line = word
+            .or(transcript.message)
+            .and_then(|text| last_said(&record, &text))
+            .or(transcript.last_line);
         let result = PendingResult {
             outcome,
             took: end.took,
             swept: end.swept,
             unlocked,
             evidence,
-            usage: told.usage,
-            tools: told.tools,
+            usage: transcript.usage,
+            tools: transcript.tools,
             last_line,
-            // In a plain loop it is a report.
+            // In a plain loop the promise counts as a report.
             promised: promised && self.plain().is_none(),
         };
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }
 
-    /// Commits work that was reported done, verified and is not committed, and examines the
-    /// outputs of the task.
+    /// Commits verified but uncommitted work that was reported done, and examines the outputs of
+    /// the task.
     pub(super) fn judge(
         &mut self,
         id: &AttemptId,
@@ -100,7 +102,7 @@ impl Runner {
                 let autocommit =
                     leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
                 let mut now = attempt::evidence(workspace, &tree, record, evidence.report)?;
-                // What a verify command has left since is not the attempt's.
+                // Changes made by a verify command do not belong to the attempt.
                 now.leftovers.retain(|path| left.binary_search(path).is_ok());
                 let verify = mem::take(&mut evidence.verify);
                 *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
@@ -110,14 +112,14 @@ impl Runner {
             {
                 evidence.autocommit = Some(Autocommit::Off);
             }
-            scrutiny::look_closer(workspace, &tree, record, &task, evidence)?;
+            scrutiny::check_evidence(workspace, &tree, record, &task, evidence)?;
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }
 
-    /// Keeps what an attempt left: the ref, and what could not be kept. Of one that is complete and
-    /// isolated that is what is not in the target branch as it is: commits that were rebased or
-    /// squashed, and what verify commands left.
+    /// Keeps the work that an attempt left. Returns the ref, and what could not be kept. For a
+    /// complete isolated attempt, keeps only what is not in the target branch as is: commits that
+    /// were rebased or squashed, and files that verify commands left.
     pub(super) fn keep(
         &self,
         id: &AttemptId,
@@ -167,8 +169,7 @@ impl Runner {
         Ok((Some(name), Vec::new()))
     }
 
-    /// Removes what there is of an attempt that is journalled as ended, and a report of it that was
-    /// not believed.
+    /// Removes the files of an attempt whose end is recorded, and its report if that was rejected.
     pub(super) fn release(
         &mut self,
         id: &AttemptId,
@@ -180,16 +181,16 @@ impl Runner {
         };
         self.release_worktree(&record, verdict)?;
         if !believed {
-            self.take_back_done(&record)?;
+            self.remove_rejected_done(&record)?;
         }
         record.forget(&self.workspace)?;
         crash::point("close.removed");
         Ok(())
     }
 
-    /// Waits for the git that a dead run left at work for an attempt, and removes the locks of one
-    /// that was killed.
-    fn settle_git(&self, record: &AttemptRecord) {
+    /// Waits for git processes of an isolated attempt that a dead run left running, and removes the
+    /// lock files of killed ones.
+    fn wait_for_git(&self, record: &AttemptRecord) {
         const PATIENCE: Duration = Duration::from_secs(30);
         let Some(worktree) = &record.worktree else {
             return;
@@ -201,7 +202,7 @@ impl Runner {
         record.unlock(&self.workspace.repo);
     }
 
-    /// Goes on with every attempt that an earlier run left open, as if it had ended just now.
+    /// Closes every attempt that an earlier run left open, as if it had ended just now.
     pub(super) fn recover(&mut self) -> Result<()> {
         let (open, damaged) =
             self.workspace.state.attempts::<AttemptRecord>().context("read open attempts")?;
@@ -214,9 +215,10 @@ impl Runner {
             crash::point("recover.ended");
             ended.push((record, swept));
         }
-        // Before anything of git is looked at, and when nothing of ours is at work with it.
+        // This must precede any reading of the repository, and must follow the end of our own
+        // processes.
         for (record, _) in &ended {
-            self.settle_git(record);
+            self.wait_for_git(record);
         }
         for (record, swept) in ended {
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
@@ -237,7 +239,7 @@ impl Runner {
     }
 }
 
-/// The last line of what an agent said. On a terminal, what paints it is no part of it.
+/// Returns the last line of an agent's message, without the control sequences of its terminal.
 fn last_said(record: &AttemptRecord, text: &str) -> Option<String> {
     agent_output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
 }

@@ -1,5 +1,4 @@
-//! What others do to the graph file and to the settings while a run goes on, and what the run writes
-//! there itself.
+//! Changes to the graph file and the settings during a run, both by others and by the run itself.
 
 use std::time::{Duration, Instant};
 
@@ -19,34 +18,35 @@ use crate::{
     },
 };
 
-/// The graph file of a run.
+/// The graph file of a run, and what is known about it.
 pub(super) struct RunGraph {
     pub(super) file: GraphFile,
-    /// The graph before the attempt that runs now.
+    /// The graph before the running attempt.
     pub(super) before: Option<GraphBefore>,
-    /// Whether it is journalled already that the file cannot be read.
-    pub(super) told: bool,
+    /// Whether the journal already has that the file is unreadable.
+    pub(super) reported: bool,
 }
 
 impl RunGraph {
     pub(super) fn new(file: GraphFile) -> RunGraph {
-        RunGraph { file, before: None, told: false }
+        RunGraph { file, before: None, reported: false }
     }
 }
 
 impl Runner {
-    /// Takes in what others did to the graph file.
+    /// Rereads the graph file and records the changes of others.
     pub(super) fn refresh(&mut self) -> Result<()> {
         let began = Instant::now();
         loop {
             match self.graph.file.refresh() {
                 Ok(None) => return Ok(()),
                 Ok(Some(foreign)) => {
-                    self.graph.told = false;
+                    self.graph.reported = false;
                     self.announce_graph()?;
                     return self.note(foreign, self.edited());
                 }
-                // While an attempt runs the last good one will do; its end sets things right.
+                // While an attempt runs, the last valid graph is used; the end of the attempt
+                // repairs the file.
                 Err(rejected) if self.run.attempts().any_process() => {
                     return self.report_bad_graph(&rejected);
                 }
@@ -61,8 +61,8 @@ impl Runner {
         }
     }
 
-    /// Takes in what others did to the settings, between attempts: an attempt is judged by those it
-    /// began with. After a change that makes them invalid, the last good ones stay.
+    /// Reloads changed settings between attempts: an attempt is judged by the settings of its
+    /// start. If the new settings are invalid, the last valid ones stay.
     pub(super) fn reload_settings(&mut self) -> Result<()> {
         if self.run.attempts().any_process() && !self.is_isolated() {
             return Ok(());
@@ -85,20 +85,20 @@ impl Runner {
         if changed.is_empty() { Ok(()) } else { self.emit(None, Event::SettingsLoaded { changed }) }
     }
 
-    /// Says that the graph file cannot be read, once.
+    /// Reports once that the graph file is unreadable.
     pub(super) fn report_bad_graph(&mut self, rejected: &Rejected) -> Result<()> {
-        if std::mem::replace(&mut self.graph.told, true) {
+        if std::mem::replace(&mut self.graph.reported, true) {
             return Ok(());
         }
         self.emit(None, Event::GraphRejected { error: rejected.summary() })
     }
 
-    /// What an edit that is found now is put down to.
+    /// Returns the cause to record for an edit that is found now.
     pub(super) fn edited(&self) -> Cause {
         if self.run.attempts().any_process() { Cause::EditedDuringAttempt } else { Cause::Edited }
     }
 
-    /// Puts on record what others changed in the graph file.
+    /// Records the changes of others in the graph file.
     pub(super) fn note(
         &mut self,
         foreign: impl IntoIterator<Item = Foreign>,
@@ -107,12 +107,12 @@ impl Runner {
         for Foreign { task_id, old, new } in foreign {
             let event = Event::StatusChanged { old, new, cause, reason: None };
             let records = self.store.emit(None, Some(&task_id), event)?;
-            self.tell(&records);
+            self.publish(&records);
         }
         Ok(())
     }
 
-    /// Writes a status and says so.
+    /// Writes a status to the graph file and records the change.
     pub(super) fn set(
         &mut self,
         about: (&TaskId, u32),

@@ -1,8 +1,10 @@
-//! What an attempt did to the graph file beyond its own task, and undoing it where that is certain.
+//! Changes that an attempt made to the graph file beyond its own task, and undoing those that are
+//! certainly the agent's.
 //!
-//! A person may edit the file while an agent runs, so a change that is not committed is nobody's for
-//! sure and only told. Certain is what the agent's own commits changed, and that a file which
-//! cannot be read any more helps nobody. Nothing is undone while no attempt is being closed.
+//! A person may edit the file while an agent runs, so the author of an uncommitted change is
+//! unknown; such a change is only reported. Two cases are certain: a change in the agent's own
+//! commits, and a file that is no longer readable. Changes are undone only while an attempt is
+//! being closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,19 +30,19 @@ use crate::{
     },
 };
 
-/// What the file is kept as when it is put back, in the attempt's folder.
+/// The name under which a replaced graph file is kept in the attempt's folder.
 const KEPT: &str = "graph.damaged.yaml";
 
-/// The graph as it was when an attempt began, its claim included.
+/// The graph at the start of an attempt, including its claim.
 pub(super) struct GraphBefore {
     text: String,
     statuses: BTreeMap<TaskId, Status>,
-    /// Tasks whose status a command has changed since: a person's word, whoever typed it.
+    /// Tasks whose status a `ralph` command has changed since. These changes count as a person's.
     commanded: BTreeSet<TaskId>,
 }
 
 impl GraphBefore {
-    /// Notes what else happens while the attempt runs.
+    /// Notes status changes that happen while the attempt runs.
     pub(super) fn note(&mut self, record: &Record) {
         if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) =
             (&record.event, &record.task_id)
@@ -51,7 +53,7 @@ impl GraphBefore {
 }
 
 impl Runner {
-    /// Keeps the graph that the attempt begins with.
+    /// Keeps a copy of the graph at the start of the attempt.
     pub(super) fn remember_graph(&mut self) -> Result<()> {
         self.workspace
             .state
@@ -66,15 +68,15 @@ impl Runner {
         Ok(())
     }
 
-    /// Reads the graph after an attempt. One that does not become readable in time is put back. The
-    /// agent's own task is left out of what is told as changed: its verdict says that.
-    pub(super) fn settle_graph(&mut self, record: &AttemptRecord) -> Result<()> {
+    /// Rereads the graph after an attempt. A graph that stays unreadable is restored. Changes to
+    /// the agent's own task are not reported here, because the verdict reports them.
+    pub(super) fn reread_graph(&mut self, record: &AttemptRecord) -> Result<()> {
         let began = Instant::now();
         loop {
             match self.graph.file.refresh() {
                 Ok(None) => return Ok(()),
                 Ok(Some(foreign)) => {
-                    self.graph.told = false;
+                    self.graph.reported = false;
                     let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
                     return self.note(foreign, Cause::EditedDuringAttempt);
                 }
@@ -87,18 +89,18 @@ impl Runner {
         }
         let text = self.graph.file.text().to_owned();
         let kept = self.put_back(record, &text)?;
-        self.graph.told = false;
+        self.graph.reported = false;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
-        self.guarded(record, what, Vec::new(), true, kept)
+        self.emit_guarded(record, what, Vec::new(), true, kept)
     }
 
-    /// Undoes what the agent's commits did to other tasks.
+    /// Undoes changes to other tasks that the agent committed.
     pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<()> {
-        // What an attempt in a work tree of its own does to its copy never comes here.
+        // An isolated attempt changes only its own copy, which never becomes the graph file.
         let Some(before) = self.graph.before.take().filter(|_| record.worktree.is_none()) else {
             return Ok(());
         };
-        self.tell_changes(record, &before)?;
+        self.report_changes(record, &before)?;
         let foreign = |id: &TaskId| *id != record.task_id && !before.commanded.contains(id);
         let graph = self.graph.file.graph();
         let now = |id: &TaskId| graph.number(id).map(|number| graph.task(number).status);
@@ -131,12 +133,13 @@ impl Runner {
         let (dropped, finished): (Vec<_>, Vec<_>) = certain.partition(|(.., new)| new.is_none());
         if !dropped.is_empty() {
             let ids = dropped.into_iter().map(|(id, ..)| id).collect();
-            // Only where every byte is the agent's: else a person's edit would go with it.
+            // Restore only if the file is exactly what the agent committed; otherwise a person's
+            // edit would be lost.
             if self.graph.file.text().as_bytes() == head {
                 let kept = self.put_back(record, &before.text)?;
-                return self.guarded(record, Harm::Dropped, ids, true, kept);
+                return self.emit_guarded(record, Harm::Dropped, ids, true, kept);
             }
-            self.guarded(record, Harm::Dropped, ids, false, None)?;
+            self.emit_guarded(record, Harm::Dropped, ids, false, None)?;
         }
         if finished.is_empty() {
             return Ok(());
@@ -145,12 +148,12 @@ impl Runner {
             self.set((id, record.iteration), Write::Plain(*old), Cause::PutBack)?;
         }
         let ids = finished.into_iter().map(|(id, ..)| id).collect();
-        self.guarded(record, Harm::Finished, ids, true, None)
+        self.emit_guarded(record, Harm::Finished, ids, true, None)
     }
 
-    /// Names the tasks whose work is described otherwise than before the attempt, its own included:
-    /// it is judged by what was said then.
-    fn tell_changes(&mut self, record: &AttemptRecord, before: &GraphBefore) -> Result<()> {
+    /// Reports the tasks whose definition changed during the attempt, including its own: it is
+    /// judged by the definition at its start.
+    fn report_changes(&mut self, record: &AttemptRecord, before: &GraphBefore) -> Result<()> {
         if before.text == self.graph.file.text() {
             return Ok(());
         }
@@ -163,10 +166,11 @@ impl Runner {
                 return false;
             };
             let own = *id == record.task_id;
-            let said = |graph: &TaskGraph, number: usize| {
+            let definition = |graph: &TaskGraph, number: usize| {
                 let task = graph.task(number);
                 let mut more = task.extra.clone();
-                // Notes are an agent's to write; of its own task only the terms are not.
+                // Agents may write notes. Of its own task, an agent must not change the acceptance
+                // criteria.
                 more.retain(|name, _| {
                     let is_term = ["verify", "verify_baseline", "output"].contains(&name.as_str());
                     let is_free = ["notes", "completed_at"].contains(&name.as_str());
@@ -177,27 +181,28 @@ impl Runner {
                 let rest = (!own).then(|| (text, on.collect::<BTreeSet<_>>()));
                 (more, task.commit, rest)
             };
-            said(&was, old) != said(now, new)
+            definition(&was, old) != definition(now, new)
         };
         let changed: Vec<TaskId> =
             before.statuses.keys().filter(|id| is_changed(id)).cloned().collect();
         if changed.is_empty() {
             return Ok(());
         }
-        self.guarded(record, Harm::Changed, changed, false, None)
+        self.emit_guarded(record, Harm::Changed, changed, false, None)
     }
 
-    /// The graph file as a commit has it.
+    /// Returns the graph file at a commit.
     fn committed(&self, commit: &str) -> Result<Option<Vec<u8>>> {
         let path = self.workspace.graph_name();
         if path.starts_with('/') { Ok(None) } else { self.workspace.repo.file_at(commit, &path) }
     }
 
-    /// Puts a text in place of the file; where what was there is kept.
+    /// Replaces the graph file with `text`. Returns the path of the kept old file, if there was
+    /// one.
     fn put_back(&mut self, record: &AttemptRecord, text: &str) -> Result<Option<String>> {
         let aside = record.file(&self.workspace, KEPT);
         if let Some(folder) = aside.parent() {
-            fs::create_dir_all(folder).context("make the attempt's folder")?;
+            fs::create_dir_all(folder).context("create the attempt's folder")?;
         }
         let kept =
             self.graph.file.put_back(&self.workspace.state, text, &aside).map_err(|error| {
@@ -209,7 +214,7 @@ impl Runner {
         Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
     }
 
-    pub(super) fn guarded(
+    pub(super) fn emit_guarded(
         &mut self,
         record: &AttemptRecord,
         what: Harm,

@@ -1,8 +1,8 @@
-//! Hooks: the commands of the settings that are run before and after runs and attempts, and when
-//! `ralph schedule` wakes.
+//! Hooks: commands from the settings that run before and after runs and attempts, and when `ralph
+//! schedule` wakes.
 //!
-//! Each is run to its end before anything goes on, behind a guardian of its own, so that nothing it
-//! started outlives it. What a failure means is the caller's affair.
+//! A hook runs to its end before the run continues. It has its own guardian, so that no process it
+//! started outlives it. The caller decides what a failure means.
 
 use std::{
     fs::{self, File},
@@ -26,35 +26,36 @@ use crate::{
     view::message::{self, ProgramMessage},
 };
 
-/// The commands of one place, ready to be run.
+/// The commands of one hook, ready to run.
 #[derive(Debug)]
 pub struct HookRun {
     hook: Hook,
     commands: Vec<String>,
-    /// Where output is kept, relative to the repository.
+    /// The folder for output, relative to the repository.
     folder: String,
     root: PathBuf,
     message: ProgramMessage,
     limits: (Duration, Duration),
     redact: bool,
-    /// Held until the last process is gone.
+    /// A lock that is held until the last process has ended.
     lock: File,
 }
 
-/// What became of them.
+/// The result of a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookOutcome {
-    /// All succeeded.
+    /// All commands succeeded.
     Passed,
-    /// One did not; those after it were not run.
+    /// A command failed; later commands did not run.
     Failed(HookFailed),
-    /// One was ended because somebody asked for it.
+    /// A command was ended on request.
     Cancelled,
 }
 
 impl HookRun {
-    /// What the settings have for this place, if anything. Output goes to `folder`, relative to the
-    /// repository; `lock` is kept open by the guardians, as a sign that something still runs.
+    /// Returns the commands that the settings have for this hook, if any. Output goes to `folder`,
+    /// relative to the repository. The guardians keep `lock` open as a sign that a process still
+    /// runs.
     pub fn new(
         workspace: &Workspace,
         hook: Hook,
@@ -78,34 +79,34 @@ impl HookRun {
         }))
     }
 
-    /// Runs them in order, up to the first that does not succeed. Meanwhile `turn` is called again
-    /// and again, and says whether the command may go on.
+    /// Runs the commands in order and stops at the first that fails. Calls `turn` repeatedly
+    /// meanwhile; it returns whether the command may continue.
     ///
     /// # Errors
-    /// As the disk gives them, and those of `turn`.
+    /// Errors of the disk and of `turn`.
     pub fn run(self, mut turn: impl FnMut(&AgentProcess) -> Result<bool>) -> Result<HookOutcome> {
         let folder = self.root.join(&self.folder);
-        fs::create_dir_all(&folder).with_context(|| format!("make `{}`", self.folder))?;
-        let told = folder.join(format!("{}.json", self.hook));
-        fs::write(&told, format!("{}\n", self.message.json))
-            .with_context(|| format!("write `{}`", told.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("create `{}`", self.folder))?;
+        let message_file = folder.join(format!("{}.json", self.hook));
+        fs::write(&message_file, format!("{}\n", self.message.json))
+            .with_context(|| format!("write `{}`", message_file.display()))?;
         for (at, command) in self.commands.iter().enumerate() {
             let log = format!("{}/{}-{}.log", self.folder, self.hook, at + 1);
             let output = self.root.join(&log);
-            // That of an earlier time.
+            // Remove the log of an earlier hook run.
             let _ = fs::remove_file(&output);
             let spec = ProcessSpec {
                 argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
                 dir: self.root.clone(),
                 env: self.message.variables.clone(),
                 env_remove: message::inherited(),
-                stdin: told.clone(),
+                stdin: message_file.clone(),
                 stdout: output.clone(),
                 stderr: output.clone(),
             };
             let post = GuardPost {
                 program: process::own_program(),
-                record: told.clone(),
+                record: message_file.clone(),
                 exit: None,
                 lock: &self.lock,
                 idle: None,

@@ -1,4 +1,4 @@
-//! The places at which a run runs the hooks of the settings, and how it lives on meanwhile.
+//! The points at which a run executes hooks, and the handling of messages meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -21,32 +21,32 @@ use crate::{
     },
 };
 
-/// Between two ticks of the reporters.
+/// The interval between two ticks of the reporters.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a hook is about.
+/// The context of a hook.
 struct HookContext {
-    /// Where its output goes.
+    /// The folder for its output.
     folder: String,
-    /// What it is told.
+    /// The facts that the hook receives.
     facts: Map<String, Value>,
-    /// That in words.
+    /// The facts as text.
     lines: Vec<Line>,
-    /// Its task and iteration.
+    /// The task and the iteration.
     task: Option<(TaskId, u32)>,
 }
 
-/// What the hooks of a run need to know of each other.
+/// The state that the hooks of a run share.
 #[derive(Default)]
 pub(super) struct RunHooks {
-    /// The task and the number of the attempt before which the hook has been run.
+    /// The task and the number of the attempt whose `before_attempt` hook has run.
     passed: Option<(TaskId, u32)>,
-    /// The end of the attempt that is being released.
+    /// The end record of the attempt that is being released.
     pub(super) ended: Option<Record>,
 }
 
 impl Runner {
-    /// The hook before a run: why that does not begin, if so.
+    /// Runs the hook before a run. Returns why the run must not start, if so.
     pub(super) fn before_run(&mut self) -> Result<Option<StopReason>> {
         let (facts, lines) = (self.facts_of_run(), vec![lines::plain("a run is about to begin")]);
         let folder = self.workspace.place.hooks().to_owned();
@@ -54,7 +54,7 @@ impl Runner {
         Ok(stop_of(self.hook(Hook::BeforeRun, about)?))
     }
 
-    /// The hook after a run, of which this is the last line.
+    /// Runs the hook after a run; `finished` is the last record of the run.
     pub(super) fn after_run(&mut self, finished: &Record) -> Result<()> {
         let folder = self.workspace.place.hooks().to_owned();
         let lines = match &finished.event {
@@ -66,8 +66,8 @@ impl Runner {
         self.hook(Hook::AfterRun, about).map(drop)
     }
 
-    /// The hook before an attempt: whether that may begin, or why the run ends instead. It may have
-    /// changed what is to be done next, so that this is decided again after it.
+    /// Runs the hook before an attempt. Returns why the run ends instead of starting the attempt,
+    /// if so. The hook may have changed which task is next, so the caller decides again.
     pub(super) fn before_attempt(&mut self, key: SelectionKey) -> Result<Option<StopReason>> {
         let id = self.graph.file.graph().task(key.number).id.clone();
         let history = self.store.history();
@@ -86,7 +86,7 @@ impl Runner {
         Ok(stop_of(ran))
     }
 
-    /// Whether the hook before this attempt has been run, or there is none.
+    /// Whether the hook before this attempt has run or does not exist.
     pub(super) fn is_prepared(&self, key: SelectionKey) -> bool {
         let id = &self.graph.file.graph().task(key.number).id;
         let attempt = self.store.history().of(id).attempts + 1;
@@ -98,7 +98,7 @@ impl Runner {
                 .is_some_and(|(task, number)| task == id && *number == attempt)
     }
 
-    /// The hook after an attempt, whose end was journalled just now.
+    /// Runs the hook after an attempt whose end was just recorded.
     pub(super) fn after_attempt(&mut self) -> Result<()> {
         let Some(ended) = self.hooks.ended.take() else {
             return Ok(());
@@ -114,23 +114,23 @@ impl Runner {
         Map::from_iter([("run_id".to_owned(), json!(self.store.run_id()))])
     }
 
-    /// Runs a hook, while signals, requests and the heartbeat go on. A failure is put on record.
+    /// Runs a hook while still handling signals, requests and the heartbeat. Records a failure.
     fn hook(&mut self, hook: Hook, about: HookContext) -> Result<HookOutcome> {
         let HookContext { folder, facts, lines, task } = about;
         let message = || MessageSender::of(&self.workspace).message(hook.word(), facts, &lines);
         let lock = self.lock.folder();
-        let Some(errand) = HookRun::new(&self.workspace, hook, &folder, message, lock)? else {
+        let Some(hook_run) = HookRun::new(&self.workspace, hook, &folder, message, lock)? else {
             return Ok(HookOutcome::Passed);
         };
         let stopping = self.is_ended_now();
         let mut ticked = Instant::now();
-        let ran = errand.run(|agent| {
-            let goes_on = self.attend(agent)?;
+        let ran = hook_run.run(|agent| {
+            let may_continue = self.attend(agent)?;
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.tick();
             }
-            Ok(goes_on && (stopping || !self.is_ended_now()))
+            Ok(may_continue && (stopping || !self.is_ended_now()))
         })?;
         if let HookOutcome::Failed(failed) = &ran {
             let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
@@ -139,9 +139,9 @@ impl Runner {
         Ok(ran)
     }
 
-    /// Deals with what has come while a hook runs: whether that may go on.
+    /// Handles messages that arrive while a hook runs. Returns whether the hook may continue.
     fn attend(&mut self, agent: &AgentProcess) -> Result<bool> {
-        let mut goes_on = true;
+        let mut may_continue = true;
         while let Ok(message) = self.inbox.receiver.try_recv() {
             match message {
                 RunnerMessage::Signal(signal::SUSPEND) => {
@@ -150,7 +150,7 @@ impl Runner {
                     agent.thaw();
                 }
                 RunnerMessage::Signal(number) => {
-                    goes_on = false;
+                    may_continue = false;
                     self.signalled(number)?;
                     if self.run.signals() > 1 {
                         agent.kill();
@@ -159,20 +159,20 @@ impl Runner {
                 message => self.inbox.later.push_back(message),
             }
         }
-        self.look_at_clocks()?;
+        self.check_clocks()?;
         if self.store.has_news() {
             let records = self.store.catch_up()?;
-            self.tell(&records);
+            self.publish(&records);
         }
-        Ok(goes_on)
+        Ok(may_continue)
     }
 
-    /// Whether the run was asked to end at once.
+    /// Whether an immediate stop was requested.
     pub(super) fn is_ended_now(&self) -> bool {
         self.store.history().run.stop.as_ref().is_some_and(|stop| stop.now)
     }
 
-    /// Waits for those who are to be told and have not been yet: for a while, or until a signal.
+    /// Waits for unsent notifications, up to a limit or until a signal.
     pub(super) fn drain(&mut self) -> Result<()> {
         while self.reporters.iter_mut().any(|reporter| reporter.is_busy()) {
             if let Ok(RunnerMessage::Signal(_)) =
@@ -182,16 +182,16 @@ impl Runner {
             }
         }
         let records = self.store.catch_up()?;
-        self.tell(&records);
+        self.publish(&records);
         Ok(())
     }
 }
 
-/// Why a run ends after a hook that came before something.
+/// Returns why a run ends after a hook that precedes a run or an attempt.
 fn stop_of(ran: HookOutcome) -> Option<StopReason> {
     match ran {
         HookOutcome::Failed(failed) => {
-            let why = format!("{failed}; mend it, or take it out of `hooks`");
+            let why = format!("{failed}; fix it, or remove it from `hooks`");
             Some(StopReason::HookFailed(why))
         }
         HookOutcome::Passed | HookOutcome::Cancelled => None,

@@ -1,7 +1,7 @@
-//! Attempts that have a work tree to themselves: how it is prepared, and how it is let go of.
+//! Isolated attempts: how their worktrees are prepared and released.
 //!
-//! Git may take seconds to fill a work tree, so that is done beside the loop. Where two attempts can
-//! go on at once, none of them is ever in the checkout that people work in.
+//! Git may take seconds to fill a worktree, so other threads do that. Where two attempts can run at
+//! once, none of them uses the checkout that people work in.
 
 use std::{fs, path::PathBuf, thread};
 
@@ -33,22 +33,22 @@ use crate::{
     },
 };
 
-/// The work trees of a run.
+/// The worktrees of a run.
 pub(super) struct RunWorktrees {
     pub(super) pool: WorktreePool,
-    /// The branch that everything is merged into; none where attempts work in the checkout.
+    /// The branch that all work lands on; `None` if attempts work in the checkout.
     target: Option<String>,
-    /// The worktrees that are left as they are.
+    /// The worktrees that are not reused.
     kept: Vec<PathBuf>,
-    /// How many are being prepared.
+    /// The number of worktrees that are being prepared.
     preparing: usize,
 }
 
 impl RunWorktrees {
-    /// Those of a run with these rules.
+    /// Returns the worktrees of a run with this policy.
     ///
     /// # Errors
-    /// No branch, or no commit, to begin with.
+    /// No branch is checked out, no commit exists, or a branch name conflicts.
     pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<RunWorktrees> {
         let mut target = None;
         let mut pool = WorktreePool::of(workspace);
@@ -57,37 +57,37 @@ impl RunWorktrees {
             let head = workspace.repo.head()?;
             let why = match (&head.branch, &head.commit) {
                 (Some(_), Some(_)) => "",
-                (None, _) => "HEAD is detached; switch to the branch that all work is merged into",
-                (_, None) => "there is no commit to begin with; make the first one",
+                (None, _) => "HEAD is detached; switch to the branch that work lands on",
+                (_, None) => "the repository has no commit; create the first one",
             };
             if !why.is_empty() {
-                let message = format!("attempts in work trees of their own need a branch: {why}");
+                let message = format!("isolated attempts need a branch: {why}");
                 return Err(Failure::new(Exit::Error, message).into());
             }
             if workspace.repo.branch(attempt::BRANCHES)?.is_some() {
                 let message = format!(
-                    "branch `{name}` is in the way of `{name}/…`, the branches of attempts in work \
-                     trees of their own: git has a folder for these; rename it",
+                    "branch `{name}` conflicts with `{name}/…`, the branches of isolated attempts; \
+                     rename it",
                     name = attempt::BRANCHES
                 );
                 return Err(Failure::new(Exit::Error, message).into());
             }
             target = head.branch;
             let folder = pool.folder();
-            fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
-            // Now that it is there, by the name that git has for it.
+            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+            // The folder exists now, so this resolves it to the name that git uses.
             pool = WorktreePool::of(workspace);
             hide(&pool, workspace)?;
         }
         Ok(RunWorktrees { pool, target, kept: Vec::new(), preparing: 0 })
     }
 
-    /// Whether any is being prepared.
+    /// Whether any worktree is being prepared.
     pub(super) fn is_preparing(&self) -> bool {
         self.preparing > 0
     }
 
-    /// Leaves one as it is for the rest of the run.
+    /// Excludes a worktree from reuse for the rest of the run.
     fn keep(&mut self, tree: PathBuf, why: String) -> WorktreeReason {
         let worktree = tree.display().to_string();
         self.kept.push(tree);
@@ -95,7 +95,7 @@ impl RunWorktrees {
     }
 }
 
-/// Keeps work trees that are inside the repository out of `git status` there.
+/// Excludes worktrees inside the repository from its `git status`.
 fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
     let Ok(inside) = pool.folder().strip_prefix(workspace.root()) else {
         return Ok(());
@@ -113,14 +113,15 @@ impl Runner {
         self.worktrees.target.is_some()
     }
 
-    /// The worktree of the next attempt and the commit it starts from; none where it works in the
-    /// checkout.
+    /// Returns the worktree of the next attempt and the commit it starts from; `None` if the
+    /// attempt works in the checkout.
     pub(super) fn assign_worktree(&self) -> Result<Option<(WorktreeAssignment, CommitId)>> {
         let Some(target) = self.worktrees.target.clone() else {
             return Ok(None);
         };
         let base = self.tip(&target)?;
-        let base = base.with_context(|| format!("branch `{target}` is gone; make it again"))?;
+        let base =
+            base.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
         Ok(Some((WorktreeAssignment { tree: self.free_worktree(), target, landing: None }, base)))
     }
 
@@ -131,7 +132,7 @@ impl Runner {
         self.worktrees.pool.next(&taken)
     }
 
-    /// Has the worktree of an attempt prepared.
+    /// Starts preparing the worktree of an attempt.
     pub(super) fn prepare_worktree(&mut self, id: &AttemptId) -> Result<()> {
         let record = self.records.get(id).context("an attempt without a record")?;
         let worktree = record.worktree.as_ref().context("an attempt without a worktree")?;
@@ -152,7 +153,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Gives an attempt another worktree and has that prepared.
+    /// Assigns another worktree to an attempt and starts preparing it.
     pub(super) fn reassign_worktree(&mut self, id: &AttemptId) -> Result<()> {
         let tree = self.free_worktree();
         if let Some(record) = self.records.get_mut(id) {
@@ -163,7 +164,7 @@ impl Runner {
         self.prepare_worktree(id)
     }
 
-    /// The worktree of an attempt is prepared, or cannot be.
+    /// Handles the result of preparing the worktree of an attempt.
     pub(super) fn worktree_prepared(
         &mut self,
         id: &AttemptId,
@@ -196,9 +197,10 @@ impl Runner {
         Ok(Some(input))
     }
 
-    /// Takes over what an attempt wrote into its own copy of the graph: new tasks. Of its own task it
-    /// is what the attempt reports, which is returned; the rest is told and left there.
-    pub(super) fn take_over(&mut self, record: &AttemptRecord) -> Result<Option<Status>> {
+    /// Adopts the new tasks that an attempt wrote into its own copy of the graph. Returns the new
+    /// status of its own task there, if it changed; that is a report. Other changes are recorded
+    /// and discarded.
+    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<Option<Status>> {
         let path = self.workspace.graph_name();
         if record.worktree.is_none() {
             return Ok(None);
@@ -218,7 +220,7 @@ impl Runner {
             return Ok(None);
         };
         let Some(new) = graph_of(now.as_bytes()) else {
-            self.guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
+            self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
             return Ok(None);
         };
         let status = |graph: &TaskGraph, id: &TaskId| {
@@ -228,7 +230,7 @@ impl Runner {
         let ids = old.tasks().iter().map(|task| task.id.clone());
         let others: Vec<TaskId> = ids.filter(is_other).collect();
         if !others.is_empty() {
-            self.guarded(record, Harm::OwnCopy, others, true, None)?;
+            self.emit_guarded(record, Harm::OwnCopy, others, true, None)?;
         }
         let unknown = new.tasks().iter().map(|task| task.id.clone());
         let unknown: Vec<TaskId> = unknown.filter(|id| old.number(id).is_none()).collect();
@@ -238,14 +240,14 @@ impl Runner {
         };
         match self.graph.file.put_in(&self.workspace.state, adopt) {
             Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
-            // They would make no good graph.
-            Err(_) => self.guarded(record, Harm::OwnCopy, unknown, true, None)?,
+            // The new tasks would make the graph invalid.
+            Err(_) => self.emit_guarded(record, Harm::OwnCopy, unknown, true, None)?,
         }
-        let said = status(&new, &record.task_id);
-        Ok(said.filter(|said| Some(*said) != status(&old, &record.task_id)))
+        let own_status = status(&new, &record.task_id);
+        Ok(own_status.filter(|own_status| Some(*own_status) != status(&old, &record.task_id)))
     }
 
-    /// Releases the worktree of an attempt that is journalled as ended.
+    /// Releases the worktree of an attempt whose end is recorded.
     pub(super) fn release_worktree(
         &mut self,
         record: &AttemptRecord,
@@ -255,7 +257,7 @@ impl Runner {
             return Ok(());
         };
         let Ok(tree) = record.tree(&self.workspace) else {
-            // It was removed or never made: then there is nothing to unlock.
+            // The worktree was removed or never created.
             let _ = self.workspace.repo.unlock_worktree(&worktree.tree);
             return Ok(());
         };

@@ -1,4 +1,5 @@
-//! What the merge queue asks of git: putting work together on the target branch, and moving that.
+//! The git operations of the merge queue: combining work on top of the target branch, and moving
+//! the branch.
 
 use std::{fs, path::PathBuf, thread};
 
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 
-/// What is put together, and where.
+/// The work to combine, and the place to do it.
 struct TrialOrder {
     pool: WorktreePool,
     onto: CommitId,
@@ -30,7 +31,7 @@ struct TrialOrder {
     how: IntegrationMethod,
     own: Vec<String>,
     attributes: PathBuf,
-    /// Where the diff of a conflict of the first goes.
+    /// The file for the diff of a conflict of the first piece of work.
     conflict: PathBuf,
 }
 
@@ -60,7 +61,7 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
                 break;
             }
         };
-        // Those that are in the branch then are its commits.
+        // After a rebuild, the commits of the branch are those of the work.
         let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
         tip.clone_from(&commit);
         built.commits.push(BuiltCommit { commit, rebuilt });
@@ -69,12 +70,12 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
 }
 
 impl Runner {
-    /// Where a branch is.
+    /// Returns the commit of a branch.
     pub(super) fn tip(&self, branch: &str) -> Result<Option<CommitId>> {
         self.workspace.repo.branch(branch)
     }
 
-    /// Puts the work of attempts together on a commit of the target branch.
+    /// Combines the work of attempts on top of a commit of the target branch.
     pub(super) fn build(&mut self, onto: CommitId, members: &[AttemptId]) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
         let own: Vec<String> = Some(self.workspace.graph_name())
@@ -86,14 +87,15 @@ impl Runner {
             let record = self.records.get(id).context("queued work without a record")?;
             let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
             let evidence = &end.context("queued work without an end")?.evidence;
-            let head = evidence.commits.last().context("an attempt without commits")?.id.clone();
-            let base = record.base.clone().context("an attempt without a base")?;
-            // The verify commands saw the leftovers, too.
+            let head = evidence.commits.last().context("queued work without commits")?.id.clone();
+            let base = record.base.clone().context("queued work without a base")?;
+            // With leftovers, the verify commands have tested more than the commits.
             if members.len() == 1 && base == onto && evidence.leftovers.is_empty() {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
                 if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
-                    // It is on top already, and its verify commands have passed just there.
+                    // The work is already on top of the target, and its verify commands passed
+                    // there.
                     let rebuilt = (commit != head)
                         .then(|| self.workspace.repo.between(&onto, &commit))
                         .transpose()?;
@@ -107,7 +109,7 @@ impl Runner {
             work.push(WorkToLand { base, head, message });
         }
         let first = members.first().and_then(|id| self.records.get(id));
-        let conflict = first.context("a trial of nothing")?.file(&self.workspace, CONFLICT);
+        let conflict = first.context("a batch without members")?.file(&self.workspace, CONFLICT);
         let pool = self.worktrees.pool.clone();
         let attributes = self.attributes()?;
         let order = TrialOrder { pool, onto, work, how, own, attributes, conflict };
@@ -116,7 +118,7 @@ impl Runner {
         Ok(None)
     }
 
-    /// The file that says how git merges what agents write together.
+    /// Returns the attributes file that makes git merge files that several agents write.
     fn attributes(&self) -> Result<PathBuf> {
         let config = &self.workspace.config;
         let union = config.merge_union.0.iter().map(String::as_str);
@@ -130,7 +132,7 @@ impl Runner {
         Ok(path)
     }
 
-    /// Writes into the record of an attempt as which commit it is about to land.
+    /// Writes the commit that an attempt is about to land as into its record.
     pub(super) fn record_landing(&mut self, id: &AttemptId, commit: CommitId) -> Result<()> {
         let Some(record) = self.records.get_mut(id) else {
             return Ok(());
@@ -143,7 +145,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Moves a branch.
+    /// Moves a branch to a commit, in another thread.
     pub(super) fn land(&self, branch: String, onto: CommitId, commit: CommitId) {
         let (root, outbox) = (self.workspace.root().to_owned(), self.inbox.sender());
         thread::spawn(move || {
@@ -160,7 +162,7 @@ impl Runner {
         });
     }
 
-    /// Whether the work of an attempt that was found after a crash is in the target branch.
+    /// Returns the landing if the work of an attempt found after a crash is in the target branch.
     pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
         let Some(worktree) = &record.worktree else {
             return Ok(None);

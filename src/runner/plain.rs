@@ -1,5 +1,5 @@
-//! Where a plain loop differs from a run over a graph: its prompt is a file, its agent is taken at
-//! its word, and a file `DONE` ends it between iterations too.
+//! The differences between a plain loop and a run over a graph: its prompt is a file, its agent's
+//! report is trusted, and a file `DONE` ends it also between iterations.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ use crate::{
 };
 
 impl Runner {
-    /// What makes this a plain loop, if it is one.
+    /// Returns the plain loop, if this run is one.
     pub(super) fn plain(&self) -> Option<&PlainLoop> {
         self.policy.plain.as_ref()
     }
 
-    /// What an attempt at a task is held to.
+    /// Returns the rule by which an attempt at a task is judged.
     pub(super) fn rule(&self, task: Option<&Task>) -> Rule {
         match (self.plain(), task) {
             (Some(_), _) => Rule::Loop,
@@ -32,7 +32,7 @@ impl Runner {
         }
     }
 
-    /// The prompt of the next attempt at a task.
+    /// Returns the prompt of the next attempt at a task.
     pub(super) fn prompt(&self, number: usize) -> Result<String> {
         let (workspace, graph) = (&self.workspace, self.graph.file.graph());
         let history = self.store.history();
@@ -43,8 +43,8 @@ impl Runner {
         prompt_file::prompt(workspace, &plain.prompt_file, history.of(&plain.name))
     }
 
-    /// How the attempt said that it is done, if it did. `status` is what the graph file says of its
-    /// task now.
+    /// Returns how the attempt reported its task done, if it did. `status` is the current status of
+    /// the task in the graph file.
     pub(super) fn report(&self, record: &AttemptRecord, status: Option<Status>) -> Option<Report> {
         let active = self.store.history().active.of(&record.task_id);
         let by_command = active.is_some_and(|active| active.reported);
@@ -56,7 +56,7 @@ impl Runner {
         let text = if own.worth == Worth::Off { String::new() } else { own.text };
         let promise = Promise { worth: Worth::Trust, text, pattern: own.pattern };
         let mut words = record.last_words(&self.workspace);
-        // An agent that shows its prompt promises nothing.
+        // An agent that only repeats its prompt makes no promise.
         for prompt in [&record.file(&self.workspace, "prompt.md"), &plain.prompt_file] {
             let prompt = fs::read_to_string(prompt).unwrap_or_default();
             if promise.is_made(&prompt) {
@@ -66,10 +66,10 @@ impl Runner {
         promise.report(&words)
     }
 
-    /// Whether the file `DONE` lies in the folder of the loop, if this is one.
+    /// Whether the folder of the plain loop contains a file `DONE`.
     ///
     /// # Errors
-    /// A folder of that name.
+    /// `DONE` is a folder.
     pub(super) fn done_file(&self) -> Result<bool> {
         let Some(PlainLoop { name, .. }) =
             self.plain().filter(|_| !self.run.attempts().any_process())
@@ -79,14 +79,16 @@ impl Runner {
         let done = attempt::done_file(&self.workspace, name);
         if done.is_dir() {
             let shown = done.strip_prefix(self.workspace.root()).unwrap_or(&done).display();
-            let why = format!("`{shown}` is a folder; remove it: a file of that name says done");
+            let why = format!(
+                "`{shown}` is a folder; remove it, because a file of that name ends the loop"
+            );
             return Err(Failure::new(Exit::Error, why).into());
         }
         Ok(done.is_file())
     }
 
-    /// Takes back a `DONE` that was judged and did not hold: it must not end the loop after all.
-    pub(super) fn take_back_done(&self, record: &AttemptRecord) -> Result<()> {
+    /// Removes a `DONE` file that was judged and rejected, so that it does not end the loop.
+    pub(super) fn remove_rejected_done(&self, record: &AttemptRecord) -> Result<()> {
         if self.plain().is_none() {
             return Ok(());
         }

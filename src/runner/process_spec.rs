@@ -1,4 +1,4 @@
-//! What is started for an attempt: the command, its environment and its files.
+//! The process to start for an attempt: the command, its environment and its files.
 
 use std::{env, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
-/// The agent of an attempt.
+/// Returns the agent process of an attempt.
 pub(super) fn agent(
     workspace: &Workspace,
     record: &AttemptRecord,
@@ -27,7 +27,7 @@ pub(super) fn agent(
         ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
         ("TASK_FOLDER".to_owned(), task_dir),
     ];
-    // The agent's own `ralph` must mean the same file, and the same loop.
+    // A `ralph` that the agent runs must use the same graph file and the same loop.
     if let Some(graph) = workspace.other_graph() {
         env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
     }
@@ -46,7 +46,7 @@ pub(super) fn agent(
         argv: call.argv.clone(),
         dir: record.worktree.as_ref().map_or(root, |worktree| &worktree.tree).to_owned(),
         env,
-        // The last ones are of an attempt that this run may itself be part of.
+        // The last variables belong to an attempt that this run may itself be part of.
         env_remove: NESTED
             .into_iter()
             .chain(service_manager::VARIABLES)
@@ -59,7 +59,7 @@ pub(super) fn agent(
     }
 }
 
-/// A command of an attempt, run by a shell in `dir` with its output in `log`, in place of its agent.
+/// Returns a shell command of an attempt, run in `dir` with its output in `log`.
 pub(super) fn check(agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -> ProcessSpec {
     ProcessSpec {
         argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
@@ -71,7 +71,7 @@ pub(super) fn check(agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -
     }
 }
 
-/// What gives the agent of `spec` a terminal and ends as it does.
+/// Returns a process that runs the agent of `spec` in a terminal and exits with its status.
 pub(super) fn in_pane(
     spec: ProcessSpec,
     folder: &Path,
@@ -79,7 +79,7 @@ pub(super) fn in_pane(
     sign: &Path,
     idle: Option<Duration>,
 ) -> ProcessSpec {
-    /// Between two looks at the screen; where the limit is short, no more often than that.
+    /// The longest and the shortest interval between two looks at the screen.
     const LOOK: Duration = Duration::from_secs(2);
     const OFTEN: Duration = Duration::from_millis(100);
     let shown = |path: &Path| path.display().to_string();
@@ -98,7 +98,7 @@ pub(super) fn in_pane(
     let mut env = spec.env;
     env.push((PANE.to_owned(), record.mark()));
     let mut env_remove = spec.env_remove;
-    // Of the terminal that this run may itself be in.
+    // These belong to the terminal in which this run may itself run.
     env_remove.extend(["TMUX", "TMUX_PANE"].map(str::to_owned));
     ProcessSpec { argv, env, env_remove, ..spec }
 }

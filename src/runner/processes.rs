@@ -1,4 +1,4 @@
-//! The processes of the open attempts: what each prints, and the orders to its guardian.
+//! The processes of the open attempts: their output, and the orders to their guardians.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use crate::{
     core::run::command::AttemptId,
 };
 
-/// A process of an attempt that runs.
+/// A running process of an attempt.
 pub(super) struct ProcessHandle {
     pub(super) process: AgentProcess,
-    /// What it prints.
+    /// The output of the process.
     pub(super) output: Follow,
-    /// Whether it is shown on a terminal of its own.
+    /// Whether the process has its own terminal.
     pub(super) in_pane: bool,
-    /// What it was last said to do.
+    /// The last reported activity.
     pub(super) doing: Option<String>,
-    /// The log of a command that is not an agent, relative to the repository.
+    /// The log of a command other than the agent, relative to the repository.
     pub(super) log: Option<String>,
-    /// HEAD and what was changed when it was last looked at for signs of life.
+    /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }
 
-/// What a process printed since the last look.
+/// The progress of a process since the last look.
 pub(super) struct Progress {
     pub(super) id: AttemptId,
-    /// Whether tasks of its own still run after its final result; none before that.
+    /// Whether background tasks still run after the final result; `None` before the final result.
     pub(super) result: Option<bool>,
-    /// What it does now, if that is news.
+    /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
 }
 
-/// The processes that run.
+/// The running processes.
 #[derive(Default)]
 pub(super) struct Processes {
     running: BTreeMap<AttemptId, ProcessHandle>,
-    /// Whether something that an agent left behind was let live.
+    /// Whether a process that an agent left behind was spared.
     spared: bool,
 }
 
@@ -57,12 +57,12 @@ impl Processes {
         self.running.is_empty()
     }
 
-    /// Whether something that an agent left behind was let live.
+    /// Whether a process that an agent left behind was spared.
     pub(super) fn has_spared(&self) -> bool {
         self.spared
     }
 
-    /// Gives an order to the guardian of an attempt's process.
+    /// Gives an order to the guardian of the process of an attempt.
     pub(super) fn order(&self, id: &AttemptId, order: impl FnOnce(&AgentProcess)) {
         if let Some(handle) = self.running.get(id) {
             order(&handle.process);
@@ -74,13 +74,13 @@ impl Processes {
         self.running.values().for_each(|handle| order(&handle.process));
     }
 
-    /// Lets what an agent left behind live.
+    /// Spares the processes that an agent left behind.
     pub(super) fn spare(&mut self, id: &AttemptId) {
         self.spared = true;
         self.order(id, AgentProcess::spare);
     }
 
-    /// Reads on what every process prints.
+    /// Reads the new output of every process.
     pub(super) fn follow(&mut self) -> Vec<Progress> {
         let look = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
             let seen = handle.output.look();

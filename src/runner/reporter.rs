@@ -1,8 +1,8 @@
-//! What the loop tells its reporters, of which it knows nothing else.
+//! The interface between the loop and its reporters.
 //!
-//! A reporter only consumes. The loop never asks which ones there are, and none can disagree with
-//! another, because all are told the same records in the same order. Their own output failing is
-//! no failure of the run.
+//! A reporter only consumes records. The loop does not know which reporters exist. All reporters
+//! receive the same records in the same order, so none can disagree with another. A reporter that
+//! fails to write its output does not fail the run.
 
 use std::time::Duration;
 
@@ -11,29 +11,30 @@ use crate::{
     project::config::Config,
 };
 
-/// What an agent does that has not said anything yet.
+/// The status of an agent that has not printed anything yet.
 pub const AT_WORK: &str = "the agent is at work";
 
-/// Somebody who is told what happens.
+/// A consumer of the records of a run.
 pub trait Reporter {
-    /// A fact, and how things stand with it taken in.
+    /// Receives a record and the view that includes it.
     fn record(&mut self, record: &Record, view: &View<'_>);
 
-    /// What the process of the attempt at this task does now. Raw text of a stranger's.
+    /// Receives the current activity of the process of an attempt. The text comes from the process
+    /// and is not sanitized.
     fn doing(&mut self, _id: &TaskId, _doing: &str) {}
 
-    /// The loop turns.
+    /// Receives a turn of the loop.
     fn tick(&mut self) {}
 
-    /// The settings have changed.
+    /// Receives changed settings.
     fn settle(&mut self, _config: &Config) {}
 
-    /// The run is over: whether it has still something to do that is worth waiting for.
+    /// Returns whether the reporter still has work that the ended run should wait for.
     fn is_busy(&mut self) -> bool {
         false
     }
 
-    /// How often it wants to be told so.
+    /// Returns the interval at which the reporter needs `tick`.
     fn interval(&self) -> Duration {
         Duration::from_secs(3600)
     }

@@ -1,5 +1,5 @@
-//! What is asked of a run while it goes on: by signals, and through the journal by
-//! `ralph pause`, `resume` and `stop`. What follows from it is decided where everything is.
+//! Requests to a running run: signals, and records that `ralph pause`, `resume` and `stop` write to
+//! the journal. This module only receives them; `core::run` decides what follows.
 
 use std::{
     collections::VecDeque,
@@ -22,14 +22,14 @@ use crate::{
     },
 };
 
-/// How often the journal is looked at for requests: one look at its length.
+/// The interval for checking the length of the journal for requests.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What arrives while a run goes on.
+/// The messages to a run.
 pub(super) struct Inbox {
     pub(super) receiver: Receiver<RunnerMessage>,
     sender: Sender<RunnerMessage>,
-    /// What came while a hook ran.
+    /// Messages that arrived while a hook ran.
     pub(super) later: VecDeque<RunnerMessage>,
 }
 
@@ -39,14 +39,15 @@ impl Inbox {
         Inbox { receiver, sender, later: VecDeque::new() }
     }
 
-    /// A sender for a thread or a callback.
+    /// Returns a sender for a thread or a callback.
     pub(super) fn sender(&self) -> Sender<RunnerMessage> {
         self.sender.clone()
     }
 }
 
 impl Runner {
-    /// What is put on record of the run, so that `ralph resume` can begin another such.
+    /// Returns the options of the run as they are recorded, so that `ralph resume` can start an
+    /// equal run.
     pub(super) fn begun(&self) -> Begun {
         let (policy, workspace) = (&self.policy, &self.workspace);
         Begun {
@@ -71,7 +72,8 @@ impl Runner {
         }
     }
 
-    /// The next message; none when `pause` is over or another process has written to the journal.
+    /// Returns the next message, or `None` when `pause` is over or another process has written to
+    /// the journal.
     pub(super) fn listen(&mut self, pause: Duration) -> Option<RunnerMessage> {
         if let Some(message) = self.inbox.later.pop_front() {
             return Some(message);
@@ -90,7 +92,7 @@ impl Runner {
         }
     }
 
-    /// A signal came: Ctrl-Z lets everything stand still, any other asks the run to stop.
+    /// Handles a signal: Ctrl-Z suspends the run; any other signal asks it to stop.
     pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
         if number == signal::SUSPEND {
             return self.suspend();
@@ -100,7 +102,7 @@ impl Runner {
         self.handle(Input::Signal(number, name))
     }
 
-    /// Stands still, with the attempts, until this process is continued.
+    /// Suspends the run and its attempts until this process is continued.
     fn suspend(&mut self) -> Result<()> {
         self.emit(None, Event::Suspended {})?;
         self.freeze(true);
@@ -113,8 +115,8 @@ impl Runner {
         self.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false })
     }
 
-    /// Notices that the machine slept or that the wall clock was set.
-    pub(super) fn look_at_clocks(&mut self) -> Result<()> {
+    /// Detects that the machine slept or that the wall clock was set.
+    pub(super) fn check_clocks(&mut self) -> Result<()> {
         let now = clock::read();
         let gap = std::mem::replace(&mut self.clocks, now).gap(&now);
         match gap {

@@ -1,4 +1,4 @@
-//! The start of an attempt: its record on disk, then its processes.
+//! The start of an attempt: first its record on disk, then its processes.
 
 use std::{
     fs,
@@ -32,16 +32,16 @@ use crate::{
     project::attempt::{self, AcceptanceCriteria, AttemptRecord},
 };
 
-/// What a process of an attempt is.
+/// The kind of a process of an attempt.
 pub(super) enum ProcessKind {
-    /// Its agent.
+    /// The agent.
     Agent,
-    /// A command for this purpose, the so manieth of these.
+    /// A command: its purpose, its number among the commands of that purpose, and its text.
     Check(CheckPurpose, usize, String),
 }
 
 impl Runner {
-    /// Puts the record of the next attempt at a task on disk, with its prompt.
+    /// Writes the record and the prompt of the next attempt at a task.
     pub(super) fn record(&mut self, key: SelectionKey) -> Result<Input> {
         let number = key.number;
         let id = self.graph.file.graph().task(number).id.clone();
@@ -51,7 +51,7 @@ impl Runner {
         let run_id = self.store.run_id().to_owned();
         let call = self.with_view(|view| match view.agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
-            // The clock was set back since it was chosen.
+            // The clock was set back since the agent was chosen.
             Turn::Busy(_) | Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         });
         let place = self.assign_worktree()?;
@@ -82,7 +82,7 @@ impl Runner {
         Ok(Input::Recorded(Box::new(open), Box::new(started)))
     }
 
-    /// What the next steps of an attempt need of its record.
+    /// Returns the parts of a record that the next steps of the attempt need.
     pub(super) fn open_attempt(&self, record: &AttemptRecord) -> OpenAttempt {
         let setup = match &record.worktree {
             Some(_) => self.workspace.config.setup.0.clone(),
@@ -113,15 +113,15 @@ impl Runner {
         }
     }
 
-    /// The verify commands to run before the agent of an attempt at a task.
+    /// Returns the verify commands to run before the agent starts.
     fn baseline_of(&self, task: &Task, isolated: bool) -> Vec<String> {
-        // What an attempt before this one left broken is for this one to repair.
+        // If the previous attempt left verification failing, this attempt must repair it.
         let due =
             self.workspace.verifies_baseline(task) && (isolated || !self.store.history().unproven);
         if due { self.workspace.verify_of(task) } else { Vec::new() }
     }
 
-    /// The task of an attempt, with the terms that it started with.
+    /// Returns the task of an attempt, with the acceptance criteria of its start.
     pub(super) fn task_of(&self, record: &AttemptRecord) -> Option<Task> {
         let graph = self.graph.file.graph();
         let task = graph.task(graph.number(&record.task_id)?);
@@ -134,7 +134,7 @@ impl Runner {
         id: &AttemptId,
         kind: &ProcessKind,
     ) -> Result<Option<Input>> {
-        // A step before it failed, and the attempt is closed.
+        // An earlier step failed, and the attempt is closed.
         let waits = self.run.attempts().get(id).is_some_and(|open| open.process.is_some());
         let Some(mut record) = self.records.get(id).cloned().filter(|_| waits) else {
             return Ok(None);
@@ -159,15 +159,15 @@ impl Runner {
             screen: pane.as_deref().map(tmux::screen),
         };
         let (outbox, name) = (self.inbox.sender(), id.clone());
-        let tell = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
-        let process = match AgentProcess::spawn(&spec, &post, tell) {
+        let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
+        let process = match AgentProcess::spawn(&spec, &post, send) {
             Ok(process) => process,
             Err(reason) => {
                 let outcome = match reason {
                     NotStarted::Refused(error) => Outcome::NotStarted { error },
                     NotStarted::Unguarded => Outcome::Interrupted,
                 };
-                // A guardian that was killed before it could say so may have started it.
+                // A guardian may have started the process before it was killed.
                 let (swept, _) = self.end_unguarded(&record);
                 let (outcome, took) = (Some(outcome), limits.started.elapsed());
                 let log = log.unwrap_or_default();
@@ -197,7 +197,7 @@ impl Runner {
         Ok(Some(Input::ProcessStarted(id.clone(), limits)))
     }
 
-    /// What is started, and where its output is if it is not an agent.
+    /// Returns the process to start, and the path of its log if it is not an agent.
     fn spec_of(
         &self,
         agent: ProcessSpec,
@@ -209,7 +209,7 @@ impl Runner {
         };
         let log = format!("{}/{}-{number}.log", record.log, purpose.log_name());
         let path = self.workspace.root().join(&log);
-        // Left by a run that was killed in the middle of it.
+        // A killed run may have left this file.
         let _ = fs::remove_file(&path);
         let dir = match purpose {
             CheckPurpose::Trial => self.worktrees.pool.merge(),
@@ -220,7 +220,7 @@ impl Runner {
         (process_spec::check(agent, command, &dir, &path), Some(log))
     }
 
-    /// The limits of a process, from now on.
+    /// Returns the limits of a process that starts now.
     fn limits_of(&self, record: &AttemptRecord, kind: &ProcessKind) -> ProcessLimits {
         let config = &self.workspace.config;
         let graph = self.graph.file.graph();
@@ -243,7 +243,8 @@ impl Runner {
         }
     }
 
-    /// Takes what is changed in the worktree of an attempt now as not made by it.
+    /// Records the current uncommitted changes in the worktree of an attempt as present before its
+    /// start.
     pub(super) fn take_as_given(&mut self, id: &AttemptId) -> Option<Input> {
         let record = self.records.get(id)?;
         let changed =
@@ -258,7 +259,7 @@ impl Runner {
     }
 }
 
-/// The id of the attempt of a record.
+/// Returns the attempt id of a record.
 pub(super) fn attempt_id(record: &AttemptRecord) -> AttemptId {
     AttemptId { task_id: record.task_id.clone(), attempt: record.attempt }
 }

@@ -1,4 +1,4 @@
-//! What is heard of the processes of attempts: their ends, their signs of life, what they leave.
+//! Events of the processes of attempts: their ends, their signs of life, the processes they leave.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,20 +26,22 @@ use crate::{
 };
 
 impl Runner {
-    /// Ends what a guardian that was killed could not: the names, and how many would not die.
+    /// Ends the processes that a killed guardian could not. Returns their names, and how many could
+    /// not be killed.
     pub(super) fn end_unguarded(&self, record: &AttemptRecord) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
         let others = !self.processes.is_empty() || self.worktrees.is_preparing();
         if others || self.run.landing().is_trying() || self.processes.has_spared() {
             return (ended, 0);
         }
-        // All that it guarded are children of ours now, marked or not, and no git of ours runs here.
+        // All processes that it guarded are now our children, marked or not, and no git of ours
+        // runs here.
         let (swept, immortal) = process::sweep(None);
         ended.extend(swept.into_iter().map(|member| member.name));
         (ended, immortal)
     }
 
-    /// The process of an attempt is gone.
+    /// Handles the end of the process of an attempt.
     pub(super) fn process_closed(
         &mut self,
         id: &AttemptId,
@@ -51,10 +53,10 @@ impl Runner {
         if closed.outcome.is_none() {
             (closed.swept, closed.immortal) = self.end_unguarded(record);
         }
-        // Nothing begins while something of the last attempt is left.
+        // No attempt may start while processes of the previous one remain.
         ensure!(
             closed.immortal == 0,
-            "processes of attempt {} at `{}` would not die ({}); look at them with `ps`, then run again",
+            "processes of attempt {} at `{}` could not be killed ({}); inspect them with `ps`, then run again",
             id.attempt,
             id.task_id,
             closed.immortal,
@@ -73,14 +75,15 @@ impl Runner {
         Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }
 
-    /// The guardian sees no sign of life. A file that has changed since the last look is one.
+    /// Handles a report that a process is idle. A file that has changed since the last check is a
+    /// sign of life.
     pub(super) fn process_idle(&mut self, id: &AttemptId) -> Result<Option<Input>> {
         let Some(record) = self.records.get(id) else {
             return Ok(None);
         };
         let seen = match record.tree(&self.workspace) {
             Ok(tree) => Some((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)),
-            // Without a worktree there are no signs of life in it.
+            // A missing worktree shows no signs of life.
             Err(_) => None,
         };
         let Some(handle) = self.processes.get_mut(id) else {
@@ -94,15 +97,15 @@ impl Runner {
         Ok(Some(Input::ProcessIdle(id.clone(), is_changed)))
     }
 
-    /// The agent ended by itself and left these running, or other ones than it was told.
+    /// Handles the end of an agent that left these processes running, or a change in that list.
     pub(super) fn process_left(
         &mut self,
         id: &AttemptId,
         members: &[Member],
     ) -> Result<Option<Input>> {
-        // A report that was made just before must be known.
+        // A report made just before must be taken into account.
         let records = self.store.catch_up()?;
-        self.tell(&records);
+        self.publish(&records);
         let Some(record) = self.records.get(id) else {
             return Ok(None);
         };
@@ -115,8 +118,8 @@ impl Runner {
         Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
     }
 
-    /// Journals the end of child agents that are gone and whose `ralph spawn` did not live to say
-    /// so: of an attempt that is being closed, or of any.
+    /// Records the end of child agents that died without a record by their `ralph spawn`: those of
+    /// an attempt that is being closed, or all.
     pub(super) fn close_children(&mut self, of: Option<&AttemptId>) -> Result<()> {
         let ours = |open: &&OpenChild| {
             of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
@@ -127,12 +130,12 @@ impl Runner {
             let outcome = ChildOutcome::Crashed;
             let ended = ChildEnded { child, outcome, duration_seconds: None };
             let records = self.store.emit(None, Some(&task_id), Event::ChildEnded(ended))?;
-            self.tell(&records);
+            self.publish(&records);
         }
         Ok(())
     }
 
-    /// Reads on what processes print, and tells the reporters what they do.
+    /// Reads the new output of processes, and passes their activity to the reporters.
     pub(super) fn follow(&mut self) -> Result<()> {
         for progress in self.processes.follow() {
             if let Some(doing) = &progress.doing {
@@ -145,28 +148,29 @@ impl Runner {
         Ok(())
     }
 
-    /// Lets every process stand still, or go on.
+    /// Freezes or thaws every process.
     pub(super) fn freeze(&self, still: bool) {
         self.processes.order_all(if still { AgentProcess::freeze } else { AgentProcess::thaw });
     }
 }
 
-/// The names of processes, as people know them: child agents by their command lines instead of all
-/// that is above and below them.
+/// Returns the names of processes for people: a child agent's command line stands for its ancestors
+/// and descendants.
 fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
     let agents: HashMap<u32, &OpenChild> =
         children.iter().map(|open| (open.child.process.pid, open)).collect();
     let parents: HashMap<u32, u32> = members.iter().map(|m| (m.pid, m.parent)).collect();
-    // Looked at one after the other, so that a number may have come round: no further than all.
+    // The processes were read one after the other, so a reused pid may form a cycle. The limit
+    // prevents an endless walk.
     let above = |pid: u32| {
         let up = iter::successors(parents.get(&pid), |pid| parents.get(pid));
         up.take(members.len()).copied()
     };
     let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
-    let holders: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
+    let ancestors: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
     let name = |member: &Member| match agents.get(&member.pid) {
         Some(open) => Some(open.child.name()),
-        None if holders.contains(&member.pid) => None,
+        None if ancestors.contains(&member.pid) => None,
         None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
         None => Some(member.name.clone()),
     };
@@ -184,7 +188,7 @@ mod tests {
     };
 
     #[test]
-    fn child_agents_stand_for_what_is_above_and_below_them() {
+    fn a_child_agent_replaces_its_ancestors_and_descendants() {
         let child = |pid, word: &str| OpenChild {
             task_id: TaskId::new("a").unwrap(),
             since: DateTime::UNIX_EPOCH,

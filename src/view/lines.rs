@@ -1,13 +1,13 @@
-//! What is said about each fact: the same words for the plain and the fancy reporter.
+//! The text of each record, shared by the plain and the fancy reporter.
 
 mod checks;
 mod children;
+mod failures;
 mod files;
 mod iterations;
 mod merged;
 mod notice;
 mod talk;
-mod told;
 pub mod wake;
 
 use std::time::Duration;
@@ -34,24 +34,24 @@ pub(super) use iterations::start_of_iteration;
 pub use notice::notice;
 pub(super) use talk::how_to_answer;
 
-/// How much is told.
+/// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
-    /// The end only.
+    /// Only the summary.
     Quiet,
-    /// Every attempt.
+    /// All attempts.
     Normal,
-    /// Everything that is in the journal.
+    /// Everything in the journal.
     Verbose,
 }
 
-/// How many commits of one task the summary names.
+/// The number of commits of one task in the summary.
 pub(super) const COMMITS: usize = 3;
 
-/// One line, and how it looks.
+/// One line and its style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The style of all of it; none for plain text.
+    /// The style of the whole line; `None` for plain text.
     pub style: Option<Style>,
     /// The text, safe to print.
     pub text: String,
@@ -61,19 +61,19 @@ pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Li
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
 }
 
-/// What a line begins with that continues what was said of a task: its name, where something may
-/// have been said of another one in between.
-fn whose(id: &str, view: &View<'_>) -> String {
+/// Returns the prefix of a line that continues an earlier one about a task: the task's id if lines
+/// of other tasks may come in between.
+fn line_prefix(id: &str, view: &View<'_>) -> String {
     if view.policy.jobs > 1 { format!("{id}: ") } else { "  ".to_owned() }
 }
 
-/// A plain line.
+/// Returns a plain line.
 pub fn plain(text: &str) -> Line {
     line(None, text)
 }
 
-/// How many tasks are left, and how many of these in each state, one text each; the ready ones by
-/// name.
+/// Returns the number of remaining tasks, and one text for each of their states; ready tasks are
+/// named.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     let now = Utc::now();
     let counts = TaskCounts::of(view, now);
@@ -93,7 +93,8 @@ pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
     (counts.left(), texts)
 }
 
-/// The heading of an iteration, and below it what it is about; in one line where others go on.
+/// Returns the heading of an iteration, followed by the title of its task; a single line if several
+/// attempts run at once.
 pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) -> Vec<String> {
     let of = view.history.run.begun.max_iterations;
     if let Some(plain) = &view.policy.plain {
@@ -117,13 +118,13 @@ pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) ->
     }
 }
 
-/// What is said of a record at this verbosity, but for headings and the summary.
+/// Returns the lines of a record at this verbosity, except headings and the summary.
 pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let verbose = verbosity >= Verbosity::Verbose;
     let plain = view.policy.plain.as_ref();
-    if let Some(said) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
-        return said;
+    if let Some(lines) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
+        return lines;
     }
     let event = &record.event;
     match event {
@@ -166,7 +167,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::GraphGuarded { .. }
         | Event::SettingsLoaded { .. }
         | Event::SettingsRejected { .. } => files::lines(event),
-        Event::HookFailed(_) | Event::NotifyFailed(_) => told::lines(event),
+        Event::HookFailed(_) | Event::NotifyFailed(_) => failures::lines(event),
         Event::WorktreeKept { .. }
         | Event::SettingUp { .. }
         | Event::Queued { .. }
@@ -184,12 +185,12 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::Suspended {}
         | Event::Continued { .. }
         | Event::ClockSet { .. } => of_run(event, record.timestamp).into_iter().collect(),
-        // These are in headings and in the summary.
+        // The headings and the summary cover these.
         Event::Iterated(_) | Event::Blocked { .. } | Event::Finished { .. } => Vec::new(),
     }
 }
 
-/// What is said of a run or an attempt that starts.
+/// Returns the lines of the start of a run or an attempt.
 fn started(record: &Record, id: &str) -> Vec<Line> {
     if let Event::LoopStarted(begun) = &record.event {
         let agent = begun.agent.join(" ");
@@ -208,24 +209,23 @@ fn started(record: &Record, id: &str) -> Vec<Line> {
     }
 }
 
-/// What is said of a task.
+/// Returns the line of an event of a task.
 fn of_task(id: &str, event: &Event, view: &View<'_>) -> Option<Line> {
     if let Event::VerifyPostponed { .. } = event {
         let text =
             format!("the verify commands of {id} are left to the next run; its work is kept");
         Some(line(Style::Warn, text))
     } else if let Event::Promised { kept: false, .. } = event {
-        let whose = whose(id, view);
+        let line_prefix = line_prefix(id, view);
         let text = format!(
-            "{whose}it promised that all is done; the graph does not agree, so the run goes on"
+            "{line_prefix}the agent promised that all is done, but tasks remain; the run continues"
         );
         Some(line(Style::Warn, text))
     } else if let Event::Terminating { why, .. } = event {
         Some(line(Style::Warn, format!("ending {id}: {why}")))
     } else if let Event::Parked { attempts } = event {
         let attempts = counted(*attempts as usize, "attempt");
-        let text =
-            format!("{id} is parked after {attempts}; `ralph task-reset {id}` gives it new ones");
+        let text = format!("{id} is parked after {attempts}; `ralph task-reset {id}` retries it");
         Some(line(Style::Bad, text))
     } else if let Event::Recovered { attempt, from_run } = event {
         let text = format!("recovered attempt {attempt} at {id}, left open by run {from_run}");
@@ -235,7 +235,7 @@ fn of_task(id: &str, event: &Event, view: &View<'_>) -> Option<Line> {
     }
 }
 
-/// What is said of the run itself.
+/// Returns the line of an event of the run itself.
 fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
     Some(if let Event::RecordDamaged { kept } = event {
         let text = format!(
@@ -246,7 +246,7 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
     } else if let Event::Waiting { until, why } = event {
         line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))
     } else if let Event::PauseRequested {} = event {
-        line(Style::Warn, "paused: no other attempt starts; `ralph resume` goes on")
+        line(Style::Warn, "paused: no new attempt starts; `ralph resume` continues")
     } else if let Event::ResumeRequested { .. } = event {
         line(Style::Warn, "resumed")
     } else if let Event::StopRequested(stop) = event {
@@ -267,7 +267,7 @@ fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
     })
 }
 
-/// A line, and under it what the command printed last and where the rest of it is.
+/// Returns a line, followed by the last output line of the command and the path of its log.
 fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     let mut lines = vec![head];
     if let Some(last) = &check.last_line {
@@ -285,7 +285,7 @@ fn changed(
     verbose: bool,
 ) -> Vec<Line> {
     let by = match cause {
-        // The line of the attempt itself says it.
+        // The line of the attempt covers this.
         Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked if !verbose => {
             return Vec::new();
         }
@@ -294,7 +294,7 @@ fn changed(
         Cause::Edited => "by an edit of the graph file",
         Cause::EditedDuringAttempt => "by an edit while an attempt ran",
         Cause::Recovered => "by recovery",
-        Cause::PutBack => "again",
+        Cause::PutBack => "(restored)",
         Cause::DoneFile => "by the file `DONE`",
     };
     let word = |status: Option<Status>| status.map_or("nothing", Status::word);
@@ -374,13 +374,13 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
     }
     if !ended.unlocked.is_empty() {
         let names = ended.unlocked.join(", ");
-        lines.push(line(Style::Warn, format!("  removed what a killed git had left: {names}")));
+        lines.push(line(Style::Warn, format!("  removed lock files of a killed git: {names}")));
     }
     let evidence = &ended.evidence;
     for (what, names) in [
         ("left uncommitted", &evidence.leftovers),
         ("git's hooks or settings changed while it ran", &evidence.tampered),
-        ("changed what `verify` names", &evidence.verify_inputs_changed),
+        ("changed files named in `verify`", &evidence.verify_inputs_changed),
     ] {
         if !names.is_empty() {
             lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));

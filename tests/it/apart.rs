@@ -494,21 +494,21 @@ fn an_unusable_branch_is_an_error_before_any_attempt() {
     let trial = stage(PAIR, "");
     trial.git(&["branch", "ralph"]);
     trial.run(["run"]).code(1).stderr(
-        "ralph: error: branch `ralph` is in the way of `ralph/…`, the branches of attempts in work \
-         trees of their own: git has a folder for these; rename it\n",
+        "ralph: error: branch `ralph` conflicts with `ralph/…`, the branches of isolated attempts; \
+         rename it\n",
     );
     trial.git(&["branch", "-D", "ralph"]);
     trial.git(&["checkout", "--quiet", "--detach"]);
     trial.run(["run"]).code(1).stderr(
-        "ralph: error: attempts in work trees of their own need a branch: HEAD is detached; switch to \
-         the branch that all work is merged into\n",
+        "ralph: error: isolated attempts need a branch: HEAD is detached; switch to the branch that \
+         work lands on\n",
     );
     let unborn = TestProject::bare().agent("commit");
     unborn.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     unborn.write("task-graph.yaml", PAIR);
     unborn.run(["run", "--jobs", "2"]).code(1).stderr(
-        "ralph: error: attempts in work trees of their own need a branch: there is no commit to \
-         begin with; make the first one\n",
+        "ralph: error: isolated attempts need a branch: the repository has no commit; create the \
+         first one\n",
     );
 }
 

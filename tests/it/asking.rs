@@ -214,7 +214,7 @@ fn only_the_agent_of_a_running_attempt_can_ask() {
     run.signal(rustix::process::Signal::INT);
     run.end(&trial).code(130);
     let said = trial.read("logs/attempts/a/1/stderr");
-    assert!(said.contains("may have 2000 characters in all, and this makes 2001"), "{said}");
+    assert!(said.contains("may have 2000 characters in total, not 2001"), "{said}");
     assert_eq!(trial.tasks("asked"), [""; 0]);
     assert_eq!(late("1"), over(1));
 }

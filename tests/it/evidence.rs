@@ -140,7 +140,7 @@ fn a_hook_that_hangs_is_ended() {
     wait_for(&trial.sign("hook"));
     assert_eq!(ended["verdict"], "uncommitted");
     let why = ended["why"].as_str().unwrap();
-    assert!(why.ends_with("the commit was ended after 700ms (`commit_timeout`))"), "{why}");
+    assert!(why.ends_with("the commit exceeded its limit of 700ms (`commit_timeout`))"), "{why}");
     assert_eq!(status(&trial), "?? one\n", "no lock is left and the file is as it was");
 }
 
@@ -256,7 +256,7 @@ fn an_output_that_is_missing_or_blank_is_no_completion() {
     assert_eq!(verdict("docs/x", script), complete);
     assert_eq!(verdict("[docs/, a summary]", script), complete);
     assert_eq!(verdict("blank.md", script), missing("`blank.md` is empty"));
-    assert_eq!(verdict("'docs/x, r.md'", script), missing("there is no `r.md`"));
+    assert_eq!(verdict("'docs/x, r.md'", script), missing("`r.md` does not exist"));
     let loose = "echo r > r.md; echo r.md > .gitignore; git add .; git commit -qm R";
     assert_eq!(verdict("r.md", loose), complete, "git is told to ignore it");
     assert_eq!(verdict("r.md", "echo r > r.md"), complete, "it is committed");

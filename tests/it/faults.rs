@@ -17,7 +17,7 @@ fn locks_of_a_killed_git_are_removed() {
     trial
         .run(["run", "--timeout", "1s"])
         .graph_complete()
-        .stderr_has("  removed what a killed git had left: .git/index.lock, ");
+        .stderr_has("  removed lock files of a killed git: .git/index.lock, ");
     let left = &trial.lines("failed")[0]["unlocked"];
     assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
     assert_eq!(trial.tasks("completed"), ["a"]);

@@ -101,8 +101,8 @@ fn done_before_the_first_iteration_needs_no_agent() {
     fs::remove_file(folder(&trial, "docs").join("DONE")).unwrap();
     fs::create_dir(folder(&trial, "docs").join("DONE")).unwrap();
     trial.run(words).code(1).stderr_has(
-        "ralph: error: `.ralph/loops/docs/DONE` is a folder; remove it: a file of that name says \
-         done\n",
+        "ralph: error: `.ralph/loops/docs/DONE` is a folder; remove it, because a file of that \
+         name ends the loop\n",
     );
     assert!(!trial.sign("begun").exists());
 }
@@ -490,7 +490,7 @@ fn the_status_of_a_loop() {
     trial.run(["heartbeat"]).code(1);
     let again = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "2", "--name", "docs"];
     trial.run(again).code(5).stderr(
-        "ralph: error: the loop `docs` runs already; `--name` starts another one: process [pid], \
+        "ralph: error: the loop `docs` is already running; `--name` starts another one: process [pid], \
          run [run], since [when]\n",
     );
     run.kill();

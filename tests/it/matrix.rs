@@ -225,8 +225,8 @@ const ROWS: &[(&str, &str, How)] = &[
     ),
     (
         "D5",
-        "a merge is left half-way: no completion, and the next attempt is told",
-        Words(&[("work,report,d5:merge", "reported done, but a merge is left half-way")]),
+        "a merge is unfinished: no completion, and the next attempt is told",
+        Words(&[("work,report,d5:merge", "reported done, but a merge is unfinished")]),
     ),
     ("D6", "git is gone or damaged: an error, and then it goes on", Trial(git_is_damaged)),
 ];

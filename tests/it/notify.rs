@@ -133,7 +133,7 @@ fn the_end_is_notified_when_the_queue_is_full() {
     assert_eq!(events[..2], ["started", "finished"], "{events:?}");
     assert_eq!(events.len(), 33);
     let why = trial.lines("notify_failed")[0]["why"].as_str().unwrap().to_owned();
-    assert!(why.starts_with("there was too much to tell at once"), "{why}");
+    assert!(why.starts_with("too many notifications at once"), "{why}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
 [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3 after [took]
 [time]      its last line: no database
 [time]      output in logs/hooks/before_run-1.log
-[time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; mend it, or take it out of `hooks` (exit code 1)
+[time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; fix it, or remove it from `hooks` (exit code 1)
 ",
     );
     assert!(run.lines("started").is_empty());
@@ -317,7 +317,7 @@ fn notifiers_are_listed_and_tested() {
 fn a_build_without_webhooks_refuses_them() {
     let trial = trial("notify: [{webhook: 'https://hooks.example.com/x'}]\n");
     trial.run(["run"]).code(65).stderr_has(
-        "this `ralph` was built without webhooks; `cargo install --path . --features webhook`",
+        "this `ralph` was built without webhooks; to include them, build it with `cargo install ",
     );
 }
 
@@ -394,7 +394,7 @@ mod webhook {
         for (answers, why) in [
             (&["404 No"][..], "it answered 404"),
             (&["302 There"], "it answered 302, and redirects are not followed"),
-            (&["500 A", "500 B", "500 C"], "it answered 500, 3 times"),
+            (&["500 A", "500 B", "500 C"], "it answered 500 (tried 3 times)"),
         ] {
             let (address, serve) = server(answers);
             let trial = trial(&format!("notify: [{{webhook: '{address}'}}]\n"));

@@ -29,7 +29,7 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     let pausing = "pausing: running attempts finish, and none starts until `ralph resume`\n";
     trial.run(["pause"]).stdout(pausing);
     trial.run(["pause"]).stderr("warning: already paused\n");
-    until("it is told", || run.said().contains("paused: no other attempt starts"));
+    until("it is told", || run.said().contains("paused: no new attempt starts"));
     assert_eq!(status(&trial)["status"], "pausing");
     trial.leave("open");
     run.end(&trial).code(4);

@@ -166,7 +166,7 @@ fn a_third_signal_leaves_the_rest_to_the_next_run() {
     let said = run.end(&trial).whole();
     let code = said.lines().next().unwrap();
     assert!(["exit code 129", "exit code 130", "exit code 143"].contains(&code), "{said}");
-    assert!(said.contains("left in a hurry; the next run sees to the attempt"), "{said}");
+    assert!(said.contains("stopped at once; the next run recovers the attempt"), "{said}");
     trial.no_process_is_left();
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();

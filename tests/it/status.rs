@@ -225,7 +225,7 @@ fn the_heartbeat_is_missing_alive_or_dead() {
     trial
         .run(["heartbeat"])
         .code(1)
-        .stdout("no heartbeat: `logs/ralph.heartbeat`: its first line is no time\n");
+        .stdout("no heartbeat: `logs/ralph.heartbeat`: its first line is not a time\n");
     let now = chrono::Utc::now().to_rfc3339();
     trial.write("logs/ralph.heartbeat", &format!("{now}\n"));
     trial.run(["heartbeat", "--max-age", "10m"]).stdout("alive: last beat [took] ago\n");

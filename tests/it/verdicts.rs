@@ -55,7 +55,7 @@ fn leaving_the_branch_is_off_branch() {
     judged(
         "rewrite",
         "off-branch",
-        "reported done, but it rewrote the history: HEAD does not descend from where it began",
+        "reported done, but it rewrote the history: HEAD does not descend from its base",
     );
 }
 
@@ -153,7 +153,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
         .stderr_has(
             "\
 [time]    1 of 1 attempts used; output in logs/attempts/bad/1
-[time]  bad is parked after 1 attempt; `ralph task-reset bad` gives it new ones
+[time]  bad is parked after 1 attempt; `ralph task-reset bad` retries it
 ",
         )
         .stderr_has(

@@ -40,7 +40,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
 [time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
 [time]    [commit] Write good
 [time]    1 file, +1 -1
-[time]    changed what `verify` names: value
+[time]    changed files named in `verify`: value
 ",
         );
     let verdicts: Vec<_> = ["failed", "completed"]

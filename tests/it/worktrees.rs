@@ -137,9 +137,9 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     let trial = merged();
     let change = "put it on a branch, or undo it, in `[repo].worktrees/1`";
     fs::write(worktree_file(&trial, "1/new"), "").unwrap();
-    stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
+    stays(&trial, "1", &format!("`new` has uncommitted changes; {change}"));
     git_in(&trial, "1", &["add", "new"]);
-    stays(&trial, "1", &format!("`new` is changed and not committed; {change}"));
+    stays(&trial, "1", &format!("`new` has uncommitted changes; {change}"));
     git_in(&trial, "1", &["commit", "-qm", "New"]);
     let commit = git_in(&trial, "1", &["rev-parse", "HEAD"]).trim().to_owned();
     stays(&trial, "1", &format!("commit [commit] is on no branch; {change}"));
@@ -282,7 +282,7 @@ fn the_doctor_checks_what_isolated_attempts_need() {
     trial.write(".env", "A=1\n");
     trial.write(".gitmodules", "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n");
     let all = found(&trial);
-    let kept = "../repo.worktrees/1 (kept: `new` is changed and not committed)";
+    let kept = "../repo.worktrees/1 (kept: `new` has uncommitted changes)";
     assert_eq!(of(&all, "leftovers"), format!("warning {kept}"));
     assert_eq!(of(&all, "branches"), "warning left from finished tasks: ralph/a");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What becomes of the work that an attempt leaves: committed where it was reported done, kept
-//! under a ref where the attempt did not complete its task.
+//! The work that an attempt leaves: committed if it was reported done, kept under a ref if the
+//! attempt did not complete its task.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,28 +25,28 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Where what git and its hooks print is kept, in the attempt's folder.
+/// The file in the attempt's folder with the output of git and its hooks.
 const LOG: &str = "commit.log";
-/// How many of its last lines say why a commit was refused.
+/// The number of last lines that explain why a commit was refused.
 const LINES: usize = 3;
 
-/// The ref under which what an attempt left is kept.
+/// Returns the ref that keeps the work of an attempt.
 pub fn pin_name(place: &LoopPaths, id: &TaskId, attempt: u32) -> String {
     format!("{}/{attempt}", place.pins(id))
 }
 
-/// The paths that are changed now and were not so before, or are what an earlier attempt at the
-/// task left; all of them.
+/// Returns all paths that changed since the start of the attempt or that an earlier attempt at the
+/// task left.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn left(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Result<Vec<String>> {
     let mut before = record.dirty.clone();
     before.retain(|path, _| !record.inherited.contains(path));
     Ok(since(changed(workspace, tree)?, &before))
 }
 
-/// The paths whose contents are not those of `before`; that one was merely staged is no change.
+/// Returns the paths whose contents differ from `before`. Staging a path is not a change.
 fn since(now: BTreeMap<String, String>, before: &BTreeMap<String, String>) -> Vec<String> {
     let contents = |print: &str| print.split_once(' ').map(|(_, contents)| contents.to_owned());
     let is_new = |(path, print): &(String, String)| {
@@ -55,11 +55,11 @@ fn since(now: BTreeMap<String, String>, before: &BTreeMap<String, String>) -> Ve
     now.into_iter().filter(is_new).map(|(path, _)| path).collect()
 }
 
-/// Those of the changed paths that the attempts before this one at the same task left, and that
-/// nobody has touched since.
+/// Returns the changed paths that earlier attempts at the same task left and that have not changed
+/// since.
 ///
 /// # Errors
-/// As git gives them.
+/// Errors of git.
 pub fn inherited(
     workspace: &Workspace,
     tree: &Repo,
@@ -67,7 +67,7 @@ pub fn inherited(
     attempt: u32,
     dirty: &BTreeMap<String, String>,
 ) -> Result<BTreeSet<String>> {
-    // Before the first attempt every change is a person's, or another task's.
+    // Before the first attempt, every change belongs to a person or another task.
     if attempt == 1 || dirty.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -76,12 +76,12 @@ pub fn inherited(
     };
     let changed: Vec<String> = dirty.keys().cloned().collect();
     let name = format!("{id}.{attempt}");
-    let scratch = workspace.state.scratch(&name).context("make room for an index")?;
+    let scratch = workspace.state.scratch(&name).context("create a temporary index")?;
     Ok(tree.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
-/// Keeps what the attempt left, its commits included: the ref if there was anything to keep, and
-/// what could not be kept, with the reason.
+/// Keeps the work that the attempt left, with its commits. Returns the ref if there was anything to
+/// keep, and the paths that could not be kept, with the reason.
 pub fn pin(
     workspace: &Workspace,
     tree: &Repo,
@@ -90,8 +90,8 @@ pub fn pin(
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
     let changed = match &record.worktree {
         None => left(workspace, tree, record),
-        // Nothing in its work tree is anybody else's, and all of it must be somewhere before the next
-        // attempt can have it.
+        // Everything in an isolated worktree belongs to the attempt, and all of it must be kept
+        // before the next attempt can use the worktree.
         Some(_) => tree.dirty().map(|dirty| dirty.into_keys().collect()),
     };
     let kept = changed.and_then(|changed| {
@@ -103,24 +103,25 @@ pub fn pin(
         };
         let base = record.base.as_deref().unwrap_or("none");
         let message = format!(
-            "What attempt {} at {} left\n\n{}Ralph-Base: {base}\n",
+            "Work left by attempt {} at {}\n\n{}Ralph-Base: {base}\n",
             record.attempt,
             record.task_id,
             trailers(record)
         );
-        let scratch = workspace.state.scratch(&record.name()).context("make room for an index")?;
+        let scratch =
+            workspace.state.scratch(&record.name()).context("create a temporary index")?;
         let kept = tree.pin(&name, &message, left, &scratch);
         crash::point("left.kept");
         kept
     });
     match kept {
         Ok(Pin { commit, left_out }) => (commit.map(|_| name), left_out),
-        // The work tree is as it was: nothing is lost, and the run can go on.
+        // The worktree is unchanged: nothing is lost, and the run can continue.
         Err(error) => (None, vec![format!("{error:#}")]),
     }
 }
 
-/// The message of a commit that `ralph` makes of an attempt's work.
+/// Returns the message of a commit that `ralph` makes from an attempt's work.
 pub fn message(record: &AttemptRecord, title: &str) -> String {
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{title}\n\n{}", trailers(record))
@@ -130,11 +131,11 @@ fn trailers(record: &AttemptRecord) -> String {
     format!("Ralph-Task: {}\nRalph-Attempt: {}\n", record.task_id, record.attempt)
 }
 
-/// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`. None if
-/// there is nothing that can be committed.
+/// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`.
+/// Returns `None` if there is nothing to commit.
 ///
 /// # Errors
-/// As the disk gives them; what git says is a refusal.
+/// Errors of the disk. An error of git is returned as a refusal.
 pub fn commit(
     workspace: &Workspace,
     tree: &Repo,
@@ -154,7 +155,7 @@ pub fn commit(
     let why = run(workspace, tree, record, &draft, limit)?;
     crash::point("left.committed");
     let head = tree.head()?.commit;
-    // A hook that fails or hangs after the commit does not undo it.
+    // A hook that fails or hangs after the commit does not undo the commit.
     if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {
         return Ok(Some(Autocommit::Committed(commit)));
     }
@@ -162,7 +163,7 @@ pub fn commit(
     Ok(Some(Autocommit::Refused(why)))
 }
 
-/// Runs the commit; what it said last, should it have failed.
+/// Runs the commit. Returns the reason for a failure, should it have failed.
 fn run(
     workspace: &Workspace,
     tree: &Repo,
@@ -170,11 +171,12 @@ fn run(
     draft: &CommitDraft,
     limit: Duration,
 ) -> Result<String> {
-    let paths = workspace.state.scratch(&record.name()).context("make room for a list of paths")?;
+    let paths =
+        workspace.state.scratch(&record.name()).context("create a temporary list of paths")?;
     fs::write(&paths, &draft.input).context("write a list of paths")?;
     let log = record.file(workspace, LOG);
     if let Some(folder) = log.parent() {
-        fs::create_dir_all(folder).context("make the attempt's folder")?;
+        fs::create_dir_all(folder).context("create the attempt's folder")?;
     }
     let mut env = draft.env.clone();
     env.push(("RALPH_ATTEMPT_ID".to_owned(), record.mark()));
@@ -187,7 +189,7 @@ fn run(
         stdout: log.clone(),
         stderr: log.clone(),
     };
-    // What a hook started and left running, also outside of the group.
+    // End the processes that a hook left running, also those outside of its process group.
     let end_rest = || drop(record.end_all(workspace));
     let outcome = process::run(&spec, limit, workspace.redacts(), end_rest);
     let _ = fs::remove_file(&paths);
@@ -195,10 +197,10 @@ fn run(
     Ok(match outcome {
         Ok(Outcome::TimedOut { .. }) => {
             let limit = crate::core::duration::short(limit);
-            format!("the commit was ended after {limit} (`commit_timeout`)")
+            format!("the commit exceeded its limit of {limit} (`commit_timeout`)")
         }
         Ok(_) => match agent_output::last_lines(&log, LINES).unwrap_or_default() {
-            lines if lines.is_empty() => "git commit failed without a word".to_owned(),
+            lines if lines.is_empty() => "git commit failed without output".to_owned(),
             lines => lines.join(" / "),
         },
         Err(error) => format!("git could not be started: {error}"),
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn staging_is_no_change_and_new_contents_are() {
+    fn new_contents_are_a_change_but_staging_is_not() {
         let prints = |list: &[(&str, &str)]| {
             list.iter().map(|(path, print)| ((*path).to_owned(), (*print).to_owned())).collect()
         };

@@ -1,5 +1,4 @@
-//! The record of an attempt that has no end yet: on disk before its process starts, and until its
-//! end is told.
+//! The record of an open attempt: on disk before its process starts, and until its end is recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,11 +35,11 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// How long a guardian has to clean up behind a dead runner before it is done for it.
+/// The time that the guardian of a dead run has to clean up before this process does it.
 const GUARDIAN: Duration = Duration::from_secs(30);
 
-/// What an attempt is judged by, as the task said it when it began: an agent may edit the graph, and
-/// must not choose its own judge.
+/// The acceptance criteria of an attempt, as the task had them at its start: an agent may edit the
+/// graph, but must not choose its own criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AcceptanceCriteria {
     verify: Vec<String>,
@@ -49,18 +48,18 @@ pub struct AcceptanceCriteria {
 }
 
 impl AcceptanceCriteria {
-    /// Those of a task as it is now.
+    /// Returns the current criteria of a task.
     pub fn of(workspace: &Workspace, task: &Task) -> AcceptanceCriteria {
         let output = task.extra.get("output").cloned();
         AcceptanceCriteria { verify: workspace.verify_of(task), commit: task.commit, output }
     }
 
-    /// The commands that must succeed.
+    /// Returns the commands that must succeed.
     pub fn verify(&self) -> &[String] {
         &self.verify
     }
 
-    /// The task with these terms.
+    /// Returns the task with these criteria.
     pub fn applied(&self, task: &Task) -> Task {
         let mut task = task.clone();
         (task.verify, task.commit) = (Some(self.verify.clone()), self.commit);
@@ -72,70 +71,71 @@ impl AcceptanceCriteria {
     }
 }
 
-/// Where an attempt works that has a work tree to itself, and where its work is to go.
+/// The worktree of an isolated attempt, and the branch that its work lands on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeAssignment {
-    /// The work tree.
+    /// The worktree.
     pub tree: PathBuf,
-    /// The branch into which its work is merged.
+    /// The branch that its work lands on.
     pub target: String,
-    /// The last commit of its work as it is about to be there: whoever finds the record sees from
-    /// it whether it is.
+    /// The commit that its work is about to land as. After a crash, it shows whether the work has
+    /// landed.
     #[serde(default)]
     pub landing: Option<CommitId>,
 }
 
-/// An attempt that has no end yet, as it is kept on disk.
+/// An open attempt as stored on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRecord {
     /// The run it belongs to.
     pub run_id: String,
     /// The task.
     pub task_id: TaskId,
-    /// Its number, per task.
+    /// The number of the attempt, per task.
     pub attempt: u32,
-    /// Its number in the run.
+    /// The number of the attempt in the run.
     pub iteration: u32,
-    /// When it began.
+    /// The time of its start.
     pub started_at: DateTime<Utc>,
     /// The commit it started from.
     pub base: Option<CommitId>,
     /// The branch it started on.
     pub branch: Option<String>,
-    /// What was changed and not committed before it began: path -> fingerprint.
+    /// The uncommitted changes before its start: path -> fingerprint.
     pub dirty: BTreeMap<String, String>,
-    /// Those of `dirty` that an earlier attempt at the task left: not a person's, but its own.
+    /// The paths of `dirty` that an earlier attempt at the task left. They count as the attempt's
+    /// own.
     #[serde(default)]
     pub inherited: BTreeSet<String>,
-    /// Its place apart; none where it works in the checkout of people.
+    /// The worktree of an isolated attempt; `None` if it works in the checkout.
     #[serde(default, alias = "apart")]
     pub worktree: Option<WorktreeAssignment>,
-    /// Its folder, relative to the repository.
+    /// The attempt's folder, relative to the repository.
     pub log: String,
-    /// What it is judged by.
+    /// The acceptance criteria.
     #[serde(default)]
     pub terms: Option<AcceptanceCriteria>,
-    /// How its agent is called.
+    /// The command of its agent.
     #[serde(default)]
     pub call: Option<AgentCommand>,
-    /// The agent's process, once it has one.
+    /// The agent's process, once it has started.
     pub agent: Option<Identity>,
-    /// The process that guards it.
+    /// The guardian of its process.
     #[serde(default)]
     pub guardian: Option<Identity>,
-    /// The folder of the terminal that its agent has, if it has one.
+    /// The folder of its agent's terminal, if it has one.
     #[serde(default)]
     pub pane: Option<PathBuf>,
-    /// Git's lock files that were there before it began: somebody else's.
+    /// Git's lock files that existed before its start; they belong to others.
     #[serde(default)]
     pub locks: Vec<PathBuf>,
-    /// Git's hooks and settings before it began, with fingerprints.
+    /// Git's hooks and settings before its start, with fingerprints.
     #[serde(default)]
     pub controls: Option<BTreeMap<String, String>>,
 }
 
 impl AttemptRecord {
-    /// The same in a place apart, with nothing there that is not in its base.
+    /// Returns the record of the same attempt in a worktree that contains only its base.
     #[must_use]
     pub fn moved(self, worktree: WorktreeAssignment, base: CommitId) -> AttemptRecord {
         AttemptRecord {
@@ -144,19 +144,19 @@ impl AttemptRecord {
             dirty: BTreeMap::new(),
             inherited: BTreeSet::new(),
             worktree: Some(worktree),
-            // Those of the work tree, once there is one.
+            // These are filled in once the worktree exists.
             locks: Vec::new(),
             controls: None,
             ..self
         }
     }
 
-    /// The name of its record.
+    /// Returns the name of the record.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
     }
 
-    /// As it is put on disk: without the secrets with which its agent is called.
+    /// Returns the record as written to disk: without the secrets in its agent's command.
     #[must_use]
     pub fn redacted(&self, workspace: &Workspace) -> AttemptRecord {
         let mut record = self.clone();
@@ -166,40 +166,41 @@ impl AttemptRecord {
         record
     }
 
-    /// The work tree that it works in.
+    /// Returns the repository in which the attempt works.
     ///
     /// # Errors
-    /// When it is not there any more.
+    /// The worktree no longer exists.
     pub fn tree(&self, workspace: &Workspace) -> Result<Rc<Repo>> {
         match &self.worktree {
             None => Ok(Rc::clone(&workspace.repo)),
             Some(worktree) => {
                 ensure!(worktree.tree.exists(), "`{}` is gone", worktree.tree.display());
                 let tree = Repo::discover(&worktree.tree)?;
-                // Git looks further up where a folder has nothing of its own: never there.
+                // Git searches the parent folders if a folder is no repository. Reject such a
+                // match.
                 let is_own = fs::canonicalize(&worktree.tree).is_ok_and(|top| top == tree.root());
-                ensure!(is_own, "`{}` is no work tree any more", worktree.tree.display());
+                ensure!(is_own, "`{}` is no longer a worktree", worktree.tree.display());
                 Ok(Rc::new(tree))
             }
         }
     }
 
-    /// Puts it on disk, as it is now.
+    /// Writes the record to disk.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn write(&self, workspace: &Workspace) -> Result<()> {
         let kept = self.redacted(workspace);
         workspace.state.write_attempt(&self.name(), &kept).context("record the attempt")
     }
 
-    /// What every process of the attempt has in its environment as `RALPH_ATTEMPT_ID`.
+    /// Returns the value of `RALPH_ATTEMPT_ID` in the environment of every process of the attempt.
     pub fn mark(&self) -> String {
         format!("{}.{}", self.run_id, self.name())
     }
 
-    /// Waits for the guardian to end the tree, as it does when its runner is gone, and ends what it
-    /// could not. Returns the names of those.
+    /// Waits for the guardian to end the process tree, as it does when its run is gone, and ends
+    /// the remaining processes. Returns their names.
     pub fn end_all(&self, workspace: &Workspace) -> Vec<String> {
         let began = Instant::now();
         while self.guardian.as_ref().is_some_and(process::is_alive) && began.elapsed() < GUARDIAN {
@@ -210,54 +211,54 @@ impl AttemptRecord {
         process::kill_marked(Some(&entry), &record).into_iter().map(|member| member.name).collect()
     }
 
-    /// How the agent ended, if its guardian lived to say so and the end was the agent's own.
+    /// Returns how the agent ended, if its guardian recorded that and the agent ended on its own.
     pub fn outcome_left(&self, workspace: &Workspace) -> Option<Outcome> {
         let text = fs::read(workspace.state.exit(&self.name())).ok()?;
         let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
         (!exit.alone).then_some(exit.outcome)
     }
 
-    /// What its agent told, and what kept it from working.
-    pub fn told(
+    /// Returns the transcript of the agent, and the provider error that stopped it, if any.
+    pub fn transcript(
         &self,
         workspace: &Workspace,
         outcome: &Outcome,
     ) -> (AgentTranscript, Option<ProviderErrorKind>) {
-        /// How much of the end of its errors is looked at, in bytes.
+        /// The number of bytes to read from the end of standard error.
         const ERRORS: u64 = 4 * 1024;
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-        let told = agent_output::told(&self.file(workspace, "stdout"), format);
+        let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
-        let remains = AttemptOutput { format, transcript: &told, outcome, stderr: &stderr };
-        let obstacle = provider_error::classify(&remains, &Local::now());
-        (told, obstacle)
+        let remains = AttemptOutput { format, transcript: &transcript, outcome, stderr: &stderr };
+        let error_kind = provider_error::classify(&remains, &Local::now());
+        (transcript, error_kind)
     }
 
-    /// What its agent said last: its result, or the end of its words.
+    /// Returns the last message of the agent: its result, or its last output.
     pub fn last_words(&self, workspace: &Workspace) -> String {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-        let told = agent_output::told(&self.file(workspace, "stdout"), format);
+        let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
         let is_blank = |text: &String| text.trim().is_empty();
-        let result = told.end.map(|end| end.text).filter(|text| !is_blank(text));
-        // What is said on the way of typed output is no result.
-        let words = told.message.filter(|_| matches!(format, Format::Text | Format::Aider));
-        let said = result.or(words).or(told.last_line).unwrap_or_default();
-        if self.pane.is_some() { terminal::plain(&said).into_owned() } else { said }
+        let result = transcript.end.map(|end| end.text).filter(|text| !is_blank(text));
+        // Intermediate messages of typed output are not a result.
+        let words = transcript.message.filter(|_| matches!(format, Format::Text | Format::Aider));
+        let text = result.or(words).or(transcript.last_line).unwrap_or_default();
+        if self.pane.is_some() { terminal::plain(&text).into_owned() } else { text }
     }
 
-    /// Removes the lock files that a git of the attempt left when it was killed, and names them
-    /// for people. To be called when the whole attempt is dead: what came after its beginning is
-    /// then its own, unless another git is at work here.
+    /// Removes the lock files that killed git processes of the attempt left, and returns their
+    /// names. The whole attempt must be dead: newer lock files are then its own, unless another git
+    /// process works here.
     pub fn unlock(&self, tree: &Repo) -> Vec<String> {
         let began = self.started_at.timestamp();
         let is_ours = |path: &PathBuf| {
             let modified = fs::symlink_metadata(path).map(|found| found.mtime());
-            // Whole seconds: some disks know no others.
+            // Compare whole seconds, because some file systems store no fractions.
             !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
         };
         let mut locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
         if self.worktree.is_some() {
-            // The others may belong to another attempt, which lives.
+            // Other lock files may belong to an attempt that is still running.
             locks.retain(|path| path.starts_with(tree.git_dir()));
         }
         if locks.is_empty() || process::works_in("git", tree.root()) {
@@ -269,10 +270,10 @@ impl AttemptRecord {
         removed.map(shown).collect()
     }
 
-    /// Removes what is kept of it until it is closed.
+    /// Removes the record and the terminal of a closed attempt.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     pub fn forget(&self, workspace: &Workspace) -> Result<()> {
         if let Some(folder) = &self.pane {
             tmux::remove(folder);
@@ -280,12 +281,12 @@ impl AttemptRecord {
         workspace.state.remove_attempt(&self.name()).context("close the attempt")
     }
 
-    /// A file in its task's folder, by which its agent says something.
-    pub(super) fn said(&self, workspace: &Workspace, name: &str) -> PathBuf {
+    /// Returns the path of a file in the task's folder that the agent uses for reports.
+    pub(super) fn report_file(&self, workspace: &Workspace, name: &str) -> PathBuf {
         workspace.root().join(workspace.task_dir(&self.task_id)).join(name)
     }
 
-    /// A file in its folder.
+    /// Returns the path of a file in the attempt's folder.
     pub fn file(&self, workspace: &Workspace, name: &str) -> PathBuf {
         workspace.root().join(&self.log).join(name)
     }

@@ -1,4 +1,5 @@
-//! The prompt of a plain loop: a file, as it is, and what its agent could not know otherwise.
+//! The prompt of a plain loop: the prompt file, plus the answers and failures that its agent could
+//! not know otherwise.
 
 use std::{fs, io, path::Path};
 
@@ -14,10 +15,10 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Reads the file, which is shown as `name`.
+/// Reads the prompt file at `path`; errors call it `name`.
 ///
 /// # Errors
-/// No such file, or one that cannot be read.
+/// The file does not exist or cannot be read.
 pub fn read(path: &Path, name: &Path) -> Result<String> {
     let name = name.display();
     fs::read_to_string(path).map_err(|error| {
@@ -30,11 +31,11 @@ pub fn read(path: &Path, name: &Path) -> Result<String> {
     })
 }
 
-/// The prompt of the next iteration: the file, then what people answered, then which verify command
-/// did not agree that all is done.
+/// Returns the prompt of the next iteration: the file, then the answers of people, then the verify
+/// command that failed, if any.
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub fn prompt(workspace: &Workspace, path: &Path, past: &TaskHistory) -> Result<String> {
     let text = read(path, path.strip_prefix(workspace.root()).unwrap_or(path))?;
     let red = past.last.as_ref().and_then(|last| last.ended.evidence.red());

@@ -1,5 +1,5 @@
-//! A second look at a piece of evidence: is there what the task was to produce, and did the attempt
-//! change what is to judge it?
+//! Further checks of the evidence: whether the outputs of the task exist, and whether the attempt
+//! changed files that judge it.
 
 use std::{collections::BTreeMap, fs};
 
@@ -18,15 +18,15 @@ use crate::{
     project::workspace::Workspace,
 };
 
-/// Commits that change more files than this are not all the graph and notes.
+/// The largest number of changed files for which commits are checked for metadata only.
 const FEW: usize = 5;
 
-/// Adds to the evidence what of the task's `output` is missing, and which of the hooks, settings of
-/// git and files named by `verify` that were there before are changed.
+/// Adds to the evidence the missing outputs of the task, and the changed git hooks, git settings
+/// and existing files named in `verify`.
 ///
 /// # Errors
-/// As git gives them.
-pub fn look_closer(
+/// Errors of git.
+pub fn check_evidence(
     workspace: &Workspace,
     tree: &Repo,
     record: &AttemptRecord,
@@ -56,7 +56,7 @@ pub fn look_closer(
         changed.dedup();
         let mut named = task_paths::named_by(&verify, &changed);
         named.truncate(super::LEFTOVERS);
-        // A file that is new may well be what the task was to produce.
+        // A new file may be an output of the task.
         for path in named {
             if let Some(base) = &record.base
                 && tree.has_text_at(base, &path)?.is_some()
@@ -69,23 +69,27 @@ pub fn look_closer(
         && let Some(output) = task.extra.get("output")
     {
         for path in task_paths::of_output(output) {
-            evidence.missing.extend(lack(tree, task, head.as_deref(), &path)?);
+            evidence.missing.extend(output_fault(tree, task, head.as_deref(), &path)?);
         }
     }
     Ok(())
 }
 
-/// Whether a path is one that `ralph` and its agents keep for themselves, and the task was not to
-/// produce just that.
+/// Whether a path holds metadata of `ralph` and its agents and is not an output of the task.
 fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
     let wanted = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
     !wanted.contains(path)
         && (workspace.is_own(path) || path.starts_with(".ralph/") || path == workspace.learnings())
 }
 
-/// What is wrong with one output of the task. It counts in the commit; where git cannot have it, or
-/// the task needs no commit, on disk.
-fn lack(tree: &Repo, task: &Task, head: Option<&str>, path: &str) -> Result<Option<String>> {
+/// Returns the fault of one output, if any. The commit counts; the disk counts if git cannot track
+/// the path or the task needs no commit.
+fn output_fault(
+    tree: &Repo,
+    task: &Task,
+    head: Option<&str>,
+    path: &str,
+) -> Result<Option<String>> {
     let outside = path.starts_with('/') || path.split('/').any(|part| part == "..");
     let committed = match head {
         Some(head) if !outside => tree.has_text_at(head, path)?,
@@ -101,13 +105,13 @@ fn lack(tree: &Repo, task: &Task, head: Option<&str>, path: &str) -> Result<Opti
     Ok(match found {
         Some(true) => None,
         Some(false) => Some(format!("`{path}` is empty")),
-        None if loose => Some(format!("there is no `{path}`")),
+        None if loose => Some(format!("`{path}` does not exist")),
         None if file.exists() => Some(format!("`{path}` is not committed")),
-        None => Some(format!("there is no `{path}`")),
+        None => Some(format!("`{path}` does not exist")),
     })
 }
 
-/// The names of what is new, gone or different.
+/// Returns the names that are new, gone or different.
 fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let changed = now.iter().filter(|(name, print)| before.get(*name) != Some(print));
     let gone = before.keys().filter(|name| !now.contains_key(*name));
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_gone_and_different_are_differences() {
+    fn differences_are_new_gone_and_different_names() {
         let prints = |list: &[(&str, &str)]| {
             list.iter().map(|(path, print)| ((*path).to_owned(), (*print).to_owned())).collect()
         };

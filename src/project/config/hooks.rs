@@ -35,7 +35,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those of one place.
+    /// Returns the commands of a hook.
     pub fn of(&self, hook: Hook) -> &[String] {
         let commands = match hook {
             Hook::BeforeRun => &self.before_run,

@@ -1,4 +1,4 @@
-//! The settings of notifications: who is told of what, and how.
+//! The settings of notifications: the events to report, and how.
 
 use std::fmt;
 
@@ -8,39 +8,39 @@ use serde_json::{Value, json};
 
 use crate::core::notification_kind::NotificationKind;
 
-/// The word for every moment there is.
+/// The word that selects all events.
 const ANY: &str = "any";
 
-/// One who is told.
+/// A notifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenNotifier", into = "WrittenNotifier")]
 pub struct Notifier {
-    /// Of what.
+    /// The events to report.
     pub on: Vec<NotificationKind>,
-    /// How.
+    /// The way to send notifications.
     pub way: NotifierTarget,
 }
 
-/// How somebody is told.
+/// The way to send notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotifierTarget {
-    /// By a command for a shell.
+    /// Run a shell command.
     Run(String),
-    /// By a request.
+    /// Send an HTTP request.
     Webhook {
-        /// Where to: an address, or `$` and the name of the variable that has it.
+        /// The URL, or `$` and the name of the variable that holds it.
         url: String,
-        /// The variable with the secret that signs it.
+        /// The variable with the secret that signs the request.
         secret_env: Option<String>,
     },
-    /// On the desktop.
+    /// Show a desktop notification.
     Desktop,
 }
 
 impl fmt::Display for NotifierTarget {
-    /// Without what may be as good as a password.
+    /// Omits the parts of a URL that may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Longer commands are cut.
+        /// The length at which commands are cut, in characters.
         const LONG: usize = 60;
         match self {
             NotifierTarget::Run(command) if command.chars().count() > LONG => {
@@ -53,14 +53,14 @@ impl fmt::Display for NotifierTarget {
     }
 }
 
-/// What of an address everybody may see: the host, or the name of the variable that has it all.
+/// Returns the public part of a URL: the host, or the name of the variable that holds the URL.
 fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// A [`Notifier`] as it is written.
+/// A [`Notifier`] as written in the settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenNotifier {
@@ -83,7 +83,7 @@ pub(super) struct WrittenNotifier {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged, expecting = "`on` must be a moment or a list of moments")]
+#[serde(untagged, expecting = "`on` must be an event or a list of events")]
 enum OneOrManyKinds {
     One(String),
     Many(Vec<String>),
@@ -91,7 +91,7 @@ enum OneOrManyKinds {
 
 fn words() -> Value {
     let words: Vec<&str> =
-        NotificationKind::ALL.iter().map(|moment| moment.word()).chain([ANY]).collect();
+        NotificationKind::ALL.iter().map(|kind| kind.word()).chain([ANY]).collect();
     json!({ "enum": words })
 }
 
@@ -101,8 +101,8 @@ impl TryFrom<WrittenNotifier> for Notifier {
     fn try_from(written: WrittenNotifier) -> Result<Notifier, String> {
         let on = match written.on {
             None => NotificationKind::USUAL.to_vec(),
-            Some(OneOrManyKinds::One(word)) => moments(&[word])?,
-            Some(OneOrManyKinds::Many(words)) => moments(&words)?,
+            Some(OneOrManyKinds::One(word)) => kinds(&[word])?,
+            Some(OneOrManyKinds::Many(words)) => kinds(&words)?,
         };
         let secret = written.secret_env;
         let way = match (written.run, written.webhook, written.desktop) {
@@ -111,8 +111,8 @@ impl TryFrom<WrittenNotifier> for Notifier {
             (None, None, Some(true)) if secret.is_none() => NotifierTarget::Desktop,
             _ => {
                 return Err(
-                    "each entry has one of `run: COMMAND`, `webhook: URL` with or without \
-                            `secret_env: NAME`, and `desktop: true`"
+                    "each entry needs exactly one of `run: COMMAND`, `webhook: URL` (optionally \
+                            with `secret_env: NAME`) and `desktop: true`"
                         .to_owned(),
                 );
             }
@@ -121,19 +121,19 @@ impl TryFrom<WrittenNotifier> for Notifier {
     }
 }
 
-fn moments(words: &[String]) -> Result<Vec<NotificationKind>, String> {
+fn kinds(words: &[String]) -> Result<Vec<NotificationKind>, String> {
     if words.is_empty() {
-        return Err("`on` names no moment; leave it out for the usual ones".to_owned());
+        return Err("`on` names no event; omit it for the default events".to_owned());
     }
     let mut found = Vec::new();
     for word in words {
-        match NotificationKind::ALL.iter().find(|moment| moment.word() == word) {
-            Some(moment) => found.push(*moment),
+        match NotificationKind::ALL.iter().find(|kind| kind.word() == word) {
+            Some(kind) => found.push(*kind),
             None if word == ANY => found.extend(NotificationKind::ALL),
             None => {
                 let known = NotificationKind::ALL.map(NotificationKind::word).join(", ");
                 let word = word.escape_debug();
-                return Err(format!("`{word}` is no moment; there are {known}, {ANY}"));
+                return Err(format!("unknown event `{word}`; expected one of {known}, {ANY}"));
             }
         }
     }
@@ -142,17 +142,19 @@ fn moments(words: &[String]) -> Result<Vec<NotificationKind>, String> {
 
 fn webhook(url: String, secret_env: Option<String>) -> Result<NotifierTarget, String> {
     if !cfg!(feature = "webhook") {
-        return Err("this `ralph` was built without webhooks; `cargo install --path . --features \
-                    webhook` builds one with them"
-            .to_owned());
+        return Err(
+            "this `ralph` was built without webhooks; to include them, build it with `cargo \
+                    install --path . --features webhook`"
+                .to_owned(),
+        );
     }
     let named = url.strip_prefix('$').is_some_and(|name| !name.is_empty());
     let web = ["http://", "https://"].iter().any(|start| url.starts_with(start));
     let address = web && !host(&url).is_empty();
     if !named && !address {
         return Err(
-            "`webhook` is an address that begins with `https://` or `http://`, or `$NAME` \
-                    for one in a variable"
+            "`webhook` must be a URL that starts with `https://` or `http://`, or `$NAME` \
+                    for a URL in a variable"
                 .to_owned(),
         );
     }
@@ -161,7 +163,7 @@ fn webhook(url: String, secret_env: Option<String>) -> Result<NotifierTarget, St
 
 impl From<Notifier> for WrittenNotifier {
     fn from(notifier: Notifier) -> WrittenNotifier {
-        let words = notifier.on.iter().map(|moment| moment.word().to_owned()).collect();
+        let words = notifier.on.iter().map(|kind| kind.word().to_owned()).collect();
         let written =
             WrittenNotifier { on: Some(OneOrManyKinds::Many(words)), ..WrittenNotifier::default() };
         match notifier.way {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_a_word_a_list_or_the_usual_ones() {
+    fn events_are_a_word_a_list_or_the_default_ones() {
         let on = |value: Value| read(value).unwrap().on;
         assert_eq!(on(json!({"run": "x", "on": "parked"})), [NotificationKind::Parked]);
         assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [NotificationKind::NeedsInput]);
@@ -192,15 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_entries_are_rejected() {
         for (given, part) in [
-            (json!({"on": "parked"}), "each entry has one of"),
-            (json!({"run": "x", "desktop": true}), "each entry has one of"),
-            (json!({"run": "x", "secret_env": "S"}), "each entry has one of"),
-            (json!({"desktop": false}), "each entry has one of"),
-            (json!({"run": "x", "on": []}), "names no moment"),
-            (json!({"run": "x", "on": "praked"}), "`praked` is no moment; there are started"),
-            (json!({"run": "x", "on": 3}), "`on` must be a moment"),
+            (json!({"on": "parked"}), "each entry needs exactly one of"),
+            (json!({"run": "x", "desktop": true}), "each entry needs exactly one of"),
+            (json!({"run": "x", "secret_env": "S"}), "each entry needs exactly one of"),
+            (json!({"desktop": false}), "each entry needs exactly one of"),
+            (json!({"run": "x", "on": []}), "names no event"),
+            (
+                json!({"run": "x", "on": "praked"}),
+                "unknown event `praked`; expected one of started",
+            ),
+            (json!({"run": "x", "on": 3}), "`on` must be an event"),
             (json!({"command": "x"}), "unknown field `command`"),
         ] {
             let error = read(given.clone()).unwrap_err();
@@ -210,25 +215,25 @@ mod tests {
 
     #[cfg(feature = "webhook")]
     #[test]
-    fn a_webhook_is_an_address_or_a_variable_and_shows_its_host_only() {
+    fn a_webhook_is_a_url_or_a_variable_and_shows_only_its_host() {
         let shown = |url: &str| read(json!({"webhook": url})).map(|it| it.way.to_string());
         let given = "https://me:pass@hooks.example.com:8443/T0/B1?key=x";
         assert_eq!(shown(given).unwrap(), "webhook hooks.example.com:8443");
         assert_eq!(shown("$CHAT_URL").unwrap(), "webhook $CHAT_URL");
         for wrong in ["hooks.example.com", "ftp://x", "https://", "$", ""] {
-            assert!(shown(wrong).unwrap_err().contains("is an address"), "{wrong}");
+            assert!(shown(wrong).unwrap_err().contains("must be a URL"), "{wrong}");
         }
     }
 
     #[cfg(not(feature = "webhook"))]
     #[test]
-    fn a_build_without_webhooks_says_how_to_get_one_with() {
+    fn a_build_without_webhooks_says_how_to_include_them() {
         let error = read(json!({"webhook": "https://hooks.example.com"})).unwrap_err();
         assert!(error.contains("--features webhook"), "{error}");
     }
 
     #[test]
-    fn it_is_written_as_it_was_read() {
+    fn a_notifier_is_written_as_it_was_read() {
         let given = json!({"on": ["parked", "finished"], "run": "mail me"});
         assert_eq!(serde_json::to_value(read(given.clone()).unwrap()).unwrap(), given);
     }

@@ -1,4 +1,5 @@
-//! The setting `schedule`: when runs are started by themselves, and by whom else.
+//! The setting `schedule`: when `ralph schedule` starts runs, and whether requests may also start
+//! them.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -14,47 +15,47 @@ use crate::core::{
     timetable::Timetable,
 };
 
-/// When `ralph schedule` starts a run.
+/// The schedule of `ralph schedule`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleConfig {
-    /// As it was written.
+    /// The value as written.
     given: Value,
-    /// The times.
+    /// The times of the runs.
     pub times: Timetable,
-    /// The zone in which they are meant; none for that of the machine.
+    /// The time zone; `None` for that of the machine.
     pub zone: Option<Zone>,
-    /// What `ralph run` is given.
+    /// The arguments for `ralph run`.
     pub run: Vec<String>,
-    /// Who else may ask for a run.
+    /// The HTTP trigger, if requests may also start a run.
     pub trigger: Option<TriggerConfig>,
 }
 
-/// Requests over HTTP, each of which starts a run.
+/// The HTTP trigger: each signed request starts a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerConfig {
-    /// Where they are listened for.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where the secret is with which they are signed.
+    /// The location of the secret that signs requests.
     pub secret: Secret,
 }
 
-/// Where a secret is kept; never in the settings themselves.
+/// The location of a secret, which is never in the settings themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// In this variable.
+    /// An environment variable.
     Variable(String),
-    /// In this file, which only its owner may read.
+    /// A file that only its owner may read.
     File(PathBuf),
 }
 
-/// The port, where none is named.
+/// The default port.
 const PORT: u16 = 8377;
 
-/// As it may be written.
+/// The schema of a schedule.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "schedule")]
-#[expect(dead_code, reason = "this is the schema; what is written is read with better errors")]
+#[expect(dead_code, reason = "this is the schema; values are parsed separately for better errors")]
 pub(super) enum WrittenSchedule {
     One(String),
     Several(Vec<String>),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_told() {
+    fn invalid_schedules_are_rejected() {
         for (value, part) in [
             (json!(4), "write a cron expression"),
             (json!([]), "needs `cron`, `trigger` or both"),

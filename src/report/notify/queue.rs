@@ -1,4 +1,4 @@
-//! The messages that a notifier has not sent yet: a few, of which the oldest are dropped.
+//! The unsent messages of a notifier: a bounded queue that drops the oldest.
 
 use std::{
     collections::VecDeque,
@@ -7,9 +7,9 @@ use std::{
 
 use super::ProgramMessage;
 
-/// How many messages wait at most.
+/// The largest number of waiting messages.
 const LENGTH: usize = 32;
-/// With more messages than this, an urgent one goes first.
+/// The number of waiting messages above which an urgent one goes first.
 const FEW: usize = 3;
 
 /// A queue between the loop and one thread.
@@ -22,13 +22,13 @@ pub(super) struct MessageQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Arc<ProgramMessage>>,
-    /// How many messages were dropped and not reported.
+    /// The number of dropped messages that are not reported yet.
     lost: usize,
     /// Whether a message is being sent.
     working: bool,
-    /// No more messages come.
+    /// Whether the queue is closed.
     closed: bool,
-    /// There is no time left to send.
+    /// Whether there is no time left to send.
     cut: bool,
 }
 
@@ -37,7 +37,7 @@ impl MessageQueue {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message; an urgent one goes first where there are many.
+    /// Adds a message; an urgent one goes first if many are waiting.
     pub(super) fn put(&self, message: Arc<ProgramMessage>, urgent: bool) {
         let mut inside = self.lock();
         if inside.waiting.len() == LENGTH {
@@ -52,8 +52,8 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// Waits for the next message; none when the queue is closed. Dropped messages are reported by
-    /// their number, with the message after them, which stays queued.
+    /// Waits for the next message. Returns `None` when the queue is closed and empty. Dropped
+    /// messages are reported by number, with the message after them, which stays queued.
     pub(super) fn next(&self) -> Option<(Arc<ProgramMessage>, usize)> {
         let mut inside = self.lock();
         loop {
@@ -79,19 +79,19 @@ impl MessageQueue {
         self.lock().working = false;
     }
 
-    /// Whether something is not sent yet.
+    /// Whether a message is unsent.
     pub(super) fn is_busy(&self) -> bool {
         let inside = self.lock();
         inside.working || !inside.waiting.is_empty()
     }
 
-    /// No more messages come.
+    /// Closes the queue: no more messages come.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.news.notify_one();
     }
 
-    /// Gives up sending: what waits is dropped.
+    /// Gives up sending: waiting messages are dropped.
     pub(super) fn cut(&self) {
         self.lock().cut = true;
     }
@@ -117,23 +117,23 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_give_way_and_the_end_goes_first() {
+    fn the_oldest_are_dropped_and_an_urgent_one_goes_first() {
         let queue = MessageQueue::default();
         for number in 0..LENGTH + 3 {
             queue.put(message(number), false);
         }
         queue.put(message(99), true);
         queue.close();
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some((message, lost)) = queue.next() {
             if lost > 0 {
                 assert_eq!((lost, message.event.as_str()), (4, "99"));
             } else {
-                told.push(message.event.clone());
+                sent.push(message.event.clone());
             }
             queue.done();
         }
-        assert_eq!((told.len(), told[0].as_str(), told[1].as_str()), (LENGTH, "99", "4"));
+        assert_eq!((sent.len(), sent[0].as_str(), sent[1].as_str()), (LENGTH, "99", "4"));
         assert!(!queue.is_busy());
     }
 }

@@ -19,14 +19,14 @@ use crate::{
     view::message,
 };
 
-/// Between asking a command to end and killing it.
+/// The time between asking a command to end and killing it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Sends notifications one way.
+/// The sender of notifications by one way.
 pub struct Messenger {
-    /// The way.
+    /// The way of sending.
     pub way: NotifierTarget,
-    /// How long one notification may take.
+    /// The time limit for one notification.
     timeout: Duration,
     /// The folder for the files of a command while it runs.
     folder: PathBuf,
@@ -36,7 +36,7 @@ pub struct Messenger {
 }
 
 impl Messenger {
-    /// A messenger that puts files of this name into `folder` and runs commands in `root`.
+    /// Returns a messenger that puts files of this name into `folder` and runs commands in `root`.
     pub fn new(
         way: NotifierTarget,
         timeout: Duration,
@@ -50,10 +50,10 @@ impl Messenger {
     /// Sends a message, unless `is_cut` says that there is no time left.
     ///
     /// # Errors
-    /// In words for a person, and without what may be as good as a password.
+    /// A message without secret parts of the configuration.
     pub fn tell(&self, message: &ProgramMessage, is_cut: &dyn Fn() -> bool) -> Result<(), String> {
         match &self.way {
-            _ if is_cut() => Err("the run was over before it could be".to_owned()),
+            _ if is_cut() => Err("the run ended before it could be sent".to_owned()),
             NotifierTarget::Run(command) => {
                 let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
                 self.run(argv, message, is_cut)
@@ -76,11 +76,11 @@ impl Messenger {
         is_cut: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let file = |kind: &str| self.folder.join(format!("{}.{kind}", self.name));
-        let (told, said) = (file("json"), file("log"));
+        let (input, output) = (file("json"), file("log"));
         let write = || {
             fs::create_dir_all(&self.folder)?;
-            fs::write(&told, format!("{}\n", message.json))?;
-            fs::write(&said, "")?;
+            fs::write(&input, format!("{}\n", message.json))?;
+            fs::write(&output, "")?;
             File::open(&self.folder)
         };
         let lock = write().map_err(|error| format!("`{}`: {error}", self.folder.display()))?;
@@ -89,13 +89,13 @@ impl Messenger {
             dir: self.root.clone(),
             env: message.variables.clone(),
             env_remove: message::inherited(),
-            stdin: told.clone(),
-            stdout: said.clone(),
-            stderr: said.clone(),
+            stdin: input.clone(),
+            stdout: output.clone(),
+            stderr: output.clone(),
         };
         let post = GuardPost {
             program: process::own_program(),
-            record: told.clone(),
+            record: input.clone(),
             exit: None,
             lock: &lock,
             idle: None,
@@ -104,8 +104,8 @@ impl Messenger {
         };
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
         let Ok(outcome) = process::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
-        let last = agent_output::last_line(&said);
-        for path in [told, said] {
+        let last = agent_output::last_line(&output);
+        for path in [input, output] {
             let _ = fs::remove_file(path);
         }
         match (outcome, last) {
@@ -152,7 +152,7 @@ impl Messenger {
                 Ok(()) => return Ok(()),
                 Err(refused) if !refused.again || is_cut() => return Err(refused.why),
                 Err(refused) if tried == TRIES => {
-                    return Err(format!("{}, {TRIES} times", refused.why));
+                    return Err(format!("{} (tried {TRIES} times)", refused.why));
                 }
                 Err(_) => {}
             }
@@ -180,14 +180,14 @@ impl Messenger {
 /// Checks that a notification can be shown on a desktop.
 ///
 /// # Errors
-/// In words for a person.
+/// A message for people.
 pub fn desktop_is_here(dir: &Path) -> Result<(), String> {
     process::resolve(PROGRAM, dir)?;
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     if display || cfg!(target_os = "macos") {
         Ok(())
     } else {
-        Err("there is no display".to_owned())
+        Err("no display is available".to_owned())
     }
 }
 
@@ -205,7 +205,7 @@ fn desktop(message: &ProgramMessage) -> Vec<String> {
         let words = script.chain([message.title.as_str(), &message.text]);
         return [PROGRAM].into_iter().chain(words).map(str::to_owned).collect();
     }
-    // The text may have marks in it that would be obeyed.
+    // The notification service interprets markup in the text.
     let text = message.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     [PROGRAM, "--app-name=ralph", "--", &message.title, &text].map(str::to_owned).to_vec()
 }

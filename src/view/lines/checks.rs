@@ -1,6 +1,6 @@
-//! What is said of verify commands, of one attempt or of what the merge queue tries.
+//! The lines of verify commands, of one attempt or of a batch of the merge queue.
 
-use super::{Line, ids, length, line, whose, with_output};
+use super::{Line, ids, length, line, with_output};
 use crate::{
     adapters::terminal::Style,
     core::{
@@ -9,16 +9,16 @@ use crate::{
     },
 };
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(record: &Record, view: &View<'_>) -> Vec<Line> {
     let Some(id) = &record.task_id else {
         return Vec::new();
     };
     let underway = &view.history.active;
     let trial = underway.trial.as_ref().filter(|_| underway.is_landing(id));
-    let whose = match trial {
+    let line_prefix = match trial {
         Some(_) if view.policy.jobs > 1 => "merge queue: ".to_owned(),
-        _ => whose(id.as_str(), view),
+        _ => super::line_prefix(id.as_str(), view),
     };
     let command = |command: &str| match view.policy.jobs {
         0 | 1 => String::new(),
@@ -33,10 +33,10 @@ pub(super) fn lines(record: &Record, view: &View<'_>) -> Vec<Line> {
         vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
     } else if let Event::Verified(check) = &record.event {
         let (command, took) = (command(&check.command), length(check.duration_seconds));
-        vec![line(Style::Faint, format!("{whose}{command}succeeded in {took}"))]
+        vec![line(Style::Faint, format!("{line_prefix}{command}succeeded in {took}"))]
     } else if let Event::VerifyFailed(check) = &record.event {
         let (command, took) = (command(&check.command), length(check.duration_seconds));
-        let head = format!("{whose}{command}{} after {took}", check.outcome);
+        let head = format!("{line_prefix}{command}{} after {took}", check.outcome);
         with_output(line(Style::Warn, head), check)
     } else {
         Vec::new()

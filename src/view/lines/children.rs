@@ -1,4 +1,4 @@
-//! What is said of child agents and of the processes that an agent leaves running.
+//! The lines of child agents and of the processes that an agent leaves running.
 
 use super::{Line, length, line, named};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     core::event::{ChildEnded, ChildOutcome, ChildrenLeft, Event, Orphans},
 };
 
-/// What is said of such an event about the task `id`.
+/// Returns the lines of such an event of the task `id`.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     if let Event::ChildStarted(child) = event {
         let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
@@ -42,7 +42,7 @@ fn ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
     vec![line(style, format!("{}, a child of {id}, {how} (run {run})", end.child.name()))]
 }
 
-/// The processes that are waited for, and for how long.
+/// Returns the processes that an attempt waits for, and the limit.
 pub fn waiting(left: &ChildrenLeft) -> String {
     let (limit, names) = (length(left.limit_seconds), named(&left.children));
     format!("waiting up to {limit} for {} ({names})", processes(left))

@@ -1,4 +1,4 @@
-//! What is said of the files that people write: the graph and the settings.
+//! The lines of the files that people write: the graph and the settings.
 
 use super::{Line, counted, line, named};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
     },
 };
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(event: &Event) -> Vec<Line> {
-    let said = if let Event::GraphLoaded { tasks, complete } = event {
+    let shown = if let Event::GraphLoaded { tasks, complete } = event {
         line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
     } else if let Event::GraphRejected { error } = event {
         line(Style::Bad, format!("the graph file cannot be read: {error}"))
@@ -20,41 +20,44 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
     } else if let Event::SettingsLoaded { changed } = event {
         line(None, format!("settings changed: {}", changed.join(", ")))
     } else if let Event::SettingsRejected { error } = event {
-        let text = format!("the settings cannot be read, and stay as they were: {error}");
+        let text =
+            format!("the settings cannot be read; the previous ones stay in effect: {error}");
         line(Style::Bad, text)
     } else {
         return Vec::new();
     };
-    vec![said]
+    vec![shown]
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
     let names = named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
-    let kept = kept.map_or(String::new(), |kept| format!("; what it left is kept in {kept}"));
+    let kept = kept.map_or(String::new(), |kept| format!("; the replaced file is kept as {kept}"));
     match (what, undone) {
         (Harm::Damaged, _) => {
-            format!("the attempt left the graph file unreadable; the last good one is back{kept}")
+            format!(
+                "the attempt left the graph file unreadable; the last valid version is restored{kept}"
+            )
         }
         (Harm::Deleted, _) => {
-            "the attempt left no graph file; the last good one is back".to_owned()
+            "the attempt left no graph file; the last valid version is restored".to_owned()
         }
         (Harm::Finished, _) => format!(
-            "the attempt committed a graph in which {names} is complete or cancelled, which is not \
-             its task; put back"
+            "the attempt committed other tasks as complete or cancelled: {names}; their status is \
+             restored"
         ),
         (Harm::Dropped, true) => format!(
-            "the attempt committed a graph without {names}; the one from before it is back{kept}"
+            "the attempt committed a graph without {names}; the version before the attempt is restored{kept}"
         ),
         (Harm::OwnCopy, _) if tasks.is_empty() => {
-            "the attempt left the graph in its worktree unreadable; nothing of it is taken over"
+            "the attempt left the graph in its worktree unreadable; its changes are discarded"
                 .to_owned()
         }
         (Harm::OwnCopy, _) => format!(
-            "the attempt changed what the graph in its worktree says of {names}; that is not taken over"
+            "the attempt changed {names} in the graph of its worktree; the changes are discarded"
         ),
         (Harm::Changed, _) => format!(
-            "while the attempt ran, what the graph says of {names} was changed; a person may have \
-             done that, so it stays"
+            "{names} changed in the graph during the attempt; a person may have done that, so the \
+             change is kept"
         ),
         (Harm::Dropped, false) => format!(
             "the attempt committed a graph without {names}; the file was also edited, and is \

@@ -1,4 +1,4 @@
-//! What is said of the iterations of a plain loop, where it is not what is said of any task.
+//! The lines of a plain loop that differ from those of a run over a graph.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// The heading of an iteration.
+/// Returns the heading of an iteration.
 pub fn start_of_iteration(record: &Record, of: u32, plain: &PlainLoop) -> String {
     format!("{}: starting iteration {}/{of}", plain.name, record.iteration.unwrap_or(0))
 }
 
-/// What is said of a fact; none where it is said as of any task.
+/// Returns the lines of a record; `None` if they are the same as for any task.
 pub(super) fn lines(
     record: &Record,
     plain: &PlainLoop,
@@ -30,15 +30,15 @@ pub(super) fn lines(
     let iteration = record.iteration.unwrap_or(0);
     let event = &record.event;
     if let Some(ended) = event.ended() {
-        // A question is asked in the same words as by any task.
+        // A question has the same lines as for any task.
         return (!matches!(event, Event::NeedsInput(_)))
             .then(|| ended_lines(record, ended, plain, view, verbose));
     }
-    let said = if let Event::GraphLoaded { .. } = event {
-        // The graph is made for the loop.
+    let shown = if let Event::GraphLoaded { .. } = event {
+        // The graph of a plain loop is internal.
         return Some(Vec::new());
     } else if matches!(event, Event::Waiting { .. }) && view.history.resting.is_empty() {
-        // The line before says when the next iteration starts.
+        // The previous line says when the next iteration starts.
         return Some(Vec::new());
     } else if let (true, Event::Started { base, log, .. }) = (verbose, event) {
         let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
@@ -48,7 +48,7 @@ pub(super) fn lines(
         line(Style::Good, format!("{name}: `{folder}/DONE` exists; remove it to start again"))
     } else if let Event::PauseRequested {} = event {
         let text =
-            format!("paused: no other iteration starts; `ralph resume --name {name}` goes on");
+            format!("paused: no new iteration starts; `ralph resume --name {name}` continues");
         line(Style::Warn, text)
     } else if let Event::Terminating { why, .. } = event {
         line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))
@@ -58,7 +58,7 @@ pub(super) fn lines(
     } else {
         return None;
     };
-    Some(vec![said])
+    Some(vec![shown])
 }
 
 fn ended_lines(
@@ -87,7 +87,7 @@ fn ended_lines(
         }
         (Verdict::Again, ..) => (None, format!("{which} {why} after {time}")),
         (verdict, ..) if verdict.counts() => {
-            let text = format!("{which} {why} after {time}; {}", row(plain, view));
+            let text = format!("{which} {why} after {time}; {}", failure_streak(plain, view));
             (Some(Style::Bad), text)
         }
         (verdict, ..) => (Some(Style::Warn), format!("{which} {verdict} after {time}: {why}")),
@@ -95,7 +95,7 @@ fn ended_lines(
     let mut lines = vec![line(style, text)];
     let mut shown = ended.clone();
     if !verbose {
-        // What lies uncommitted from one iteration to the next is the loop's way to work.
+        // A plain loop normally keeps uncommitted work between iterations.
         shown.evidence.leftovers.clear();
     }
     lines.extend(proof(&shown));
@@ -116,8 +116,8 @@ fn ended_lines(
     lines
 }
 
-/// Which failure in a row it was, and what follows.
-fn row(plain: &PlainLoop, view: &View<'_>) -> String {
+/// Returns the number of consecutive failures, and what follows.
+fn failure_streak(plain: &PlainLoop, view: &View<'_>) -> String {
     let count = view.history.run.failures_in_a_row;
     let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();
     let is_last = view.history.run.iterations >= view.policy.max_iterations;

@@ -1,11 +1,11 @@
-//! What is said of worktrees and of the merge queue.
+//! The lines of worktrees and of the merge queue.
 
 use super::{Line, counted, ids, line};
 use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
-    let said = if let Event::WorktreeKept { worktree, why } = event {
+    let shown = if let Event::WorktreeKept { worktree, why } = event {
         line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))
     } else if let Event::SettingUp { command, .. } = event {
         line(Style::Faint, format!("setting up {id}: `{command}`"))
@@ -28,7 +28,7 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     } else {
         return Vec::new();
     };
-    vec![said]
+    vec![shown]
 }
 
 fn held_lines(held: &HeldView) -> Vec<Line> {

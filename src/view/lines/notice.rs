@@ -1,4 +1,5 @@
-//! The text of a notification: the words of the run, and a few for what only the summary says.
+//! The text of a notification: the lines of the event, and a short text for events that only the
+//! summary covers.
 
 use super::{Line, line, lines};
 use crate::{
@@ -10,10 +11,10 @@ use crate::{
     view::{lines::Verbosity, summary::summary, task::TaskCounts},
 };
 
-/// How many blockers are named.
+/// The largest number of blockers to name.
 const HOLDERS: usize = 10;
 
-/// What is said of a record.
+/// Returns the lines of a record.
 pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
     if let Event::LoopStarted(Begun { plain: Some(plain), .. }) = &record.event {
         vec![line(None, format!("the loop {} began", plain.name))]

@@ -1,4 +1,4 @@
-//! What is said of questions, answers and notes.
+//! The lines of questions, answers and notes.
 
 use super::{Line, line, proof};
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
     },
 };
 
-/// How many lines of a question are shown.
+/// The largest number of lines of a question to show.
 const ASKED: usize = 12;
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let said = if let Event::Asked { question, .. } = event {
+    let shown = if let Event::Asked { question, .. } = event {
         Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
     } else if let Event::Answered(one) = event {
         Some(line(None, format!("{id} was answered: {}", first(&one.answer))))
@@ -24,14 +24,14 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     } else {
         None
     };
-    said.into_iter().collect()
+    shown.into_iter().collect()
 }
 
-/// The end of an attempt that waits for a person.
+/// Returns the lines of an attempt that ended with a question.
 pub(super) fn asked(id: &str, ended: &AttemptResult) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Warn, format!("{id} needs input after {time}"))];
-    let question = ended.question().unwrap_or("it left no question");
+    let question = ended.question().unwrap_or("it wrote no question");
     lines.extend(question.lines().take(ASKED).map(|text| line(None, format!("  {text}"))));
     lines.extend(proof(ended));
     let hint = format!("  {}; output in {}", how_to_answer(id), ended.log);
@@ -39,7 +39,7 @@ pub(super) fn asked(id: &str, ended: &AttemptResult) -> Vec<Line> {
     lines
 }
 
-/// How a question is answered.
+/// Returns how to answer a question.
 pub fn how_to_answer(id: &str) -> String {
     format!("answer it with `ralph answer {id} \"…\"`")
 }

@@ -1,4 +1,4 @@
-//! What is said of runs that are started by the clock.
+//! The lines of runs that the schedule starts.
 
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use crate::{
     },
 };
 
-/// Later than so many seconds is worth a word.
+/// The delay in seconds from which a wake is reported as late.
 const LATE: u64 = 60;
 
-/// What is said of such an event. A run that goes on meanwhile reports only the wakes that were
-/// skipped.
+/// Returns the lines of such an event. A run reports only the skipped wakes, unless it is verbose.
 pub(super) fn lines(event: &Event, now: DateTime<Utc>, verbose: bool) -> Vec<Line> {
     let text = if let Event::WakeSkipped(wake) = event {
         skipped(wake, now)
@@ -44,17 +43,17 @@ fn slept_after(slept: &Slept) -> Option<String> {
     slept.exit_code.map(run_ended)
 }
 
-/// What is said of the end of a run that the clock started.
+/// Returns the text of the end of a scheduled run.
 pub fn run_ended(exit_code: u8) -> String {
     format!("the run ended with exit code {exit_code}")
 }
 
-/// What is said of a schedule without times.
+/// Returns the text of a schedule without times.
 pub fn waits_for_requests() -> &'static str {
     "waiting for requests"
 }
 
-/// What is said of a wake; `shown` tells a time.
+/// Returns the text of a wake; `shown` formats a time.
 pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> String {
     let Some(at) = woken.scheduled_for else {
         return "woken by a request".to_owned();
@@ -67,22 +66,22 @@ pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> Stri
     };
     let missed = match woken.missed {
         0 => String::new(),
-        1 => "; one other time has passed, and is not caught up on".to_owned(),
-        many => format!("; {many} other times have passed, and are not caught up on"),
+        1 => "; 1 other time was missed and is skipped".to_owned(),
+        many => format!("; {many} other times were missed and are skipped"),
     };
     format!("woken for {}{late}{missed}", shown(at))
 }
 
-/// What is said of a wake that came to no run.
+/// Returns the text of a skipped wake.
 pub fn skipped(skipped: &SkippedWake, now: DateTime<Utc>) -> String {
     let what = skipped.scheduled_for.map_or_else(
-        || "the wake that was asked for".to_owned(),
+        || "the requested wake".to_owned(),
         |at| format!("the wake of {}", moment(at, now)),
     );
     let why = match skipped.why {
-        Hindrance::StillRunning => "the run of the last one goes on",
+        Hindrance::StillRunning => "the previous run is still running",
         Hindrance::Busy => "another ralph runs in this repository",
-        Hindrance::Paused => "paused; `ralph resume` goes on",
+        Hindrance::Paused => "paused; `ralph resume` continues",
     };
     format!("skipped {what}: {why}")
 }

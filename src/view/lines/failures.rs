@@ -1,4 +1,4 @@
-//! What is said of hooks and of failed notifications.
+//! The lines of failed hooks and failed notifications.
 
 use super::{Line, length, line, with_output};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     core::event::{Event, HookFailed, NotifyFailed},
 };
 
-/// What is said of such an event.
+/// Returns the lines of such an event.
 pub(super) fn lines(event: &Event) -> Vec<Line> {
     if let Event::HookFailed(failed) = event {
         hook(failed)
