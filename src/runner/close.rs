@@ -54,7 +54,7 @@ impl Runner {
         let (told, obstacle) = record.told(&self.workspace, &outcome);
         evidence.obstacle = obstacle.map(|obstacle| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
-            let earlier = self.store.history().obstacles_before(name, &id.task_id);
+            let earlier = self.store.history().errors_before(name, &id.task_id);
             ProviderError::new(obstacle, earlier, Utc::now())
         });
         let word = told.end.map(|end| end.text).filter(|text| !text.trim().is_empty());

@@ -85,7 +85,10 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
 #[test]
 fn waiting_is_bounded_by_max_wait() {
     let trial = speaking("claude-usage-limit:1");
-    trial.run(["run", "--max-wait", "1s"]).code(2).stderr_has("of waiting reached (exit code 2)");
+    trial
+        .run(["run", "--max-wait", "1s"])
+        .code(2)
+        .stderr_has("longer than `max_wait` (1s) (exit code 2)");
     // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
@@ -212,7 +215,7 @@ fn a_resumed_run_has_the_budget_that_it_had() {
 fn a_task_may_have_a_budget_of_its_own() {
     let trial = speaking("claude-quotes-limits:0 claude-success:0")
         .graph("tasks: [{id: a, max_cost: 0.0001}, {id: b, depends_on: [a]}]\n");
-    trial.run(["run"]).code(3).stderr_has("a: out of money: $");
+    trial.run(["run"]).code(3).stderr_has("a: cost limit reached: $");
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--task", "a", "-q"]);
     assert_eq!(trial.status("a"), "complete");
