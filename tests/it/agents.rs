@@ -88,7 +88,7 @@ fn waiting_is_bounded_by_max_wait() {
     trial
         .run(["run", "--max-wait", "1s"])
         .code(2)
-        .stderr_has("longer than `max_wait` (1s) (exit code 2)");
+        .stderr_has("rate-limited for longer than `max_wait`");
     // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
