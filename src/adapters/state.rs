@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::crash;
 
-/// The beginning and the end of the name of a draft.
+/// The prefix and the suffix of the name of a draft.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
 /// The state folder.
@@ -49,8 +49,8 @@ impl Lock {
         &self.folder
     }
 
-    /// Whether the folder is still the one at this path. The lock on a removed folder is worthless:
-    /// another run would create a new folder and lock that.
+    /// Whether the folder is still the one at this path. The lock on a removed folder has no
+    /// effect: another run would create a new folder and lock that.
     pub fn is_on(&self, path: &Path) -> bool {
         let id = |found: fs::Metadata| (found.dev(), found.ino());
         let ours = self.folder.metadata().map(id);
@@ -104,14 +104,14 @@ impl StateFolder {
         Ok(self.dir.exists() && self.try_lock()?.is_none())
     }
 
-    /// Whether the file system's locks keep a second holder out; tried on the parent folder,
+    /// Whether the locks of the file system exclude a second holder. Tested on the parent folder,
     /// without the lock of a run.
     ///
     /// # Errors
     /// I/O errors; a file system without locks is an error.
     pub fn locks_hold(&self) -> io::Result<bool> {
-        let beside = self.dir.parent().unwrap_or(&self.dir);
-        let (first, second) = (File::open(beside)?, File::open(beside)?);
+        let parent = self.dir.parent().unwrap_or(&self.dir);
+        let (first, second) = (File::open(parent)?, File::open(parent)?);
         for folder in [&first, &second] {
             match folder.try_lock() {
                 Ok(()) => {}
@@ -124,7 +124,7 @@ impl StateFolder {
 
     /// Records the holder of the lock. Never synced: it is only read while the holder lives.
     /// Written in place and padded to one size: this happens twice per attempt, and a new file each
-    /// time would make the file system's search for a free block longer and longer.
+    /// time would slow down the file system's search for free blocks.
     ///
     /// # Errors
     /// I/O errors.
@@ -151,7 +151,7 @@ impl StateFolder {
     /// # Errors
     /// I/O errors.
     pub fn lock_graph(&self) -> io::Result<File> {
-        self.turn("graph.lock")
+        self.wait_for_lock("graph.lock")
     }
 
     /// Waits for the lock of the files that notes are written to.
@@ -159,10 +159,10 @@ impl StateFolder {
     /// # Errors
     /// I/O errors.
     pub fn lock_notes(&self) -> io::Result<File> {
-        self.turn("notes.lock")
+        self.wait_for_lock("notes.lock")
     }
 
-    fn turn(&self, name: &str) -> io::Result<File> {
+    fn wait_for_lock(&self, name: &str) -> io::Result<File> {
         self.make()?;
         let file = File::create(self.dir.join(name))?;
         file.lock()?;
@@ -211,11 +211,11 @@ impl StateFolder {
     /// I/O errors.
     pub fn remove_drafts(&self, graph: &Path) -> io::Result<()> {
         // The holder of the lock may be writing a draft right now.
-        let _turn = self.lock_graph()?;
+        let _lock = self.lock_graph()?;
         // The folder may be missing: an interrupted attempt can have deleted it.
         let graph = fs::canonicalize(graph).unwrap_or_else(|_| graph.to_owned());
-        let beside = graph.parent().unwrap_or(Path::new(".")).to_owned();
-        for folder in [beside, self.dir.clone(), self.dir.join("attempts")] {
+        let parent = graph.parent().unwrap_or(Path::new(".")).to_owned();
+        for folder in [parent, self.dir.clone(), self.dir.join("attempts")] {
             for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
                 let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -364,7 +364,7 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut file = builder.tempfile_in(folder)?;
     crash::point("draft.created");
     file.write_all(bytes)?;
-    // Set afterwards: the umask would cut a mode that is given at creation.
+    // Set after creation, because the umask limits the mode of a new file.
     file.as_file().set_permissions(mode)?;
     if durable {
         file.as_file().sync_data()?;
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_lock_holds_even_when_the_files_are_deleted() {
+    fn the_lock_holds_after_its_files_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateFolder::open(dir.path().join("ralph"), false);
         let lock = state.try_lock().unwrap().unwrap();

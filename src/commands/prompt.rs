@@ -102,7 +102,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
         say(if rank == 0 { "next" } else { "then" }, key, "");
     }
     for key in view.all_in(TaskState::Conflicting, now).into_iter().take(1 + RUNNERS_UP) {
-        let why = view.apart(key.number, now).map(|bar| view.explain(bar));
+        let why = view.conflict(key.number, now).map(|conflict| view.explain(conflict));
         say("wait", key, &format!(": {}", why.unwrap_or_default()));
     }
     if text.is_empty() {
@@ -117,8 +117,8 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let why = match view.state(number, Utc::now()) {
         TaskState::Ready
         | TaskState::Conflicting
-        | TaskState::Backoff(_)
-        | TaskState::Limited(_)
+        | TaskState::Retrying(_)
+        | TaskState::RateLimited(_)
         | TaskState::Denied => {
             return Ok(());
         }
@@ -131,7 +131,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
         TaskState::Parked(_) => format!("is parked; `ralph task-reset {}` resets it", task.id),
         TaskState::Spent => "has used its `max_cost`".to_owned(),
         TaskState::NeedsInput => "needs input".to_owned(),
-        TaskState::Held => "is blocked".to_owned(),
+        TaskState::Blocked => "is blocked".to_owned(),
         TaskState::Waiting => {
             let on: Vec<&str> =
                 view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();

@@ -221,7 +221,7 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     if order.len() > limit {
         let _ = writeln!(text, "stops after {limit} of these, at the iteration limit");
     }
-    for holder in view.holders(now) {
+    for holder in view.blockers(now) {
         let _ = writeln!(
             text,
             "not reached: {} and tasks waiting on it ({})",

@@ -1,6 +1,6 @@
-//! Where an attempt stands on its way to the target branch: one enum, changed by one function.
+//! The state of an attempt on its way to the target branch: one enum, changed by one function.
 //!
-//! Events change the state and nothing else does, so the runner, a status command and the next run
+//! Only events change the state, so the runner, a status command and the next run
 //! after a crash read the same state from the same journal.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::core::event::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {
-    /// Recorded and claimed; its worktree is prepared or its first process is started.
+    /// It is recorded and claimed; its worktree is being prepared or its first process is starting.
     Preparing,
     /// The commands of `setup` run in its worktree.
     SettingUp,
@@ -19,7 +19,7 @@ pub enum AttemptState {
     Baseline,
     /// Its agent runs.
     Running,
-    /// Its agent reported and exited; processes that it left behind are waited for.
+    /// Its agent reported and exited; its remaining child processes may finish.
     WaitingForChildren,
     /// The verify commands run after its agent ended.
     Verifying,
@@ -42,7 +42,7 @@ impl AttemptState {
         AttemptState::Landing,
     ];
 
-    /// The state as people read it.
+    /// The state as a word for people.
     pub fn word(self) -> &'static str {
         match self {
             AttemptState::Preparing => "preparing",
@@ -68,15 +68,15 @@ impl AttemptState {
         }
     }
 
-    /// Whether it is tried by the merge queue.
+    /// Whether the merge queue is trying it.
     pub fn is_landing(self) -> bool {
         self == AttemptState::Landing
     }
 
     /// The state after an event that concerns the attempt; none when the event ends it.
     ///
-    /// An event that ends a trial concerns every attempt, [`Event::Merging`] those in its batch, and
-    /// every other event the attempt at its task.
+    /// An event that ends a trial concerns every attempt, [`Event::Merging`] those in its batch,
+    /// and every other event the attempt at its task.
     #[must_use]
     pub fn after(self, event: &Event) -> Option<AttemptState> {
         let state = match event {
@@ -86,7 +86,7 @@ impl AttemptState {
             | Event::ChildrenEnded { .. }
             | Event::ChildrenOverdue { .. } => AttemptState::Running,
             Event::WaitingForChildren(_) => AttemptState::WaitingForChildren,
-            // The checks of a trial are journalled for the first task of the batch.
+            // The journal records the checks of a trial under the first task of the batch.
             Event::Verifying { baseline: true, .. } if !self.is_landing() => AttemptState::Baseline,
             Event::Verifying { baseline: false, .. } if !self.is_landing() => {
                 AttemptState::Verifying

@@ -1,7 +1,7 @@
-//! The facts of a run: what is written to the journal, and what every view is made from.
+//! The events of a run, as written to the journal. Every view is computed from them.
 //!
-//! Owned, serialisable, in the past tense. One enum, one heading each in `docs/journal.md`.
-//! Knows no disk and no clock; how a line looks is `record`'s affair.
+//! The events are one enum of owned, serializable values; `docs/journal.md` has a heading for each.
+//! This module does no I/O and reads no clock; `record` defines the format of a line.
 
 pub mod record;
 mod begun;
@@ -36,56 +36,56 @@ pub use stop::StopReason;
 pub use told::{Hook, HookFailed, NotifyFailed};
 pub use wake::{Hindrance, SkippedWake, Slept, WakeTrigger, Woken};
 
-/// The version of the journal's shape, in the first line of every run.
+/// The version of the journal format, which the first line of every run contains.
 pub const SCHEMA: u32 = 1;
 
-/// What happened. The name in snake case is the line's `action`.
+/// An event. Its name in snake case is the `action` of the line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// `ralph run` began.
+    /// `ralph run` started.
     LoopStarted(Begun),
-    /// The graph file was read, at the start or because it had changed.
+    /// The graph file was read, at the start or after a change.
     GraphLoaded {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
-        /// How many of them are complete.
+        /// The number of complete tasks.
         complete: usize,
     },
-    /// The graph file had changed and could not be read; the last good one is kept.
+    /// The graph file changed and is invalid; the last valid graph stays in use.
     GraphRejected {
-        /// The first fault, with its place.
+        /// The first error, with its location.
         error: String,
     },
-    /// The settings had changed, between attempts; the run goes by the new ones.
+    /// The settings changed between attempts; the new ones apply.
     SettingsLoaded {
-        /// Which.
+        /// The settings that changed.
         changed: Vec<String>,
     },
-    /// The settings had changed and could not be read; the last good ones are kept.
+    /// The settings changed and are invalid; the last valid ones stay in use.
     SettingsRejected {
-        /// The first fault, with its place.
+        /// The first error, with its location.
         error: String,
     },
     /// The record of an open attempt could not be read.
     RecordDamaged {
-        /// Where it is kept.
+        /// The path that it was moved to.
         kept: String,
     },
-    /// An attempt did harm to the graph file beyond its own task.
+    /// An attempt damaged the graph file or changed tasks other than its own.
     GraphGuarded {
-        /// Which.
+        /// The kind of damage.
         what: Harm,
-        /// The tasks it was done to; none where it was the whole file.
+        /// The affected tasks; empty if the whole file is affected.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tasks: Vec<TaskId>,
-        /// Whether it was undone; if not, a person may have done it.
+        /// Whether it was undone. If not, a person may have made the change.
         undone: bool,
-        /// Where the file is kept as the attempt left it, relative to the repository.
+        /// The copy of the file as the attempt left it, relative to the repository.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept: Option<String>,
     },
-    /// An attempt began.
+    /// An attempt started.
     Started {
         /// Its number, per task.
         attempt: u32,
@@ -93,31 +93,32 @@ pub enum Event {
         base: Option<CommitId>,
         /// The branch it started on.
         branch: Option<String>,
-        /// Where prompt and output lie, relative to the repository.
+        /// The folder with its prompt and output, relative to the repository.
         log: String,
-        /// The key by which the task was chosen.
+        /// The key by which the task was selected.
         why: String,
-        /// How its output is to be read.
+        /// The format of its output.
         #[serde(default, skip_serializing_if = "is_text")]
         format: Format,
-        /// The work tree that it has to itself, if it has one.
+        /// Its own worktree, if it is isolated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worktree: Option<String>,
     },
-    /// A work tree of the pool has something in it that is kept nowhere else; it stays as it is.
+    /// A worktree of the pool contains work that is saved nowhere else, so it is left unchanged.
     WorktreeKept {
-        /// Which.
+        /// The worktree.
         worktree: String,
-        /// What it is.
+        /// What it contains.
         why: String,
     },
-    /// A command of `setup` began, to prepare the work tree of an attempt or of the merge queue.
+    /// A command of `setup` started, which prepares the worktree of an attempt or of the merge
+    /// queue.
     SettingUp {
         /// The attempt.
         attempt: u32,
         /// The command.
         command: String,
-        /// Where its output lies, relative to the repository.
+        /// The file with its output, relative to the repository.
         log: String,
     },
     /// The agent of the attempt started.
@@ -129,59 +130,59 @@ pub enum Event {
     Queued {
         /// The attempt.
         attempt: u32,
-        /// How many wait, this one included.
+        /// The number of queued attempts, including this one.
         waiting: usize,
     },
-    /// The merge queue puts the work of these tasks together on the target branch, to try it.
+    /// The merge queue combines the work of these tasks on the target branch for a trial.
     Merging(Batch),
-    /// Together they cannot be merged as they are; fewer are tried.
+    /// The batch failed; a smaller one is tried.
     Split(Batch),
-    /// The target branch is not moved, because somebody's changes would be in the way.
+    /// The target branch cannot be moved; uncommitted changes of a person are the usual reason.
     MergeHeld(Held),
-    /// Somebody said the task is done, with `ralph task-complete`, while an attempt ran.
+    /// `ralph task-complete` reported the task done during an attempt.
     Reported {
         /// The attempt.
         attempt: u32,
     },
-    /// An agent asked a person something, with `ralph ask`.
+    /// An agent asked a person a question, with `ralph ask`.
     Asked {
         /// The attempt.
         attempt: u32,
         /// The question.
         question: String,
     },
-    /// A person answered what a task waits for, with `ralph answer`.
+    /// A person answered the question of a task, with `ralph answer`.
     Answered(Answer),
-    /// An agent left a note for those that come after it, with `ralph note`.
+    /// An agent left a note for later agents, with `ralph note`.
     Noted {
         /// The attempt.
         attempt: u32,
         /// The note.
         note: String,
-        /// Whether it is for every agent, and not for those alone whose tasks depend on this one.
+        /// Whether it is for every agent, and not only for those of tasks that depend on this one.
         #[serde(default, skip_serializing_if = "is_off")]
         for_all: bool,
-        /// What it is about.
+        /// The topic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tag: Option<String>,
     },
-    /// A verify command began.
+    /// A verify command started.
     Verifying {
         /// The attempt.
         attempt: u32,
         /// The command.
         command: String,
-        /// Whether the agent has not begun yet.
+        /// Whether it runs before the agent starts.
         #[serde(default, skip_serializing_if = "is_off")]
         baseline: bool,
-        /// Where its output lies, relative to the repository.
+        /// The file with its output, relative to the repository.
         log: String,
     },
     /// A verify command succeeded.
     Verified(CheckResult),
-    /// A verify command did not succeed.
+    /// A verify command failed.
     VerifyFailed(CheckResult),
-    /// The run was stopped before the verify commands were through; the next one goes on with them.
+    /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
         /// The attempt.
         attempt: u32,
@@ -190,24 +191,24 @@ pub enum Event {
     ChildStarted(ChildAgent),
     /// A child agent ended.
     ChildEnded(ChildEnded),
-    /// The agent reported its task done and ended; what it left running is waited for.
+    /// The agent reported its task done and exited; its remaining child processes may finish.
     WaitingForChildren(ChildrenLeft),
-    /// All of that ended in time.
+    /// All of these child processes ended in time.
     ChildrenEnded {
         /// The attempt.
         attempt: u32,
-        /// How long it took.
+        /// The time that they took.
         duration_seconds: f64,
     },
-    /// Some of that did not end in time.
+    /// Some of these child processes did not end in time.
     ChildrenOverdue {
-        /// Which.
+        /// The processes.
         #[serde(flatten)]
         left: ChildrenLeft,
-        /// What becomes of them.
+        /// Whether they are killed or left running.
         on_orphans: Orphans,
     },
-    /// The attempt was told to end before it did so by itself.
+    /// `ralph` asked the process of the attempt to exit.
     Terminating {
         /// The attempt.
         attempt: u32,
@@ -218,29 +219,30 @@ pub enum Event {
     Completed(AttemptResult),
     /// The attempt ended and the task is not complete; the attempt counts.
     Failed(AttemptResult),
-    /// The attempt was cut off by `ralph` or by a crash; it does not count.
+    /// The attempt was interrupted by `ralph` or by a crash; it does not count.
     Interrupted(AttemptResult),
-    /// The attempt ended and its task waits for a person's answer; it does not count.
+    /// The attempt ended and its task needs input; the attempt does not count.
     NeedsInput(AttemptResult),
-    /// The provider gave its agent no service for now; the attempt does not count.
+    /// The agent was rate-limited or its provider was unavailable; the attempt does not count.
     RateLimited(AttemptResult),
-    /// Its agent is refused, or refuses, whatever the task; the attempt does not count.
+    /// The agent was denied access or cannot work on any task; the attempt does not count.
     Denied(AttemptResult),
-    /// An iteration of a plain loop ended, and the next may begin.
+    /// An iteration of a plain loop ended, and the next one can start.
     Iterated(AttemptResult),
-    /// The final result of an attempt said that all of it is done.
+    /// The final result of an attempt promised that all work is complete.
     Promised {
         /// The attempt.
         attempt: u32,
-        /// Whether that ends the run: the graph agrees, or it is taken at its word.
+        /// Whether the promise is accepted and ends the run: the graph is complete, or promises are
+        /// trusted.
         kept: bool,
     },
-    /// The task is out of attempts and waits for a person.
+    /// The task is out of attempts and needs a person.
     Parked {
-        /// How many attempts were made since the last reset.
+        /// The number of attempts since the last reset.
         attempts: u32,
     },
-    /// An attempt was found open at the start; the line after this one closes it.
+    /// An open attempt of an earlier run was found at the start; a later line closes it.
     Recovered {
         /// The attempt.
         attempt: u32,
@@ -249,104 +251,104 @@ pub enum Event {
     },
     /// A status changed in the graph file.
     StatusChanged {
-        /// Before; none for a task that is new.
+        /// The status before; none for a new task.
         old: Option<Status>,
-        /// After; none for a task that is gone.
+        /// The status after; none for a removed task.
         new: Option<Status>,
-        /// By whom and why.
+        /// The cause of the change.
         cause: Cause,
-        /// What the person said, if anything.
+        /// The reason that the person gave, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The task's attempts were set back to none.
+    /// The attempts of the task were reset.
     Reset {},
-    /// Nothing can start before `until`.
+    /// No attempt can start before `until`.
     Waiting {
         /// The time.
         until: DateTime<Utc>,
-        /// What for.
+        /// The reason.
         why: String,
     },
-    /// Everything left is blocked; what holds it, and how much each would free.
+    /// No remaining task can start.
     Blocked {
-        /// The smallest set, most freeing first.
+        /// The smallest set of tasks that block the others; the one that frees the most is first.
         holders: Vec<Blocker>,
     },
     /// `ralph pause`: no attempt starts until `ralph resume`.
     PauseRequested {},
-    /// `ralph resume` took the pause away.
+    /// `ralph resume` ended the pause.
     ResumeRequested {
-        /// Whether what is waited for is tried again at once.
+        /// Whether rate-limited providers are retried immediately.
         #[serde(default, skip_serializing_if = "is_off")]
         now: bool,
     },
     /// A signal or `ralph stop` asked the run to stop.
     StopRequested(StopRequest),
-    /// Ctrl-Z: the run and its attempt stand still until `fg`.
+    /// Ctrl-Z suspended the run and its attempts until `fg`.
     Suspended {},
-    /// The run goes on after it stood still.
+    /// The run continued after a suspension.
     Continued {
-        /// For how long it did.
+        /// The length of the suspension.
         seconds: u64,
-        /// Whether the whole machine slept.
+        /// Whether the whole machine was asleep.
         slept: bool,
     },
-    /// The wall clock was set; nothing that is timed here goes by it.
+    /// The wall clock was set; time limits do not depend on it.
     ClockSet {
-        /// By so many seconds: forward, or backward where negative.
+        /// The change in seconds; negative if the clock was set back.
         seconds: i64,
     },
-    /// A command of `hooks` in the settings did not succeed.
+    /// A command of the setting `hooks` failed.
     HookFailed(HookFailed),
-    /// Somebody who is to be told of a moment could not be; said once for each of them.
+    /// A notification failed. Recorded once per target.
     NotifyFailed(NotifyFailed),
-    /// `ralph schedule` waits until a time, or for a request.
+    /// `ralph schedule` waits for a time or a request.
     Slept(Slept),
-    /// `ralph schedule` starts a run.
+    /// `ralph schedule` started a run.
     Woken(Woken),
-    /// A time or a request came, and no run was started for it.
+    /// `ralph schedule` did not start a run for a time or a request.
     WakeSkipped(SkippedWake),
     /// `ralph schedule` ended.
     ScheduleEnded {
-        /// The name of the signal, where it was one.
+        /// The name of the signal, if a signal ended it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<String>,
-        /// How the run ended that was over just before, if one was.
+        /// The exit code of the run that ended right before, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<u8>,
     },
     /// `ralph run` ended.
     Finished {
-        /// In words.
+        /// The reason.
         why: String,
         /// The exit code.
         exit_code: u8,
-        /// Attempts in this run.
+        /// The number of attempts in this run.
         iterations: u32,
-        /// Tasks completed in this run.
+        /// The number of tasks completed in this run.
         completed: u32,
-        /// Tasks neither complete nor cancelled.
+        /// The number of tasks that are neither complete nor cancelled.
         remaining: usize,
-        /// Wall time of the run.
+        /// The wall time of the run.
         duration_seconds: f64,
     },
 }
 
 impl Event {
-    /// The names of all actions, in the order of the variants.
+    /// Returns the names of all actions, in the order of the variants.
     pub fn actions() -> &'static [&'static str] {
         static ACTIONS: LazyLock<&[&str]> = LazyLock::new(variants::names::<Event>);
         *ACTIONS
     }
 }
 
-/// A question and a person's answer to it.
+/// A question and the answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What was asked; empty where the task waited without a question.
+    /// The question; empty if the task needed input without one.
     pub question: String,
-    /// What was answered.
+    /// The answer.
     pub answer: String,
 }
 
@@ -356,34 +358,34 @@ pub struct StopRequest {
     /// The name of the signal; none for `ralph stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Whether the attempt is ended too, instead of waited for.
+    /// Whether the running attempts are ended too.
     #[serde(default, skip_serializing_if = "is_off")]
     pub now: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_off(flag: &bool) -> bool {
     !*flag
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_text(format: &Format) -> bool {
     *format == Format::Text
 }
 
-/// A task that holds others back.
+/// A task that blocks others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Blocker {
     /// The task.
     pub task_id: TaskId,
-    /// What is the matter with it.
+    /// The reason why it cannot be completed.
     pub why: String,
-    /// How many unfinished tasks would be free to go on, all the holders before it in the list
-    /// being dealt with, itself counted.
+    /// The number of unfinished tasks, including itself, that can continue once this task and all
+    /// blockers before it in the list are resolved.
     pub frees: usize,
 }

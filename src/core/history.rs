@@ -1,7 +1,7 @@
-//! What has happened so far, as a fold over the journal.
+//! The history: the state that follows from the events in the journal.
 //!
-//! Live view, status, the choice of the next task and recovery all read this and nothing else of
-//! the past, so they cannot disagree. Pure: the journal is read by `journal`.
+//! The live view, `status`, the selection of the next task and recovery read the past only from
+//! here, so they cannot disagree. This module does no I/O; `journal` reads the file.
 
 pub mod attempt_log;
 mod active;
@@ -23,148 +23,154 @@ use crate::core::{
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
 
-/// The fold.
+/// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
     tasks: HashMap<TaskId, TaskHistory>,
     /// The newest run.
     pub run: RunHistory,
-    /// The attempts that have not ended, and the merge queue.
+    /// The active attempts and the merge queue.
     pub active: ActiveAttempts,
-    /// How many attempts have ended: by this it is known which of them ran together. Clocks are set.
+    /// The number of ended attempts. It shows which attempts ran at the same time; timestamps do
+    /// not, because the clock can be set.
     ended: u64,
-    /// Whether an attempt that was not completed has left commits that nobody has proven since.
+    /// Whether an attempt that did not complete its task left commits, and no later attempt was
+    /// verified.
     pub unproven: bool,
-    /// The agents that met an obstacle in their newest attempt, by name.
-    pub resting: HashMap<String, AgentCooldown>,
-    /// Whether nothing may start until `ralph resume`, in whatever run.
+    /// The agents that got a provider error in their newest attempt, by name.
+    #[serde(rename = "resting")]
+    pub cooldowns: HashMap<String, AgentCooldown>,
+    /// Whether no run may start an attempt until `ralph resume`.
     pub paused: bool,
-    /// What was spent in the last day, and when.
+    /// The costs of the last day, with their times.
     pub recent: Vec<(DateTime<Utc>, f64)>,
-    /// The child agents that have no end, the oldest first.
+    /// The child agents that have not ended, oldest first.
     pub children: Vec<OpenChild>,
-    /// Every attempt there was, where the whole journal is read for it.
+    /// Every attempt, if the whole journal was read for it.
     #[serde(skip)]
     pub log: Option<AttemptLog>,
-    /// What `ralph schedule` waits for, or waited for when it was cut off.
+    /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
 }
 
-/// A schedule that nobody has ended by hand.
+/// A schedule that a person has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleState {
     /// What it waits for.
     pub slept: Slept,
-    /// Whether it has started a run instead, and that is not over.
+    /// Whether it has started a run that has not ended.
     pub awake: bool,
-    /// Up to then every time is seen to. Later than the newest fact where the clock was set back.
+    /// All occurrences up to this time have been handled. It is later than the newest event if the
+    /// clock was set back.
     pub seen_to: DateTime<Utc>,
 }
 
-/// A child agent that has no end.
+/// A child agent that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenChild {
     /// The task it works for.
     pub task_id: TaskId,
-    /// Since when.
+    /// When it started.
     pub since: DateTime<Utc>,
-    /// Which.
+    /// The child agent.
     pub child: ChildAgent,
 }
 
-/// The newest run, finished or not.
+/// The newest run, whether it has ended or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunHistory {
-    /// Its id; empty before the first.
+    /// Its id; empty before the first run.
     pub id: String,
-    /// When it began.
+    /// When it started.
     pub started_at: Option<DateTime<Utc>>,
-    /// What it began with.
+    /// The event of its start.
     pub begun: Begun,
-    /// Attempts begun, those of the paused run that it goes on with included.
+    /// The number of attempts, including those of the paused run that it continues.
     pub iterations: u32,
-    /// Tasks completed.
+    /// The number of completed tasks.
     pub completed: u32,
-    /// Failed attempts since the last completed one, or since an iteration that did not fail; of
-    /// those that ran together, one.
+    /// The number of failed attempts since the last completed one, or since an iteration that did
+    /// not fail. Attempts that ran at the same time count as one.
     pub failures_in_a_row: u32,
-    /// The count of ended attempts with the newest of them.
+    /// The number of ended attempts when the newest of these failures ended.
     failed_at: u64,
-    /// Attempts that failed at once, with nothing in between that did not; of those that ran
-    /// together, one.
+    /// The number of attempts in a row that failed right after their start. Attempts that ran at
+    /// the same time count as one.
     pub starts_failed: u32,
-    /// The count of ended attempts with the newest of them.
+    /// The number of ended attempts when the newest of these failures ended.
     start_failed_at: u64,
-    /// Failed attempts.
+    /// The number of failed attempts.
     pub failures: u32,
-    /// What its attempts used, those of the paused run that it goes on with included.
+    /// The usage of its attempts, including those of the paused run that it continues.
     pub spend: Spend,
-    /// Waits for something outside since the last attempt.
+    /// The number of waits for other processes or people since the last attempt.
     pub waits: u32,
     /// Whether its newest attempt completed its task.
     pub last_completed: bool,
-    /// Whether its agent said that all is done, and is to be believed.
+    /// Whether an agent reported that everything is done, and this is accepted.
     pub promised: bool,
-    /// What was red before an attempt of it, if anything was.
+    /// The verify command that failed before an attempt, if one did.
     pub baseline_broken: Option<String>,
-    /// Whether Ctrl-Z made it stand still.
+    /// Whether Ctrl-Z has suspended it.
     pub suspended: bool,
-    /// How it was asked to stop, if it was.
+    /// The request to stop, if there was one.
     pub stop: Option<StopRequest>,
-    /// Why it ended and its exit code, once it has.
+    /// Why it ended and its exit code, once it has ended.
     pub finished: Option<(String, u8)>,
 }
 
-/// An agent that met an obstacle in its newest attempt.
+/// An agent that got a provider error in its newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentCooldown {
-    /// What it met last.
-    pub met: ProviderError,
-    /// How many attempts in a row met one; of those that ran together, one.
+    /// The newest error.
+    #[serde(rename = "met")]
+    pub error: ProviderError,
+    /// The number of attempts in a row with an error. Attempts that ran at the same time count as
+    /// one.
     pub count: u32,
-    /// The count of ended attempts with the newest of them.
+    /// The number of ended attempts when the newest of these attempts ended.
     at: u64,
-    /// When the first of them ended.
+    /// When the first of these attempts ended.
     pub since: DateTime<Utc>,
 }
 
-/// The past of one task.
+/// The history of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskHistory {
-    /// Attempts ever begun: the number of the newest one.
+    /// The number of attempts, which is the number of the newest one. A reset does not change it.
     pub attempts: u32,
-    /// Attempts that count, since the last reset.
+    /// The number of attempts since the last reset that count towards `max_attempts`.
     pub counted: u32,
-    /// Whether it is parked however many attempts it has left.
+    /// Whether it is parked even if it has attempts left.
     #[serde(default)]
     pub stuck: bool,
-    /// What its attempts used since the last reset.
+    /// The usage of its attempts since the last reset.
     #[serde(default)]
     pub spend: Spend,
-    /// How the newest ended attempt went.
+    /// The result of the newest ended attempt.
     pub last: Option<Box<LastAttempt>>,
     /// The commits of the attempt that completed it.
     pub commits: Vec<Commit>,
-    /// What its agents asked and a person answered, until it is complete; oldest first.
+    /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(default)]
     pub answers: Vec<Answer>,
 }
 
-/// The end of the newest attempt.
+/// The result of the newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastAttempt {
-    /// When.
+    /// When it ended.
     pub at: DateTime<Utc>,
-    /// How.
+    /// How it ended.
     pub ended: AttemptResult,
 }
 
-/// Whether an attempt failed so soon, and without a commit, that its agent can hardly have begun.
+/// Whether an attempt failed without a commit and so soon that its agent probably did not start.
 fn failed_to_start(ended: &AttemptResult) -> bool {
-    /// What a real agent needs to begin: Claude Code has its first answer after about a second, a
-    /// refused key or flag ends it in less.
+    /// A failure within this time counts as a failed start. Claude Code gives its first answer
+    /// after about a second; an invalid key or flag ends it sooner.
     const AT_ONCE: Duration = Duration::from_secs(5);
     ended.verdict == Verdict::Failed
         && ended.evidence.commits.is_empty()
@@ -172,13 +178,13 @@ fn failed_to_start(ended: &AttemptResult) -> bool {
 }
 
 impl RunHistory {
-    /// Takes in the end of an attempt, the one with which so many have ended, of which so many had
-    /// when it began.
+    /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
+    /// `began` is that number when the attempt started.
     ///
-    /// What counts in a row are failures that were begun in view of the one before. Eight attempts
-    /// that run together and fail by one broken commit or one network that is out are one event; as
-    /// eight in a row they would end a night's run over what the next attempt may find mended. With
-    /// one attempt at a time each begins after the one before has ended, and each counts.
+    /// A failure counts as the next one in a row only if its attempt started after the previous
+    /// failure. Eight parallel attempts that fail because of one broken commit or one network
+    /// outage are one failure; otherwise they would stop a run that the next attempt might
+    /// continue. With one attempt at a time, every failure counts.
     fn close(&mut self, at: u64, began: u64, ended: &AttemptResult) {
         self.last_completed = ended.verdict == Verdict::Complete;
         self.spend.add(ended);
@@ -203,13 +209,13 @@ impl RunHistory {
 }
 
 impl TaskHistory {
-    /// What the newest attempt asks, if it waits for a person.
+    /// The question of the newest attempt, if it needs input.
     pub fn question(&self) -> Option<&str> {
         self.last.as_ref().and_then(|last| last.ended.question())
     }
 }
 
-static NOTHING: TaskHistory = TaskHistory {
+static NO_HISTORY: TaskHistory = TaskHistory {
     attempts: 0,
     counted: 0,
     stuck: false,
@@ -231,10 +237,10 @@ impl TaskHistory {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
     }
 
-    /// Takes in a person's word on the status. An agent that writes so is not believed yet.
+    /// Applies a status that a person wrote. A status that an agent wrote is not applied.
     fn set_by_hand(&mut self, status: Status) {
         match status {
-            // To put a parked task back by hand means what `task-reset` says.
+            // Setting a parked task to pending has the same effect as `task-reset`.
             Status::Pending => self.reset(),
             Status::Complete => self.answers.clear(),
             Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
@@ -243,7 +249,8 @@ impl TaskHistory {
 }
 
 impl RunHistory {
-    /// Takes in a request to stop. A later and milder one does not take back a harder one.
+    /// Applies a request to stop. A later request without `now` does not cancel an earlier one with
+    /// `now`.
     fn request_stop(&mut self, stop: &StopRequest) {
         let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
         self.stop = Some(StopRequest { now, ..stop.clone() });
@@ -251,26 +258,27 @@ impl RunHistory {
 }
 
 impl History {
-    /// A history that also keeps every attempt there was.
+    /// Creates a history that also keeps every attempt.
     pub fn with_log() -> History {
         History { log: Some(AttemptLog::default()), ..History::default() }
     }
 
-    /// The past of a task; a blank one if it has none.
+    /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &TaskId) -> &TaskHistory {
-        self.tasks.get(id).unwrap_or(&NOTHING)
+        self.tasks.get(id).unwrap_or(&NO_HISTORY)
     }
 
-    /// How many attempts with an agent met obstacles in a row before the one that is open at a task.
-    pub fn obstacles_before(&self, agent: &str, id: &TaskId) -> u32 {
-        let Some(rest) = self.resting.get(agent) else {
+    /// The number of attempts of an agent in a row that got provider errors before the open attempt
+    /// at a task started.
+    pub fn errors_before(&self, agent: &str, id: &TaskId) -> u32 {
+        let Some(cooldown) = self.cooldowns.get(agent) else {
             return 0;
         };
-        let together = self.active.of(id).is_some_and(|active| active.began_after < rest.at);
-        rest.count - u32::from(together)
+        let together = self.active.of(id).is_some_and(|active| active.began_after < cooldown.at);
+        cooldown.count - u32::from(together)
     }
 
-    /// Takes in one more fact.
+    /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
@@ -312,7 +320,7 @@ impl History {
             Event::Slept(_)
             | Event::Woken(_)
             | Event::WakeSkipped(_)
-            | Event::ScheduleEnded { .. } => self.see_to_schedule(record),
+            | Event::ScheduleEnded { .. } => self.apply_schedule(record),
             Event::Reported { .. }
             | Event::AgentStarted { .. }
             | Event::GraphLoaded { .. }
@@ -351,7 +359,7 @@ impl History {
         }
     }
 
-    fn see_to_schedule(&mut self, record: &Record) {
+    fn apply_schedule(&mut self, record: &Record) {
         let at = record.timestamp;
         match (&record.event, &mut self.schedule) {
             (Event::Slept(slept), before) => {
@@ -359,8 +367,8 @@ impl History {
                 *before = Some(ScheduleState { slept: slept.clone(), awake: false, seen_to });
             }
             (Event::ScheduleEnded { signal, .. }, schedule) => {
-                // A service manager that ends it does so for a restart or a shutdown, after which
-                // it goes on; whoever ends it otherwise wants no more of it.
+                // A service manager sends SIGTERM before a restart or a shutdown, and the schedule
+                // continues after that. Any other signal ends the schedule.
                 if signal.as_deref() != Some("SIGTERM") {
                     *schedule = None;
                 }
@@ -374,8 +382,8 @@ impl History {
     }
 
     fn begin(&mut self, record: &Record, begun: &Begun) {
-        // Whoever starts again may have logged in meanwhile.
-        self.resting.retain(|_, rest| rest.met.until.is_some());
+        // The user may have logged in before this start, so authentication is tried again.
+        self.cooldowns.retain(|_, cooldown| cooldown.error.until.is_some());
         self.run = RunHistory {
             id: record.run_id.clone(),
             started_at: Some(record.timestamp),
@@ -389,26 +397,30 @@ impl History {
     fn resume(&mut self, now: bool) {
         self.paused = false;
         if now {
-            self.resting.clear();
+            self.cooldowns.clear();
         }
     }
 
-    /// Takes in whether an attempt's agent met an obstacle. An attempt that began before the newest
-    /// obstacle was met ran into the same one, if into any: several of them are one step of the
-    /// waiting. If it met none, that is no sign that the obstacle is gone.
-    fn meet(&mut self, since: DateTime<Utc>, began: u64, ended: &AttemptResult) {
+    /// Applies the provider error of an attempt, or its absence. An attempt that started before the
+    /// newest error met the same condition, so its error does not increase the count, and its
+    /// success does not end the cooldown.
+    fn apply_provider_error(&mut self, since: DateTime<Utc>, began: u64, ended: &AttemptResult) {
         let Some(agent) = &ended.agent else {
             return;
         };
-        let (at, rest) = (self.ended, self.resting.get_mut(agent));
-        let anew = rest.as_ref().is_none_or(|rest| began >= rest.at);
-        match (ended.evidence.obstacle, rest) {
-            (None, _) if anew => drop(self.resting.remove(agent)),
+        let (at, cooldown) = (self.ended, self.cooldowns.get_mut(agent));
+        let is_new = cooldown.as_ref().is_none_or(|cooldown| began >= cooldown.at);
+        match (ended.evidence.obstacle, cooldown) {
+            (None, _) if is_new => drop(self.cooldowns.remove(agent)),
             (None, _) => {}
-            (Some(met), Some(rest)) if !anew => rest.met = rest.met.or_longer(met),
-            (Some(met), Some(rest)) => (rest.met, rest.count, rest.at) = (met, rest.count + 1, at),
-            (Some(met), None) => {
-                self.resting.insert(agent.clone(), AgentCooldown { met, count: 1, at, since });
+            (Some(error), Some(cooldown)) if !is_new => {
+                cooldown.error = cooldown.error.or_longer(error);
+            }
+            (Some(error), Some(cooldown)) => {
+                (cooldown.error, cooldown.count, cooldown.at) = (error, cooldown.count + 1, at);
+            }
+            (Some(error), None) => {
+                self.cooldowns.insert(agent.clone(), AgentCooldown { error, count: 1, at, since });
             }
         }
     }
@@ -425,7 +437,7 @@ impl History {
         let began = open.map_or(self.ended, |active| active.began_after);
         self.ended += 1;
         self.run.close(self.ended, began, ended);
-        self.meet(record.timestamp, began, ended);
+        self.apply_provider_error(record.timestamp, began, ended);
         self.recent.retain(|(at, _)| record.timestamp - *at < DAY);
         self.recent.extend(ended.usage.cost_usd.map(|cost| (record.timestamp, cost)));
         let complete = ended.verdict == Verdict::Complete;
@@ -440,7 +452,7 @@ impl History {
             } else if ended.verdict.counts() {
                 past.counted += 1;
             }
-            // Another attempt would meet the same: only a person can help.
+            // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
             past.last = Some(Box::new(LastAttempt { at: record.timestamp, ended: ended.clone() }));
         });
@@ -456,7 +468,7 @@ pub(crate) mod tests {
         verdict::{Evidence, Outcome},
     };
 
-    /// A record of `event` about task `id`, `at` seconds after the epoch.
+    /// Returns a record of `event` about task `id`, `at` seconds after the epoch.
     pub(crate) fn record(id: &str, at: i64, event: Event) -> Record {
         Record {
             timestamp: DateTime::from_timestamp(at, 0).unwrap(),
@@ -468,7 +480,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The end of attempt `attempt` with `verdict`.
+    /// Returns the result of attempt `attempt` with `verdict`.
     pub(crate) fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
         AttemptResult {
             attempt,
@@ -502,7 +514,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_schedule_goes_on_unless_somebody_ended_it() {
+    fn a_schedule_continues_unless_a_person_ended_it() {
         let slept = |minute: &str| {
             let until = Some(format!("1970-01-01T00:{minute}:00Z").parse().unwrap());
             Event::Slept(Slept {
@@ -527,7 +539,7 @@ pub(crate) mod tests {
         history.apply(&record("a", 30, woken.clone()));
         assert_eq!(history.schedule, None);
         let mut seen = Vec::new();
-        // The clock is set back before the third.
+        // The clock is set back before the third event.
         for (at, event) in
             [(30, slept("01")), (61, woken), (40, slept("02")), (41, ended("SIGTERM"))]
         {
@@ -541,7 +553,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn attempts_are_numbered_for_ever_and_counted_since_the_reset() {
+    fn a_reset_clears_the_count_of_attempts_but_not_their_numbers() {
         let mut history = History::default();
         for event in [
             started(1),
@@ -569,7 +581,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_ran_together_is_one_in_a_row() {
+    fn failures_of_parallel_attempts_count_as_one_in_a_row() {
         let mut history = History::default();
         let round = |history: &mut History, at: i64, ids: &[&str], verdicts: &[Verdict]| {
             for id in ids {
@@ -587,7 +599,7 @@ pub(crate) mod tests {
         let all = ["a", "b", "c", "d"];
         assert_eq!(round(&mut history, 1, &all, &failed), (1, 1, 4));
         assert_eq!(round(&mut history, 2, &all, &failed), (2, 2, 8));
-        // The first failure of a round is known to what takes its place.
+        // `c` starts after the first failure of this round, so its failure counts.
         history.apply(&record("a", 3, started(1)));
         history.apply(&record("b", 3, started(1)));
         history.apply(&record("a", 4, Event::Failed(end(1, Verdict::Failed))));
@@ -602,7 +614,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_hold_until_the_task_is_complete() {
+    fn answers_are_kept_until_the_task_is_complete() {
         let mut history = History::default();
         let answers = |history: &History| -> Vec<String> {
             let past = history.of(&TaskId::new("a").unwrap());
@@ -631,7 +643,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_status_put_back_by_hand_resets() {
+    fn setting_the_status_to_pending_by_hand_resets_the_attempts() {
         let mut history = History::default();
         history.apply(&record("a", 1, Event::Failed(end(1, Verdict::Failed))));
         let released = |cause| Event::StatusChanged {

@@ -1,28 +1,29 @@
-//! The merge queue: what is tried next, and who is sent back.
+//! The merge queue: which entries are tried next, and which one is rejected.
 //!
-//! Attempts that are done wait in a row. As many as wait are tried together on the present tip of
-//! the target branch. If that is green all of them land; if it is red the row is halved until the one
-//! is found without which it is green. Pure: what is tried, how and where, is the runner's affair.
+//! Passed attempts wait in a queue. All waiting entries are tried together, as one batch, on the
+//! current tip of the target branch. If the batch passes, all of them land. If it fails, the batch
+//! is bisected to find the failing entry. This module does no I/O; the runner builds and verifies
+//! the batches.
 
-/// How many are tried together at most.
+/// The largest batch.
 const BATCH: usize = 16;
 
-/// Those who wait, the first first, each by a name.
+/// A queue of entries, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeQueue<T> {
     waiting: Vec<T>,
-    /// So many at the front are red together on the present tip.
+    /// The number of entries at the front that fail together on the current tip.
     suspects: usize,
 }
 
-/// What is to be done next.
+/// The next step of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueStep {
-    /// Nobody waits.
+    /// The queue is empty.
     Nothing,
-    /// Try so many from the front, together.
+    /// Try this number of entries from the front, together.
     Try(usize),
-    /// Send the first one back: with it the tip is red, and without it green.
+    /// Reject the first entry: the tip passes without it and fails with it.
     SendBack,
 }
 
@@ -33,17 +34,17 @@ impl<T> Default for MergeQueue<T> {
 }
 
 impl<T> MergeQueue<T> {
-    /// Puts one at the end.
+    /// Adds an entry at the end.
     pub fn push(&mut self, one: T) {
         self.waiting.push(one);
     }
 
-    /// Those who wait, the first first.
+    /// The waiting entries, in order.
     pub fn waiting(&self) -> &[T] {
         &self.waiting
     }
 
-    /// What is to be done next.
+    /// Returns the next step.
     pub fn next(&self) -> QueueStep {
         match (self.waiting.len(), self.suspects) {
             (0, _) => QueueStep::Nothing,
@@ -53,26 +54,26 @@ impl<T> MergeQueue<T> {
         }
     }
 
-    /// The first `count` are in the target branch now.
+    /// Removes and returns the first `count` entries, which have landed.
     pub fn landed(&mut self, count: usize) -> Vec<T> {
-        // What is left of the suspects is as red on the new tip: together they are the same.
+        // The remaining suspects fail on the new tip too: together it is the same batch.
         self.suspects = self.suspects.saturating_sub(count);
         self.waiting.drain(..count).collect()
     }
 
-    /// The first `count` are red together on the present tip.
+    /// Records that the first `count` entries fail together on the current tip.
     pub fn red(&mut self, count: usize) {
         self.suspects = count;
     }
 
-    /// Takes out the first, which does not land.
+    /// Removes and returns the first entry, which is rejected.
     pub fn send_back(&mut self) -> Option<T> {
-        // Whether the others are red without it is not known.
+        // It is unknown whether the other entries fail without it.
         self.suspects = 0;
         (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
     }
 
-    /// The target branch is elsewhere now, by somebody else: what was red may be green.
+    /// Records that another process moved the target branch: entries that failed may pass now.
     pub fn moved(&mut self) {
         self.suspects = 0;
     }
@@ -86,8 +87,9 @@ mod tests {
 
     use super::*;
 
-    /// Works a queue off in a world where some are red alone, and some pairs are red together.
-    fn work_off(
+    /// Processes a queue in which some entries fail alone and some pairs fail together. Returns the
+    /// landed entries, the rejected entries and the number of trials.
+    fn process(
         count: usize,
         bad: &BTreeSet<usize>,
         pairs: &BTreeSet<(usize, usize)>,
@@ -120,28 +122,28 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pair_that_is_red_together_the_later_is_sent_back() {
+    fn of_a_pair_that_fails_together_the_later_one_is_rejected() {
         let pairs = BTreeSet::from([(1, 3)]);
-        let (landed, back, trials) = work_off(5, &BTreeSet::new(), &pairs);
+        let (landed, back, trials) = process(5, &BTreeSet::new(), &pairs);
         assert_eq!((landed, back), (vec![0, 1, 2, 4], vec![3]));
-        assert_eq!(trials, 5, "all; two, which land; of the other three one; two; the last");
+        assert_eq!(trials, 5, "trials of 5, 2, 1, 1 and 1 entries");
     }
 
     #[test]
-    fn all_that_is_green_takes_one_trial() {
-        assert_eq!(work_off(7, &BTreeSet::new(), &BTreeSet::new()), ((0..7).collect(), vec![], 1));
+    fn a_queue_without_failures_takes_one_trial() {
+        assert_eq!(process(7, &BTreeSet::new(), &BTreeSet::new()), ((0..7).collect(), vec![], 1));
     }
 
     proptest! {
         #[test]
-        fn everyone_lands_once_or_is_sent_back_for_a_reason(
+        fn each_entry_lands_once_or_is_rejected_for_a_reason(
             count in 0..12_usize,
             bad in proptest::collection::btree_set(0..12_usize, 0..3),
             pairs in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         ) {
             let pairs = pairs.into_iter().filter(|(a, b)| a < b).collect();
-            let (landed, back, trials) = work_off(count, &bad, &pairs);
-            // One after the other, as if there were no batches.
+            let (landed, back, trials) = process(count, &bad, &pairs);
+            // The expected result: the entries one by one, without batches.
             let (mut tip, mut rejected) = (BTreeSet::new(), vec![]);
             for one in 0..count {
                 let clash = |(a, b): &(usize, usize)| *b == one && tip.contains(a);

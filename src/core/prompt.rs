@@ -180,7 +180,7 @@ pub fn render(
         .get_template(name)
         .and_then(|template| template.render(minijinja::value::Serde(context)))
         .map_err(|error| Box::new(unrenderable(name, &error, context)))?;
-    let refuse = |message: &str| {
+    let reject = |message: &str| {
         Err(Box::new(Unrenderable {
             name: name.to_owned(),
             source: String::new(),
@@ -188,8 +188,8 @@ pub fn render(
         }))
     };
     match rendered.trim_start().chars().next() {
-        None => refuse("the rendered prompt is empty"),
-        Some('/') => refuse(
+        None => reject("the rendered prompt is empty"),
+        Some('/') => reject(
             "the rendered prompt starts with `/`, which agents read as a command; start it with a \
              word or a heading",
         ),
@@ -284,7 +284,7 @@ fn unrenderable(name: &str, error: &minijinja::Error, context: &Value) -> Unrend
             error.detail().map_or_else(|| format!("no template `{name}`"), str::to_owned),
             at,
         ),
-        ErrorKind::OutOfFuel => Diagnostic::error("the template does not end", at),
+        ErrorKind::OutOfFuel => Diagnostic::error("the template exceeds the step limit", at),
         kind => {
             Diagnostic::error(error.detail().map_or_else(|| kind.to_string(), str::to_owned), at)
         }
@@ -421,12 +421,12 @@ mod tests {
     }
 
     #[test]
-    fn hostile_templates_and_prompts_are_refused() {
+    fn invalid_templates_and_prompts_are_rejected() {
         let context = context_of(|_| {});
         for (template, message) in [
             (
                 "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
-                "end",
+                "step limit",
             ),
             ("  \n", "empty"),
             ("/clear", "starts with `/`"),

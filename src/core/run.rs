@@ -1,11 +1,11 @@
-//! What a run does next.
+//! The decisions of a run.
 //!
-//! Its parts own the open attempts, the merge queue and the signals. Each takes what happened and
-//! answers with commands, which the runner carries out; what comes of a command is told as another
-//! input. Nothing here touches the world, so a simulation drives the same code.
+//! A run consists of the open attempts, the merge queue and the signals. Each part takes inputs and
+//! returns commands. The runner executes the commands and reports each result as another input.
+//! This module does no I/O, so a simulation drives the same code.
 //!
-//! Where an attempt stands is held by the history alone, which follows from the events that the
-//! commands journal.
+//! Only the history has the states of the attempts. It follows from the events that the commands
+//! journal.
 
 pub mod attempts;
 pub mod command;
@@ -38,7 +38,7 @@ use crate::core::{
     verdict::Verdict,
 };
 
-/// What is known when something happens.
+/// The facts for a decision.
 #[derive(Clone, Copy)]
 pub struct Situation<'a> {
     /// The graph, the history and the rules.
@@ -47,16 +47,16 @@ pub struct Situation<'a> {
     pub now: Instant,
     /// The grace periods.
     pub graces: GracePeriods,
-    /// Whether leftovers of verified attempts are committed.
+    /// Whether `ralph` commits the leftovers of verified attempts.
     pub autocommit: bool,
-    /// Whether an agent that says all is done is believed.
+    /// Whether the promise of an agent that everything is done is trusted.
     pub trusts_promises: bool,
-    /// Whether the file `DONE` lies in the folder of a plain loop.
+    /// Whether the folder of a plain loop contains the file `DONE`.
     pub done_file: bool,
 }
 
 impl Situation<'_> {
-    /// Whether the run ends soon and nothing that takes time is to start.
+    /// Whether the run is about to end, so that no longer work may start.
     pub fn is_ending(&self) -> bool {
         let stop = self.view.history.run.stop.as_ref();
         self.view.policy.stop.is_some() || stop.is_some_and(|stop| stop.now)
@@ -67,7 +67,7 @@ impl Situation<'_> {
         self.view.policy.stop.is_some() || self.view.history.run.stop.is_some()
     }
 
-    /// Whether what is left of an attempt with this verdict is committed for it.
+    /// Whether `ralph` commits the leftovers of an attempt with this verdict.
     pub fn may_commit(&self, verdict: Verdict) -> bool {
         let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
         is_done && self.autocommit && self.view.policy.plain.is_none()
@@ -88,7 +88,7 @@ pub struct Run {
     requests: Requests,
 }
 
-/// An open attempt as the selection of the next task counts it.
+/// An open attempt in the form that the selection of the next task needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenWork {
     task_id: TaskId,
@@ -97,7 +97,7 @@ pub struct OpenWork {
 }
 
 impl OpenWork {
-    /// Returns these by their place in the graph; tasks that are no longer in it are left out.
+    /// Converts these to numbers in the graph, without the tasks that it no longer contains.
     pub fn active<'a>(open: &'a [OpenWork], graph: &TaskGraph) -> Vec<Active<'a>> {
         let active = |open: &'a OpenWork| {
             let number = graph.number(&open.task_id)?;
@@ -107,14 +107,14 @@ impl OpenWork {
     }
 }
 
-/// What a run does next.
+/// The next step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunDecision {
-    /// Carry out these commands.
+    /// Execute these commands.
     Act(Vec<RunCommand>),
-    /// Take a step of the merge queue, whose target branch is this.
+    /// Take a step of the merge queue with this target branch.
     Land(String),
-    /// As selected: start an attempt, wait or stop.
+    /// Follow the selection: start an attempt, wait or stop.
     Select(Decision),
 }
 
@@ -129,21 +129,22 @@ impl Run {
         &self.landing
     }
 
-    /// How many signals asked it to stop.
+    /// The number of signals that asked it to stop.
     pub fn signals(&self) -> u32 {
         self.requests.signals
     }
 
-    /// Returns the open attempts as the selection of the next task counts them; `ending` as
+    /// Returns the open attempts for the selection of the next task. `ending` is
     /// [`Situation::is_ending`].
     pub fn open_work(&self, ending: bool, jobs: usize) -> Vec<OpenWork> {
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
         let is_queued = |open: &&OpenAttempt| queued.contains(&&open.id);
         let at_work = self.attempts.open().iter().filter(|open| !is_queued(open));
-        // When the run is being stopped, what is queued is left to the next one.
+        // If the run is stopping, the queued attempts are left to the next run.
         let waits = !ending || self.landing.is_trying();
         let waiting = queued.iter().filter(|_| waits).filter_map(|id| self.attempts.get(id));
-        // Each keeps its worktree until it lands, so attempts do not run far ahead of the queue.
+        // Each keeps its worktree until it lands. From `jobs` queued attempts on, the others count
+        // as working, so that attempts do not run far ahead of the queue.
         let waiting = waiting.enumerate().map(|(at, open)| (open, at >= jobs));
         at_work
             .map(|open| (open, true))
@@ -155,7 +156,7 @@ impl Run {
             .collect()
     }
 
-    /// Decides what comes next.
+    /// Decides the next step.
     pub fn decide(
         &mut self,
         sit: &Situation<'_>,
@@ -190,7 +191,7 @@ impl Run {
         })
     }
 
-    /// Whether all that is left to do is to wait for a person whose changes are in the way.
+    /// The reason to stop if only queued work is left and a person has to unblock landing.
     fn stuck(&self, sit: &Situation<'_>) -> Option<StopReason> {
         let held = self.landing.held()?;
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
@@ -204,7 +205,7 @@ impl Run {
         self.go_on_landing(next)
     }
 
-    /// Takes in what happened.
+    /// Handles an input and returns the commands that follow.
     pub fn handle(&mut self, input: Input, sit: &Situation<'_>) -> Vec<RunCommand> {
         let attempts = &mut self.attempts;
         match input {
@@ -295,8 +296,8 @@ impl Run {
         }
     }
 
-    /// What must pass with the first `count` of the queue put together: the verify commands of each
-    /// of them, in a worktree that is set up.
+    /// Returns the commands that must pass for a batch of the first `count` queued attempts: the
+    /// setup of the first one and the verify commands of all.
     fn trial_commands(&self, count: usize) -> Vec<String> {
         let members: Vec<&OpenAttempt> =
             self.landing.queued().take(count).filter_map(|id| self.attempts.get(id)).collect();
@@ -308,9 +309,9 @@ impl Run {
         setup.chain(verify).cloned().collect()
     }
 
-    /// The first signal stops: Ctrl-C and a hangup end the attempt, TERM gives it time to end by
-    /// itself. The second kills it. The third leaves what will not die to the guardian, and the
-    /// attempt to the next run.
+    /// Handles a signal. The first one stops the run: Ctrl-C and a hangup end the attempts, TERM
+    /// gives them time to end by themselves. The second one kills them. The third one ends the
+    /// program; guardians end the remaining processes, and the next run closes the attempts.
     fn signalled(
         &mut self,
         number: i32,
@@ -332,12 +333,12 @@ impl Run {
         }
     }
 
-    /// How long until a limit is reached or the merge queue is due.
+    /// The time until a limit is reached or a step of the merge queue is due.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         let limits = [self.attempts.patience(now), self.landing.patience(now)];
         limits.into_iter().flatten().min()
     }
 }
 
-/// The signal after which attempts get time to end by themselves.
+/// The signal that gives attempts time to end by themselves.
 const TERM: &str = "SIGTERM";

@@ -1,8 +1,9 @@
-//! What is next: the state of every task, the order of the ready ones, and the decision.
+//! The selection of the next task: the state of every task, the order of the ready tasks, and the
+//! decision.
 //!
-//! Pure: time, past and policy are arguments. The key of a task is fixed while its graph is: a
-//! chain runs through dependents only, and none of those can finish before the task itself, so
-//! keys are worked out once per reading of the file and a decision is one pass without a sort.
+//! This module does no I/O: time, history and policy are arguments. The key of a task depends only
+//! on the graph: a chain runs through dependents, and no dependent can finish before the task. Keys
+//! are therefore computed once per read of the file, and a decision is one pass without a sort.
 
 mod agents;
 mod conflicts;
@@ -28,67 +29,67 @@ use crate::core::{
     spend::Budget,
 };
 pub use agents::Turn;
-pub use conflicts::Bar;
+pub use conflicts::TaskConflict;
 pub use forecast::{Forecast, Slot};
 
-/// Attempts before a task is parked, where nothing else is said.
+/// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Attempts of one run, where nothing else is said.
+/// The default number of attempts of one run.
 pub const MAX_ITERATIONS: u32 = 50;
-/// Failures in a row that stop a run.
+/// The number of failures in a row that stops a run.
 pub const MAX_FAILURES: u32 = 5;
-/// Attempts in a row that fail at once and stop a run, where nothing else is said.
+/// The default number of attempts in a row that fail right after their start and stop a run.
 pub const START_LIMIT: u32 = 3;
-/// The longest pause before another attempt at a failed task.
+/// The longest pause before a failed task is retried.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
-/// How long a provider is waited for, where nothing else is said.
+/// The default limit on waiting for a provider.
 pub const MAX_WAIT: Duration = Duration::from_secs(6 * 3600);
-/// After how long `in-progress` counts as stale, where nothing else is said.
+/// The default time after which a task in progress counts as stale.
 pub const STALE_AFTER: Duration = Duration::from_secs(2 * 3600);
-/// The first and the longest pause while waiting for others (`--wait`).
+/// The first and the longest pause while waiting for other processes or people (`--wait`).
 const WAIT: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
 
 /// The rules of a run.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 pub struct Policy {
-    /// Which tasks.
+    /// The filter for the tasks.
     pub filter: Filter,
-    /// Attempts at the same time.
+    /// The largest number of attempts at the same time.
     pub jobs: usize,
-    /// Attempts at the same time with the agent of that name, and at tasks with the tag of that
-    /// name.
+    /// The largest number of attempts at the same time, by the name of an agent or a tag.
     pub limits: BTreeMap<String, NonZeroU32>,
-    /// Attempts in this run.
+    /// The largest number of attempts in this run.
     pub max_iterations: u32,
-    /// Attempts per task since its last reset; a task may say otherwise.
+    /// The number of attempts per task since its last reset; a task can override it.
     pub max_attempts: u32,
-    /// So many attempts in a row that fail at once stop the run; 0 for no such limit.
+    /// The number of attempts in a row that fail right after their start and stop the run; 0 for no
+    /// limit.
     pub start_limit: u32,
-    /// The agents to be tried one after the other, by tasks that name none of their own.
+    /// The agents for tasks without their own, in the order in which they are tried.
     pub agents: Vec<AgentCommand>,
-    /// Whether they stand above what tasks name.
+    /// Whether these agents override those of tasks.
     pub agents_given: bool,
-    /// What a run may use.
+    /// The cost, token and time limits of a run.
     pub budget: Budget,
-    /// How long a provider may be waited for.
+    /// The limit on waiting for a provider.
     pub max_wait: Duration,
-    /// Stop after the first attempt.
+    /// Whether to stop after the first attempt.
     pub once: bool,
-    /// When nothing can start, wait for tasks that are in progress elsewhere, and for answers.
+    /// Whether to wait for tasks in progress elsewhere, and for answers, when no task can start.
     pub wait: bool,
-    /// After how long a task that is in progress counts as stale; a task may say otherwise.
+    /// The time after which a task in progress counts as stale; a task can override it.
     pub stale_after: Duration,
-    /// A task inherits the most urgent priority among its dependents.
+    /// Whether a task inherits the most urgent priority among its dependents.
     pub inherit: bool,
     /// The signal that asked the run to stop.
     pub stop: Option<(i32, &'static str)>,
-    /// What makes it a plain loop, if it is one.
+    /// The plain loop, if the run is one.
     pub plain: Option<PlainLoop>,
 }
 
 impl Policy {
-    /// Whether attempts have work trees to themselves: always where there can be several at once.
+    /// Whether attempts are isolated; always true if several can run at the same time.
     pub fn is_isolated(&self, wanted: bool) -> bool {
         self.plain.is_none() && (wanted || self.jobs > 1)
     }
@@ -117,16 +118,17 @@ impl Default for Policy {
     }
 }
 
-/// Where a task stands among the ready ones; the smallest is first.
+/// The sort key of a ready task; the smallest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SelectionKey {
-    /// The most urgent first.
+    /// The most urgent task first.
     pub priority: Priority,
-    /// Then the longest chain of unfinished work through its dependents, itself included: minutes.
+    /// Then the longest chain of unfinished work through its dependents, including itself, in
+    /// minutes.
     pub chain: Reverse<u64>,
-    /// Then the one with the most unfinished direct dependents.
+    /// Then the largest number of unfinished direct dependents.
     pub unblocks: Reverse<u32>,
-    /// Then the place in the file.
+    /// Then the position in the file.
     pub number: usize,
 }
 
@@ -143,7 +145,7 @@ impl fmt::Display for SelectionKey {
     }
 }
 
-/// The key of every task, by number.
+/// Computes the key of every task, by number.
 pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
     let mut keys: Vec<SelectionKey> = (0..graph.tasks().len())
         .map(|number| SelectionKey {
@@ -174,79 +176,79 @@ fn unfinished(task: &Task) -> bool {
     !task.status.is_over()
 }
 
-/// The state of a task, derived from the file, the past and what runs.
+/// The state of a task, derived from the file, the history and the active attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// Done.
+    /// Complete in the file.
     Complete,
-    /// Will not be done.
+    /// Cancelled in the file.
     Cancelled,
-    /// An attempt of this run is open on it.
+    /// An attempt of this run is open at it.
     Running,
-    /// `in-progress` in the file, but not by this run.
+    /// In progress outside of this run.
     Claimed,
-    /// Could start now.
+    /// Can start now.
     Ready,
-    /// Could start, but not beside what is active: [`View::apart`].
+    /// Cannot start alongside the active attempts; [`View::conflict`] has the reason.
     Conflicting,
-    /// Failed not long ago; could start then.
-    Backoff(DateTime<Utc>),
-    /// Its agent met a limit of its provider; could start then.
-    Limited(DateTime<Utc>),
-    /// Every agent it may have is refused.
+    /// Failed, and is retried at this time.
+    Retrying(DateTime<Utc>),
+    /// Its agents are rate-limited until this time.
+    RateLimited(DateTime<Utc>),
+    /// All of its agents are denied access.
     Denied,
-    /// Out of attempts.
+    /// Out of attempts; this many were made.
     Parked(u32),
-    /// Its attempts have used the money that it has.
+    /// Its attempts have reached its cost limit.
     Spent,
-    /// Waits for an answer.
+    /// Needs an answer from a person.
     NeedsInput,
-    /// Held back by a person.
-    Held,
-    /// Waits for [`View::waits_for`].
+    /// Blocked by a person.
+    Blocked,
+    /// Waiting on dependencies, which [`View::waits_for`] lists.
     Waiting,
 }
 
-/// All that states and decisions are made from, but for the time.
+/// The input for states and decisions, apart from the time.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The tasks.
     pub graph: &'a TaskGraph,
     /// Their [`keys`].
     pub keys: &'a [SelectionKey],
-    /// The past.
+    /// The history.
     pub history: &'a History,
-    /// The rules.
+    /// The rules of the run.
     pub policy: &'a Policy,
-    /// The tasks on which an attempt of this run is open.
+    /// The tasks with an open attempt of this run.
     pub active: &'a [Active<'a>],
 }
 
-/// A task on which an attempt of this run is open.
+/// A task with an open attempt of this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active<'a> {
     /// The number of the task.
     pub number: usize,
-    /// The name of the agent that the attempt has; none where it has none.
+    /// The name of the agent of the attempt, if it has one.
     pub agent: Option<&'a str>,
-    /// Whether the attempt is at work; if not, it only waits to be merged, and takes up neither one
-    /// of the attempts at the same time nor its agent.
+    /// Whether the attempt is working. If not, it is queued to land, and counts neither towards
+    /// `jobs` nor towards the limits.
     pub works: bool,
 }
 
 impl View<'_> {
-    /// The state of one task.
+    /// Returns the state of a task.
     pub fn state(&self, number: usize, now: DateTime<Utc>) -> TaskState {
         let task = self.graph.task(number);
         if self.active.iter().any(|active| active.number == number) {
             return TaskState::Running;
         }
-        // The past is looked up last: most tasks of a large graph are done or wait.
+        // The history is looked up last: most tasks of a large graph are complete or waiting.
         let past = || self.history.of(&task.id);
         match task.status {
             Status::Complete => TaskState::Complete,
             Status::Cancelled => TaskState::Cancelled,
-            Status::Blocked => TaskState::Held,
+            Status::Blocked => TaskState::Blocked,
             Status::NeedsInput => TaskState::NeedsInput,
             Status::InProgress => match past().counted {
                 counted if self.out_of_attempts(number) => TaskState::Parked(counted),
@@ -264,49 +266,51 @@ impl View<'_> {
                 if let Some(last) = past.last.as_ref() {
                     let until = last.at.checked_add_signed(self.pause_after(past));
                     let until = until.unwrap_or(DateTime::<Utc>::MAX_UTC);
-                    // An end that is yet to come was told by a clock that was set since.
+                    // An end in the future was recorded before the clock was set back.
                     if (last.at..until).contains(&now) {
-                        return TaskState::Backoff(until);
+                        return TaskState::Retrying(until);
                     }
                 }
                 match self.agent(number, now) {
-                    Turn::Now(_) if self.bar(number).is_none() => TaskState::Ready,
+                    Turn::Now(_) if self.conflict_for_any_agent(number).is_none() => {
+                        TaskState::Ready
+                    }
                     Turn::Now(_) | Turn::Busy(_) => TaskState::Conflicting,
-                    Turn::Later(until) => TaskState::Limited(until),
+                    Turn::Later(until) => TaskState::RateLimited(until),
                     Turn::Never => TaskState::Denied,
                 }
             }
         }
     }
 
-    /// The dependencies of a task that are not complete.
+    /// Returns the dependencies of a task that are not complete.
     pub fn waits_for(&self, number: usize) -> impl Iterator<Item = usize> {
         let open = |d: &usize| self.graph.task(*d).status != Status::Complete;
         self.graph.dependencies(number).filter(open)
     }
 
-    /// Whether a task has used up its attempts, or another one would be in vain.
+    /// Whether a task has no attempts left, or another attempt cannot help.
     pub fn out_of_attempts(&self, number: usize) -> bool {
         let past = self.history.of(&self.graph.task(number).id);
         past.stuck || past.counted >= self.max_attempts(number)
     }
 
-    /// How many attempts a task has.
+    /// The number of attempts before a task is parked.
     pub fn max_attempts(&self, number: usize) -> u32 {
         self.graph.task(number).max_attempts.unwrap_or(self.policy.max_attempts)
     }
 
-    /// The numbers of the tasks in question.
+    /// Returns the numbers of the selected tasks.
     pub fn admitted(&self) -> impl Iterator<Item = usize> {
         (0..self.graph.tasks().len()).filter(|n| self.policy.filter.admits(self.graph.task(*n)))
     }
 
-    /// The ready tasks, in the order in which they will be chosen.
+    /// Returns the ready tasks, in the order in which they are selected.
     pub fn ready(&self, now: DateTime<Utc>) -> Vec<SelectionKey> {
         self.all_in(TaskState::Ready, now)
     }
 
-    /// The tasks in one state, the most urgent first.
+    /// Returns the tasks in a state, in the order of their keys.
     pub fn all_in(&self, state: TaskState, now: DateTime<Utc>) -> Vec<SelectionKey> {
         let mut found: Vec<SelectionKey> = self
             .admitted()
@@ -317,7 +321,7 @@ impl View<'_> {
         found
     }
 
-    /// The decision: start what, wait until when, or stop for what reason.
+    /// Decides whether to start a task, wait or stop.
     pub fn decide(&self, now: DateTime<Utc>) -> Decision {
         let idle = self.active.is_empty();
         if let Some((number, name)) = self.policy.stop {
@@ -330,7 +334,7 @@ impl View<'_> {
         let mut wake: Option<(DateTime<Utc>, bool)> = None;
         let (mut best, mut unfinished, mut elsewhere, mut denied) =
             (None::<SelectionKey>, false, false, None);
-        let mut apart = Vec::new();
+        let mut conflicting = Vec::new();
         for number in self.admitted() {
             match self.state(number, now) {
                 TaskState::Complete | TaskState::Cancelled => continue,
@@ -338,26 +342,27 @@ impl View<'_> {
                     let key = self.keys[number];
                     best = Some(best.map_or(key, |best| best.min(key)));
                 }
-                state @ (TaskState::Backoff(until) | TaskState::Limited(until)) => {
-                    let this = (until, matches!(state, TaskState::Limited(_)));
+                state @ (TaskState::Retrying(until) | TaskState::RateLimited(until)) => {
+                    let this = (until, matches!(state, TaskState::RateLimited(_)));
                     wake = Some(wake.map_or(this, |wake| wake.min(this)));
                 }
                 TaskState::Conflicting => {
-                    let for_files = matches!(self.apart(number, now), Some(Bar::Touches(_)));
-                    apart.extend(for_files.then_some(self.keys[number]));
+                    let for_files =
+                        matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
+                    conflicting.extend(for_files.then_some(self.keys[number]));
                 }
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
                 TaskState::Running
                 | TaskState::Parked(_)
                 | TaskState::Spent
-                | TaskState::Held
+                | TaskState::Blocked
                 | TaskState::Waiting => {}
             }
             unfinished = true;
         }
-        if best.is_some_and(|best| self.gives_way(best, apart.iter().copied())) {
-            best = self.first(self.ready(now), apart);
+        if best.is_some_and(|best| self.gives_way(best, conflicting.iter().copied())) {
+            best = self.first(self.ready(now), conflicting);
         }
         let at_work = self.active.iter().filter(|active| active.works).count();
         if !idle && (best.is_none() || at_work >= self.policy.jobs) {
@@ -367,7 +372,7 @@ impl View<'_> {
         if !unfinished {
             return Decision::Stop(self.complete());
         }
-        // A question is asked by the last iteration, too.
+        // The last iteration may have asked a question, which takes precedence over a limit.
         if self.policy.plain.is_some() && elsewhere {
             return Decision::Stop(self.stuck(now));
         }
@@ -385,25 +390,25 @@ impl View<'_> {
                 let doubled = WAIT.0.saturating_mul(1 << self.history.run.waits.min(8));
                 Decision::Wait(Wait {
                     until: Some(now + doubled.min(WAIT.1)),
-                    why: "everything left is in progress elsewhere, or waits for that or for an answer".to_owned(),
+                    why: "the remaining tasks are in progress elsewhere, need input, or are waiting on such tasks".to_owned(),
                 })
             }
             (None, None) => Decision::Stop(self.stuck(now)),
         }
     }
 
-    /// Nothing left can start: because of unanswered questions alone, or for other reasons too.
+    /// The reason to stop when no task can start: questions only, or other reasons too.
     fn stuck(&self, now: DateTime<Utc>) -> StopReason {
-        let holders = self.holders(now);
-        let asks = |holder: &Blocker| {
-            let number = self.graph.number(&holder.task_id);
+        let blockers = self.blockers(now);
+        let asks = |blocker: &Blocker| {
+            let number = self.graph.number(&blocker.task_id);
             number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
         };
-        let only_asks = holders.iter().all(asks);
-        if only_asks { StopReason::NeedsInput(holders) } else { StopReason::Blocked(holders) }
+        let only_asks = blockers.iter().all(asks);
+        if only_asks { StopReason::NeedsInput(blockers) } else { StopReason::Blocked(blockers) }
     }
 
-    /// The limit of the run that has been reached, if one has.
+    /// Returns the limit of the run that is reached, if one is.
     fn limit(&self, now: DateTime<Utc>) -> Option<StopReason> {
         let run = &self.history.run;
         if self.policy.once && run.iterations > 0 {
@@ -433,7 +438,8 @@ impl View<'_> {
         self.restarts()
     }
 
-    /// What people asked for. A run that is over by itself says so instead.
+    /// The request of a person to stop or pause the run. It is checked last: a run that has ended
+    /// for another reason reports that reason.
     fn requested(&self) -> Option<StopReason> {
         let name = || self.policy.plain.as_ref().map(|plain| plain.name.clone());
         let paused = self.history.paused.then(|| StopReason::Paused(name()));
@@ -441,19 +447,19 @@ impl View<'_> {
     }
 }
 
-/// Whether nothing but time, its provider or what is active keeps a task from being started.
+/// Whether a task can start now or after time, its provider or other attempts allow it.
 fn can_start(state: TaskState) -> bool {
     matches!(
         state,
         TaskState::Ready
             | TaskState::Conflicting
-            | TaskState::Backoff(_)
-            | TaskState::Limited(_)
+            | TaskState::Retrying(_)
+            | TaskState::RateLimited(_)
             | TaskState::Denied
     )
 }
 
-/// The pause before another attempt after `failures` of them: none, 1, 2, 4, … seconds, at most
+/// Returns the pause before a retry after this number of failures: 0, 1, 2, 4, … seconds, at most
 /// five minutes.
 fn backoff(failures: u32) -> TimeDelta {
     if failures == 0 {
@@ -463,23 +469,23 @@ fn backoff(failures: u32) -> TimeDelta {
     TimeDelta::from_std(doubled.min(MAX_BACKOFF)).expect("five minutes fit")
 }
 
-/// What to do next.
+/// The next action of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Begin an attempt at this task.
+    /// Start an attempt at this task.
     Start(SelectionKey),
-    /// Nothing can start now.
+    /// Wait: no task can start now.
     Wait(Wait),
-    /// The run is over.
+    /// End the run.
     Stop(StopReason),
 }
 
-/// A pause.
+/// A pause, with its reason.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wait {
-    /// When something may have changed by itself; none where only the end of an attempt can.
+    /// When to decide again; none if only the end of an attempt can change the decision.
     pub until: Option<DateTime<Utc>>,
-    /// What for.
+    /// The reason.
     pub why: String,
 }
 
@@ -499,7 +505,7 @@ mod tests {
         DateTime::from_timestamp(seconds, 0).unwrap()
     }
 
-    /// Any graph of up to ten tasks, with any statuses that a file may hold.
+    /// Generates graphs of up to nine tasks with these statuses.
     pub(super) fn any_graph(statuses: &'static [Status]) -> impl Strategy<Value = TaskGraph> {
         (1usize..10).prop_flat_map(move |count| {
             let tasks = proptest::collection::vec(
@@ -539,8 +545,8 @@ mod tests {
         Status::Cancelled,
     ];
 
-    /// What is ready in the order of choice, by the letter of the rule and by brute force.
-    pub(super) fn twin(graph: &TaskGraph) -> Vec<usize> {
+    /// Returns the ready tasks in the order of selection, computed directly from the rule.
+    pub(super) fn brute_force(graph: &TaskGraph) -> Vec<usize> {
         fn chain(graph: &TaskGraph, n: usize) -> u64 {
             let open = graph.dependents(n).filter(|d| unfinished(graph.task(*d)));
             u64::from(graph.task(n).minutes) + open.map(|d| chain(graph, d)).max().unwrap_or(0)
@@ -563,7 +569,7 @@ mod tests {
         order
     }
 
-    /// An attempt at work, or one that waits to be merged.
+    /// An attempt that works, or one that is queued to land.
     fn active(number: usize, works: bool) -> Active<'static> {
         Active { number, agent: None, works }
     }
@@ -575,27 +581,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_choice_is_that_of_brute_force(graph in any_graph(ANY)) {
+        fn the_selection_matches_brute_force(graph in any_graph(ANY)) {
             let got = decide(&graph, &History::default(), &Policy::default(), 0);
             let finished = graph.tasks().iter().all(|t| !unfinished(t));
-            match (got, twin(&graph).first().copied()) {
+            match (got, brute_force(&graph).first().copied()) {
                 (Decision::Start(key), Some(want)) => prop_assert_eq!(key.number, want),
                 (Decision::Stop(StopReason::Complete), None) => prop_assert!(finished),
                 (Decision::Stop(reason), None) => {
                     let only_input = matches!(reason, StopReason::NeedsInput(_));
-                    let (StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = reason
+                    let (StopReason::Blocked(blockers) | StopReason::NeedsInput(blockers)) = reason
                     else {
                         return Err(TestCaseError::fail(format!("{reason:?}")));
                     };
                     prop_assert!(!finished);
                     let of_input = |h: &Blocker| h.why == "needs input";
-                    prop_assert_eq!(only_input, holders.iter().all(of_input));
-                    // Dealing with every holder frees everything that is pending.
+                    prop_assert_eq!(only_input, blockers.iter().all(of_input));
+                    // Resolving every blocker frees all pending tasks.
                     let pending = |t: &&Task| t.status == Status::Pending;
                     let held = |t: &&Task| matches!(t.status,
                         Status::InProgress | Status::Blocked | Status::NeedsInput);
-                    let frees: usize = holders.iter().map(|h| h.frees).sum();
-                    let cancelled = holders.iter().filter(|h| h.why.starts_with("cancelled")).count();
+                    let frees: usize = blockers.iter().map(|h| h.frees).sum();
+                    let cancelled = blockers.iter().filter(|h| h.why.starts_with("cancelled")).count();
                     prop_assert_eq!(
                         frees - cancelled,
                         graph.tasks().iter().filter(|t| pending(t) || held(t)).count()
@@ -606,7 +612,7 @@ mod tests {
         }
 
         #[test]
-        fn a_run_always_ends_and_never_jumps_the_queue(
+        fn every_run_ends_and_follows_the_forecast(
             mut graph in any_graph(&[Status::Pending]),
             verdicts in proptest::collection::vec(0u8..4, 64),
             max in 1u32..30,
@@ -644,7 +650,7 @@ mod tests {
                         }
                     }
                     Decision::Wait(wait) => {
-                        let until = wait.until.expect("nothing runs, so only time can help").timestamp();
+                        let until = wait.until.expect("no attempt runs, so the wait has an end").timestamp();
                         prop_assert!(until > now);
                         now = until;
                     }
@@ -655,8 +661,8 @@ mod tests {
                     Decision::Stop(reason) => {
                         prop_assert!(graph.tasks().iter().any(|t| t.status != Status::Complete));
                         prop_assert!(history.run.iterations <= max);
-                        if let StopReason::Blocked(holders) = reason {
-                            prop_assert!(holders.iter().all(|h| h.why.starts_with("parked")));
+                        if let StopReason::Blocked(blockers) = reason {
+                            prop_assert!(blockers.iter().all(|h| h.why.starts_with("parked")));
                         }
                         break;
                     }
@@ -669,8 +675,8 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_broken_by_chain_then_unblocking_then_place() {
-        // t0 alone; t1 -> t4 -> t5; t2 -> t6; t3 -> t7, t8 (all equally urgent).
+    fn ties_are_broken_by_chain_then_dependents_then_position() {
+        // t0; t1 -> t4 -> t5; t2 -> t6; t3 -> t7, t8 (all equally urgent).
         let graph = graph(9, &[(1, 4), (4, 5), (2, 6), (3, 7), (3, 8)]);
         let policy = Policy::default();
         let history = History::default();
@@ -683,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_is_inherited_only_when_asked() {
+    fn priority_is_inherited_only_if_enabled() {
         let mut tasks: Vec<Task> = (0..3).map(|i| task(&format!("t{i}"))).collect();
         tasks[2].priority = Priority(0);
         tasks[0].priority = Priority(1);
@@ -691,32 +697,32 @@ mod tests {
         for (inherit, want) in [(false, 0), (true, 1)] {
             let policy = Policy { inherit, ..Policy::default() };
             let Decision::Start(key) = decide(&graph, &History::default(), &policy, 0) else {
-                panic!("something is ready");
+                panic!("a task is ready");
             };
             assert_eq!(key.number, want);
         }
     }
 
     #[test]
-    fn failures_back_off_then_park_then_block() {
+    fn failures_are_retried_then_park_the_task_then_stop_the_run() {
         let graph = graph(2, &[(0, 1)]);
         let mut history = History::default();
         let policy = Policy { start_limit: 0, ..Policy::default() };
         for (attempt, pause) in [(1, 1), (2, 2)] {
             history.apply(&record("t0", 100, Event::Failed(end(attempt, Verdict::Failed))));
             let Decision::Wait(wait) = decide(&graph, &history, &policy, 100) else {
-                panic!("backs off");
+                panic!("the task is retried later");
             };
             assert_eq!(wait.until, Some(at(100 + pause)));
             assert!(matches!(decide(&graph, &history, &policy, 100 + pause), Decision::Start(_)));
         }
         history.apply(&record("t0", 100, Event::Failed(end(3, Verdict::Failed))));
-        let Decision::Stop(StopReason::Blocked(holders)) = decide(&graph, &history, &policy, 999)
+        let Decision::Stop(StopReason::Blocked(blockers)) = decide(&graph, &history, &policy, 999)
         else {
             panic!("blocked");
         };
-        assert_eq!(holders.len(), 1);
-        assert_eq!((holders[0].why.as_str(), holders[0].frees), ("parked after 3 attempts", 2));
+        assert_eq!(blockers.len(), 1);
+        assert_eq!((blockers[0].why.as_str(), blockers[0].frees), ("parked after 3 attempts", 2));
     }
 
     #[test]
@@ -742,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_doubles_and_ends_with_progress() {
+    fn waits_double_and_require_the_wait_policy() {
         let mut graph = graph(2, &[(0, 1)]);
         graph.set_status(0, Status::InProgress);
         let mut history = History::default();
@@ -757,15 +763,15 @@ mod tests {
             history.apply(&record("t0", 0, Event::Waiting { until, why: wait.why }));
         }
         assert_eq!(pauses, [30, 60, 120, 240, 300]);
-        let patient = Policy { wait: false, ..policy };
+        let impatient = Policy { wait: false, ..policy };
         assert!(matches!(
-            decide(&graph, &history, &patient, 0),
+            decide(&graph, &history, &impatient, 0),
             Decision::Stop(StopReason::Blocked(_))
         ));
     }
 
     #[test]
-    fn limits_stop_only_what_could_go_on() {
+    fn limits_stop_only_a_run_with_unfinished_tasks() {
         let graph = graph(1, &[]);
         let mut history = History::default();
         history.run.iterations = 50;
@@ -778,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_stop_what_could_go_on_once_nothing_runs() {
+    fn requests_stop_a_run_after_its_attempts_end() {
         let mut graph = graph(2, &[]);
         let mut history = History::default();
         let mut decided = |event, active: &[Active<'_>]| {
@@ -793,7 +799,7 @@ mod tests {
         assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
         let stop = || Event::StopRequested(StopRequest::default());
         assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
-        // The next run knows nothing of it, but a pause holds.
+        // The stop ends with the run; a pause also applies to the next run.
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Stopped));
         let next = || Event::LoopStarted(Begun::default());
         assert_eq!(decided(next(), &[]), Decision::Stop(StopReason::Paused(None)));
@@ -806,7 +812,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_than_jobs_at_once() {
+    fn at_most_jobs_attempts_work_at_once() {
         let graph = graph(3, &[]);
         let keys = keys(&graph, false);
         let history = History::default();
@@ -819,7 +825,7 @@ mod tests {
         let third = Decision::Start(keys[2]);
         assert_eq!(decided(&[active(0, true)]), second);
         assert!(matches!(decided(&[active(0, true), active(1, true)]), Decision::Wait(_)));
-        // What waits to be merged has done its work, and is not begun anew.
+        // A queued attempt no longer works, and its task is not started again.
         assert_eq!(decided(&[active(0, true), active(1, false)]), third);
         assert_eq!(decided(&[active(0, false), active(1, false)]), third);
         let all = [active(0, false), active(1, false), active(2, false)];

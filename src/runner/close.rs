@@ -54,7 +54,7 @@ impl Runner {
         let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
         evidence.obstacle = error_kind.map(|error_kind| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
-            let earlier = self.store.history().obstacles_before(name, &id.task_id);
+            let earlier = self.store.history().errors_before(name, &id.task_id);
             ProviderError::new(error_kind, earlier, Utc::now())
         });
         let word = transcript.end.map(|end| end.text).filter(|text| !text.trim().is_empty());

@@ -76,18 +76,18 @@ impl GraphView {
                     let question = question.map(str::to_owned);
                     graph.needs_input.push(task(TaskStanding::NeedsInput { question }));
                 }
-                TaskState::Held => graph.held.push(task(TaskStanding::Blocked {})),
+                TaskState::Blocked => graph.held.push(task(TaskStanding::Blocked {})),
                 // A run that begins tries its agent again.
                 TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
                 TaskState::Conflicting => {
-                    let why = view.apart(number, now).map(|bar| view.explain(bar));
+                    let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
                     let why = why.unwrap_or_default();
                     graph.kept_apart.push(task(TaskStanding::KeptApart { why }));
                 }
-                TaskState::Backoff(until) => {
+                TaskState::Retrying(until) => {
                     graph.backing_off.push(task(TaskStanding::Retrying { until }));
                 }
-                TaskState::Limited(until) => {
+                TaskState::RateLimited(until) => {
                     graph.backing_off.push(task(TaskStanding::RateLimited { until }));
                 }
                 TaskState::Waiting => graph.blocked.push(task(waiting(view, number, now))),
@@ -132,7 +132,7 @@ fn claimed_for(task: &Task, now: DateTime<Utc>) -> Option<u64> {
 fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
     let past = view.history.of(&view.graph.task(number).id);
     if state == TaskState::Spent {
-        return format!("out of money: {} spent", past.spend.cost());
+        return format!("cost limit reached: {} spent", past.spend.cost());
     }
     let last = past.last.as_ref();
     last.map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
@@ -157,11 +157,11 @@ fn word(state: TaskState) -> &'static str {
         TaskState::Running | TaskState::Claimed => "in progress",
         TaskState::Ready | TaskState::Denied => "ready",
         TaskState::Conflicting => "kept apart",
-        TaskState::Backoff(_) => "retrying",
-        TaskState::Limited(_) => "rate-limited",
+        TaskState::Retrying(_) => "retrying",
+        TaskState::RateLimited(_) => "rate-limited",
         TaskState::Parked(_) | TaskState::Spent => "parked",
         TaskState::NeedsInput => "needs input",
-        TaskState::Held => "blocked",
+        TaskState::Blocked => "blocked",
         TaskState::Waiting => "waiting",
     }
 }

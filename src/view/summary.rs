@@ -154,7 +154,7 @@ fn advice(id: &TaskId, view: &View<'_>, now: DateTime<Utc>) -> String {
         TaskState::Claimed => format!("if nothing works on it, `ralph task-reset {id}`"),
         TaskState::Spent => format!("give `{id}` a higher `max_cost`, or `ralph task-reset {id}`"),
         TaskState::NeedsInput => how_to_answer(id.as_str()),
-        TaskState::Held => {
+        TaskState::Blocked => {
             format!("to unblock `{id}`, set its `status` to `pending` in the graph file")
         }
         TaskState::Cancelled => format!(
@@ -162,8 +162,8 @@ fn advice(id: &TaskId, view: &View<'_>, now: DateTime<Utc>) -> String {
         ),
         TaskState::Ready
         | TaskState::Conflicting
-        | TaskState::Backoff(_)
-        | TaskState::Limited(_)
+        | TaskState::Retrying(_)
+        | TaskState::RateLimited(_)
         | TaskState::Denied
         | TaskState::Waiting => {
             format!("run again with `--task {id}`, or without the restriction")

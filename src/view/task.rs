@@ -166,10 +166,10 @@ impl TaskCounts {
             }
             TaskState::Parked(_) | TaskState::Spent => &mut self.parked,
             TaskState::NeedsInput => &mut self.needs_input,
-            TaskState::Held => &mut self.held,
+            TaskState::Blocked => &mut self.held,
             TaskState::Ready | TaskState::Denied => &mut self.ready,
             TaskState::Conflicting => &mut self.kept_apart,
-            TaskState::Backoff(_) | TaskState::Limited(_) => &mut self.backing_off,
+            TaskState::Retrying(_) | TaskState::RateLimited(_) => &mut self.backing_off,
             TaskState::Waiting => &mut self.blocked,
         };
         *count += 1;

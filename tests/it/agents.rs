@@ -215,7 +215,7 @@ fn a_resumed_run_has_the_budget_that_it_had() {
 fn a_task_may_have_a_budget_of_its_own() {
     let trial = speaking("claude-quotes-limits:0 claude-success:0")
         .graph("tasks: [{id: a, max_cost: 0.0001}, {id: b, depends_on: [a]}]\n");
-    trial.run(["run"]).code(3).stderr_has("a: out of money: $");
+    trial.run(["run"]).code(3).stderr_has("a: cost limit reached: $");
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--task", "a", "-q"]);
     assert_eq!(trial.status("a"), "complete");

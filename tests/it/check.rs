@@ -135,7 +135,7 @@ fn every_fault_is_shown_at_once() {
        |
        = help: give it a short name that stays, such as `T-1`
 
-    error: the id `has space` may hold only letters, digits, `.`, `_` and `-`
+    error: the id `has space` may contain only letters, digits, `.`, `_` and `-`
       --> bad.yaml:14:9
        |
     14 |   - id: "has space"

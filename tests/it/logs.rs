@@ -186,7 +186,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"leave""#,
     ),
-    ("terminating", "a", r#""attempt":1,"why":"it did nothing for 15m""#),
+    ("terminating", "a", r#""attempt":1,"why":"idle for 15m""#),
     ("completed", "a", ended!("complete")),
     ("failed", "a", ended!("failed")),
     ("interrupted", "a", ended!("cancelled")),

@@ -273,7 +273,7 @@ fn what_waits_outside_the_filter_is_named() {
     [time]  everything left is blocked (exit code 3)
     [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
     [time]  left:
-    [time]    - start: ready, but outside what this run was restricted to; 3 others wait on it
+    [time]    - start: ready, but excluded by the filters of this run; 3 others wait on it
     [time]    next: run again with `--task start`, or without the restriction
     ");
 }
@@ -293,7 +293,7 @@ fn a_dry_run_shows_the_order_and_touches_nothing() {
        3  left   The left half  (P3, longest chain 2h, unblocks 1, place 2)
        4  end    Put it together  (P0, longest chain 1h, unblocks 0, place 1)
     stops after 3 of these, at the iteration limit
-    not reached: held and tasks waiting on it (blocked by hand)
+    not reached: held and tasks waiting on it (blocked by a person)
     ");
     let after = trial.everything();
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();

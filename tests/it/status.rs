@@ -156,7 +156,7 @@ tasks:
 
     Ready, but in conflict with what runs now
       b  The second  changes the same files as `a`
-      c  the limit of 1 for `db` is reached
+      c  limit of 1 for `db` reached
     ");
     let json = trial.run(["dag-status", "--json"]).json();
     assert_eq!(json["counts"]["kept_apart"], 2);
@@ -165,7 +165,7 @@ tasks:
     insta::assert_snapshot!(trial.run(["prompt", "--why"]).out(), @r"
     next  d                 P2, longest chain 1h, unblocks 0, place 4  d
     wait  b                 P2, longest chain 1h, unblocks 0, place 2  The second: changes the same files as `a`
-    wait  c                 P2, longest chain 1h, unblocks 0, place 3  c: the limit of 1 for `db` is reached
+    wait  c                 P2, longest chain 1h, unblocks 0, place 3  c: limit of 1 for `db` reached
     ");
     trial.run(["prompt"]).stdout_has("# Task d\n");
     trial.leave("open");

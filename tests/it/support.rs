@@ -424,7 +424,7 @@ impl TestProject {
             .replace(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents"), "[agents]");
         let text = redact(&text);
         // Whether a wait is needed depends on the speed of the machine.
-        let waits = |line: &&str| !line.starts_with("[time]  waiting until [time]: backing off");
+        let waits = |line: &&str| !line.starts_with("[time]  waiting until [time]: retrying after");
         text.split_inclusive('\n').filter(waits).collect()
     }
 }

@@ -63,7 +63,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     let repository = TestProject::new();
     repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists the settings");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");
-    trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may hold only letters");
+    trial.run(["run", "--task", "a b"]).code(64).stderr_has("the id may contain only letters");
     trial.run(["run", "-q", "-v"]).code(64).stderr_has("cannot be used with");
     let nothing = trial.run([]).whole();
     assert!(nothing.starts_with("exit code 64\n") && nothing.contains("Usage: ralph"), "{nothing}");

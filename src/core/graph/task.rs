@@ -36,7 +36,7 @@ impl TaskId {
             return Err("must start with a letter or a digit");
         }
         if !bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')) {
-            return Err("may hold only letters, digits, `.`, `_` and `-`");
+            return Err("may contain only letters, digits, `.`, `_` and `-`");
         }
         if text.contains("..") {
             return Err("must not contain `..`");
@@ -103,7 +103,7 @@ const SPELLINGS: [(Status, &[&str]); 6] = [
 ];
 
 impl Status {
-    /// Reads any accepted spelling.
+    /// Parses any accepted spelling.
     pub fn parse(text: &str) -> Option<Status> {
         let exact = SPELLINGS.iter().find(|(_, words)| words.contains(&text));
         if let Some((status, _)) = exact {
@@ -203,7 +203,7 @@ impl Spelling {
 pub struct Priority(pub i64);
 
 impl Priority {
-    /// Reads a number, `P0`–`P4` or a word.
+    /// Parses a number, `P0`–`P4` or a word.
     pub fn parse(text: &str) -> Option<Priority> {
         let text = text.trim();
         let value = match text.to_ascii_lowercase().as_str() {
@@ -258,7 +258,7 @@ pub enum CommitRule {
     Optional,
 }
 
-/// A task as the file declares it. Its dependencies are in the graph.
+/// A task as declared in the file. Its dependencies are in the graph.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The id.
@@ -271,7 +271,7 @@ pub struct Task {
     pub priority: Priority,
     /// The status in the file.
     pub status: Status,
-    /// Expected duration in minutes, from `estimate` or `complexity`.
+    /// The expected duration in minutes, from `estimate` or `complexity`.
     pub minutes: u32,
     /// Whether a commit is required.
     pub commit: CommitRule,
@@ -279,7 +279,7 @@ pub struct Task {
     pub story: Option<String>,
     /// The milestone that it belongs to.
     pub milestone: Option<String>,
-    /// Labels.
+    /// The labels.
     pub tags: Vec<String>,
     /// The files that it will change. Empty if it declares none.
     pub touches: Vec<Glob>,
@@ -293,7 +293,7 @@ pub struct Task {
     pub verify_baseline: Option<bool>,
     /// The wall-clock limit of one attempt.
     pub timeout: Option<Duration>,
-    /// The longest time without a sign of life before an attempt is ended; zero for no limit.
+    /// The idle time after which an attempt is ended; zero for no limit.
     pub idle: Option<Duration>,
     /// The time in progress after which it counts as stale.
     pub stale_after: Option<Duration>,
@@ -305,7 +305,7 @@ pub struct Task {
     pub claimed_at: Option<String>,
     /// Who claimed it.
     pub claimed_by: Option<String>,
-    /// The fields that templates see as they are written: `path`, `output`, `verify`, unknown ones.
+    /// The fields that templates see as written: `path`, `output`, `verify` and unknown fields.
     pub extra: Map<String, Value>,
 }
 

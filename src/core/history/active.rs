@@ -1,4 +1,4 @@
-//! The attempts that have not ended, and the merge queue.
+//! The active attempts and the merge queue.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct ActiveAttempt {
     pub attempt: u32,
     /// When it started.
     pub since: DateTime<Utc>,
-    /// Where it stands.
+    /// Its state.
     pub state: AttemptState,
     /// Its worktree, if it is isolated.
     pub worktree: Option<String>,
@@ -29,22 +29,22 @@ pub struct ActiveAttempt {
     /// Whether its completion was reported by command.
     #[serde(default)]
     pub reported: bool,
-    /// How many attempts had ended when it started.
+    /// The number of ended attempts when it started.
     #[serde(default)]
     pub(super) began_after: u64,
 }
 
-/// The attempts that have not ended, and the merge queue.
+/// The active attempts and the merge queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActiveAttempts {
-    /// In the order in which they started.
+    /// The attempts that have not ended, in the order of their start.
     pub attempts: Vec<ActiveAttempt>,
-    /// The tasks queued to land, in order; those that are tried included.
+    /// The tasks queued to land, in order, including those in the current trial.
     pub queue: Vec<TaskId>,
-    /// The batch that the merge queue tries.
+    /// The batch that the merge queue is trying.
     pub trial: Option<Batch>,
-    /// What keeps the target branch from moving.
+    /// What blocks landing on the target branch.
     pub held: Option<Held>,
 }
 
@@ -59,17 +59,17 @@ impl ActiveAttempts {
         self.queue.contains(id)
     }
 
-    /// Whether events about this task are about the batch that the merge queue tries.
+    /// Whether events about this task concern the current batch of the merge queue.
     pub fn is_landing(&self, id: &TaskId) -> bool {
         self.of(id).is_some_and(|active| active.state.is_landing())
     }
 
-    /// Applies an event; `ended` is how many attempts had ended before it.
+    /// Applies an event. `ended` is the number of attempts that had ended before it.
     pub(super) fn apply(&mut self, record: &Record, ended: u64) {
         let (event, id) = (&record.event, record.task_id.as_ref());
         let was_landing = id.is_some_and(|id| self.is_landing(id));
         if let Event::LoopStarted(_) = event {
-            // A new run finds out itself what is queued and what holds the branch.
+            // A new run rebuilds the queue and checks again what blocks the branch.
             (self.queue, self.held) = (Vec::new(), None);
         } else if let Event::MergeHeld(held) = event {
             self.held = Some(held.clone());
@@ -114,7 +114,7 @@ impl ActiveAttempts {
         });
     }
 
-    /// Ends the trial: what it tried is queued again.
+    /// Ends the trial and queues its tasks again.
     fn end_trial(&mut self, event: &Event) {
         if self.trial.take().is_some() {
             let state = |active: &ActiveAttempt| active.state.is_landing();
@@ -126,7 +126,7 @@ impl ActiveAttempts {
         }
     }
 
-    /// Moves attempts on by an event, and forgets those that it ends.
+    /// Applies an event to the attempts it concerns, and removes those that it ends.
     fn advance(&mut self, event: &Event, concerns: impl Fn(&ActiveAttempt) -> bool) {
         let mut ended = Vec::new();
         self.attempts.retain_mut(|active| {
@@ -161,7 +161,7 @@ mod tests {
     fn isolated(attempt: u32) -> Event {
         let mut event = started(attempt);
         if let Event::Started { worktree, .. } = &mut event {
-            *worktree = Some("/trees/1".to_owned());
+            *worktree = Some("/worktrees/1".to_owned());
         }
         event
     }
@@ -186,22 +186,22 @@ mod tests {
         Batch { branch: "main".to_owned(), onto: "0".into(), tasks }
     }
 
-    /// What is told, and the stages of all that goes on after it.
-    fn course(told: Vec<(&str, Event)>) -> (ActiveAttempts, String) {
-        let (mut underway, mut course) = (ActiveAttempts::default(), Vec::new());
-        for (at, (id, event)) in (0..).zip(told) {
-            underway.apply(&record(id, at, event), 0);
-            let all = underway.attempts.iter();
-            let all = all.map(|going| format!("{} {}", going.task_id, going.state.word()));
-            course.push(all.collect::<Vec<_>>().join(", "));
+    /// Applies events. Returns the result, and the states of all attempts after each event.
+    fn states_after(events: Vec<(&str, Event)>) -> (ActiveAttempts, String) {
+        let (mut active, mut lines) = (ActiveAttempts::default(), Vec::new());
+        for (at, (id, event)) in (0..).zip(events) {
+            active.apply(&record(id, at, event), 0);
+            let all = active.attempts.iter();
+            let all = all.map(|it| format!("{} {}", it.task_id, it.state.word()));
+            lines.push(all.collect::<Vec<_>>().join(", "));
         }
-        (underway, course.join("\n"))
+        (active, lines.join("\n"))
     }
 
     #[test]
-    fn an_attempt_is_followed_to_its_place_in_the_target() {
+    fn an_attempt_passes_through_its_states_until_it_lands() {
         let setting = Event::SettingUp { attempt: 1, command: String::new(), log: String::new() };
-        let (underway, text) = course(vec![
+        let (active, text) = states_after(vec![
             ("a", isolated(1)),
             ("a", setting),
             ("a", verifying(true)),
@@ -231,11 +231,11 @@ mod tests {
         a landing, b running
         b running
         ");
-        assert_eq!((underway.queue, underway.trial), (Vec::new(), None));
+        assert_eq!((active.queue, active.trial), (Vec::new(), None));
     }
 
     #[test]
-    fn a_trial_that_fails_gives_its_tasks_back_to_the_queue() {
+    fn a_failed_trial_returns_its_tasks_to_the_queue() {
         let queued = |waiting| Event::Queued { attempt: 1, waiting };
         let held = Held {
             branch: "main".to_owned(),
@@ -244,7 +244,7 @@ mod tests {
             why: None,
         };
         let begin = [("a", isolated(1)), ("b", isolated(1)), ("c", isolated(1))];
-        let told = begin.into_iter().chain([
+        let events = begin.into_iter().chain([
             ("b", queued(1)),
             ("a", queued(2)),
             ("b", Event::Merging(batch(&["b", "a"]))),
@@ -252,7 +252,7 @@ mod tests {
             ("b", Event::Merging(batch(&["b"]))),
             ("", Event::MergeHeld(held.clone())),
         ]);
-        let (mut underway, text) = course(told.collect());
+        let (mut active, text) = states_after(events.collect());
         insta::assert_snapshot!(text, @r"
         a preparing
         a preparing, b preparing
@@ -264,15 +264,14 @@ mod tests {
         a queued, b landing, c preparing
         a queued, b queued, c preparing
         ");
-        let names =
-            |underway: &ActiveAttempts| underway.queue.iter().map(TaskId::to_string).collect();
-        let waiting: Vec<String> = names(&underway);
+        let names = |active: &ActiveAttempts| active.queue.iter().map(TaskId::to_string).collect();
+        let waiting: Vec<String> = names(&active);
         assert_eq!(waiting, ["b", "a"]);
-        assert_eq!(underway.held, Some(held));
-        underway.apply(&record("b", 20, Event::Merging(batch(&["b", "a"]))), 0);
-        underway.apply(&record("b", 21, Event::Completed(end(1, Verdict::Complete))), 0);
-        let waiting: Vec<String> = names(&underway);
-        assert_eq!((waiting, underway.held.clone()), (vec!["a".to_owned()], None));
-        assert!(underway.is_landing(&TaskId::new("a").unwrap()), "it lands at the same time");
+        assert_eq!(active.held, Some(held));
+        active.apply(&record("b", 20, Event::Merging(batch(&["b", "a"]))), 0);
+        active.apply(&record("b", 21, Event::Completed(end(1, Verdict::Complete))), 0);
+        let waiting: Vec<String> = names(&active);
+        assert_eq!((waiting, active.held.clone()), (vec!["a".to_owned()], None));
+        assert!(active.is_landing(&TaskId::new("a").unwrap()), "it is in the same batch");
     }
 }

@@ -1,5 +1,5 @@
-//! Every attempt there was, as the journal tells it: a second fold over the same records, for those
-//! who ask for more than the newest attempt of a task. Pure.
+//! The attempt log: every attempt in the journal. The history itself keeps only the newest attempt
+//! of each task. This module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -20,35 +20,35 @@ pub struct AttemptEntry {
     pub attempt: u32,
     /// The run it belonged to.
     pub run_id: String,
-    /// When it began.
+    /// When it started.
     pub started_at: DateTime<Utc>,
-    /// The commit it began with.
+    /// The commit it started from.
     pub base: Option<CommitId>,
-    /// Where prompt and output lie, relative to the repository.
+    /// The folder with its prompt and output, relative to the repository.
     pub log: String,
-    /// When and how it ended; none while it runs, or if nobody was there to say.
+    /// When and how it ended; none while it runs, or if no end was recorded.
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
-    /// What happened to its task and to the graph file while it ran.
+    /// The events about its task and the graph file while it ran.
     pub changes: Vec<Record>,
 }
 
 impl AttemptEntry {
-    /// What a person types for it: `a.2`.
+    /// The name that people use for it: `a.2`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
     }
 }
 
-/// All attempts, in the order in which they began.
+/// All attempts, in the order of their start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptLog {
     entries: Vec<AttemptEntry>,
-    /// The open attempt of each task, as a place in `entries`.
+    /// The open attempt of each task, as an index in `entries`.
     open: BTreeMap<TaskId, usize>,
 }
 
 impl AttemptLog {
-    /// Takes in one more fact.
+    /// Applies an event.
     pub(super) fn apply(&mut self, record: &Record) {
         let Some(id) = &record.task_id else {
             return;
@@ -82,19 +82,19 @@ impl AttemptLog {
                 | Event::Asked { .. }
                 | Event::Noted { .. }
         );
-        // Another task's status may be this attempt's doing as well.
+        // An open attempt may also have changed the status of another task.
         for at in self.open.values().filter(|_| is_change) {
             self.entries[*at].changes.push(record.clone());
         }
     }
 
-    /// The attempts, the oldest first; of one task only where `id` is given.
+    /// The attempts, oldest first; only those at task `id` if it is given.
     pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a AttemptEntry> {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
     }
 
-    /// What `a.2` or `a` means: that attempt, or the newest of the task. An id may itself end like
-    /// the name of an attempt; the task comes first then.
+    /// Finds the attempt named `a.2`, or the newest attempt of the task `a`. The id of a task may
+    /// end like the name of an attempt; then the task takes precedence.
     pub fn find(&self, name: &str) -> Option<&AttemptEntry> {
         let newest = self.entries.iter().rev().find(|entry| entry.task_id.as_str() == name);
         newest.or_else(|| {
@@ -104,7 +104,7 @@ impl AttemptLog {
     }
 }
 
-/// The task and number that the name of an attempt is made of.
+/// Splits the name of an attempt into its task and number.
 pub fn split(name: &str) -> Option<(TaskId, u32)> {
     let (id, number) = name.rsplit_once('.')?;
     Some((TaskId::new(id).ok()?, number.parse().ok()?))
@@ -121,30 +121,33 @@ mod tests {
     };
 
     #[test]
-    fn every_attempt_is_kept_with_its_end_and_what_changed_meanwhile() {
-        let mut ledger = AttemptLog::default();
+    fn every_attempt_is_kept_with_its_end_and_the_changes_during_it() {
+        let mut log = AttemptLog::default();
         let changed = || Event::StatusChanged {
             old: None,
             new: Some(Status::Pending),
             cause: Cause::EditedDuringAttempt,
             reason: None,
         };
-        ledger.apply(&record("b", 1, changed()));
-        ledger.apply(&record("a", 1, started(1)));
-        ledger.apply(&record("b", 2, changed()));
-        ledger.apply(&record("a", 3, Event::Failed(end(1, Verdict::Failed))));
-        ledger.apply(&record("a", 4, started(2)));
-        ledger.apply(&record("a.2", 5, started(1)));
-        let names = |id: Option<&TaskId>| -> Vec<String> {
-            ledger.of(id).map(AttemptEntry::name).collect()
-        };
+        log.apply(&record("b", 1, changed()));
+        log.apply(&record("a", 1, started(1)));
+        log.apply(&record("b", 2, changed()));
+        log.apply(&record("a", 3, Event::Failed(end(1, Verdict::Failed))));
+        log.apply(&record("a", 4, started(2)));
+        log.apply(&record("a.2", 5, started(1)));
+        let names =
+            |id: Option<&TaskId>| -> Vec<String> { log.of(id).map(AttemptEntry::name).collect() };
         assert_eq!(names(None), ["a.1", "a.2", "a.2.1"]);
         assert_eq!(names(Some(&TaskId::new("a").unwrap())), ["a.1", "a.2"]);
-        let first = ledger.find("a.1").unwrap();
+        let first = log.find("a.1").unwrap();
         assert_eq!(first.changes.len(), 1);
         assert_eq!(first.ended.as_ref().unwrap().1.verdict, Verdict::Failed);
-        assert!(ledger.find("a").unwrap().ended.is_none(), "the newest");
-        assert_eq!(ledger.find("a.2").unwrap().name(), "a.2.1", "a task of that name comes first");
-        assert!(ledger.find("c").is_none() && ledger.find("a.3").is_none());
+        assert!(log.find("a").unwrap().ended.is_none(), "the newest attempt");
+        assert_eq!(
+            log.find("a.2").unwrap().name(),
+            "a.2.1",
+            "a task with this id takes precedence"
+        );
+        assert!(log.find("c").is_none() && log.find("a.3").is_none());
     }
 }

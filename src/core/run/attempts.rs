@@ -1,4 +1,4 @@
-//! The open attempts of a run: what each does next when something of it ends.
+//! The open attempts of a run, and the next step of each.
 
 use std::{
     mem,
@@ -26,12 +26,12 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Those that have not ended, in the order in which they started.
+    /// The open attempts, in the order of their start.
     pub fn open(&self) -> &[OpenAttempt] {
         &self.open
     }
 
-    /// Returns one of them.
+    /// Returns an open attempt.
     pub fn get(&self, id: &AttemptId) -> Option<&OpenAttempt> {
         self.open.iter().find(|open| open.id == *id)
     }
@@ -40,7 +40,7 @@ impl Attempts {
         self.open.iter_mut().find(|open| open.id == *id)
     }
 
-    /// How long until a limit of a process is reached.
+    /// The time until a limit of a process is reached.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         self.watches().map(|watch| watch.patience(now)).min()
     }
@@ -73,7 +73,7 @@ impl Attempts {
         commands
     }
 
-    /// Goes on with an attempt that an earlier run left open.
+    /// Continues an attempt that an earlier run left open.
     pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
         let FoundAttempt { mut attempt, from_run, outcome, took, swept, landed } = found;
         let id = attempt.id.clone();
@@ -141,7 +141,7 @@ impl Attempts {
         attempt.close(PendingResult::not_started(error))
     }
 
-    /// Notes that the process of an attempt runs.
+    /// Records that the process of an attempt runs.
     pub(super) fn process_started(
         &mut self,
         id: &AttemptId,
@@ -174,11 +174,11 @@ impl Attempts {
             return Vec::new().into();
         };
         let watch = process.watch.take();
-        // Without the time in which all of it stood still.
+        // Without the time for which everything was suspended.
         let started = watch.as_ref().map(|watch| watch.limits().started);
         let took = started.map_or(end.took, |at| sit.now.saturating_duration_since(at));
         let end = ProcessEnd { took, ..end };
-        // What ralph did to it says more than how it died of that.
+        // The reason why `ralph` ended it is more precise than its exit status.
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
         let outcome = ours.or(end.outcome.clone()).unwrap_or(Outcome::Interrupted);
         let Some(purpose) = process.purpose else {
@@ -193,7 +193,7 @@ impl Attempts {
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
             let postponed = attempt.emit(Event::VerifyPostponed { attempt: id.attempt });
-            // Its record stays, and the next run goes on with it.
+            // Its record stays, and the next run continues with it.
             self.open.retain(|open| open.id != *id);
             return vec![postponed].into();
         }
@@ -207,7 +207,7 @@ impl Attempts {
         attempt.check_ended(process, purpose, outcome, end)
     }
 
-    /// Waits for what a reporting agent left behind, or ends it.
+    /// Waits for the processes that an agent left running after its report, or kills them.
     pub(super) fn process_left(
         &mut self,
         id: &AttemptId,
@@ -230,15 +230,15 @@ impl Attempts {
             return Vec::new();
         }
         let graces = sit.graces;
-        let in_vain = graces.children.is_zero() && graces.on_orphans == Orphans::Kill;
-        if purpose.is_some() || !reported || in_vain || watch.is_ending() {
+        let never_waits = graces.children.is_zero() && graces.on_orphans == Orphans::Kill;
+        if purpose.is_some() || !reported || never_waits || watch.is_ending() {
             return kill;
         }
         watch.wait_for_children(sit.now, graces.children);
         vec![waiting]
     }
 
-    /// Ends a process that shows no sign of life, unless files have changed.
+    /// Ends an idle process, unless files have changed.
     pub(super) fn process_idle(
         &mut self,
         id: &AttemptId,
@@ -260,11 +260,11 @@ impl Attempts {
         else {
             return Vec::new();
         };
-        let why = format!("it did nothing for {}", duration::short(limit));
+        let why = format!("idle for {}", duration::short(limit));
         vec![end, attempt.emit(Event::Terminating { attempt: id.attempt, why })]
     }
 
-    /// Notes whether an agent has given its final result.
+    /// Records whether an agent has given its final result.
     pub(super) fn final_result(&mut self, id: &AttemptId, busy: Option<bool>, sit: &Situation<'_>) {
         let watch = self.get_mut(id).and_then(|attempt| attempt.process.as_mut()?.watch.as_mut());
         if let Some(watch) = watch {
@@ -272,7 +272,7 @@ impl Attempts {
         }
     }
 
-    /// Ends what is past a limit.
+    /// Ends every process that has reached a limit.
     pub(super) fn enforce(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();
         for attempt in &mut self.open {
@@ -303,20 +303,20 @@ impl Attempts {
         commands
     }
 
-    /// Asks every process to end: the run is stopped at once.
+    /// Asks every process to end, for an immediate stop of the run.
     pub(super) fn cancel_all(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let end = |open: &mut OpenAttempt| open.end_process(Outcome::Cancelled, sit);
         self.open.iter_mut().filter_map(end).collect()
     }
 
-    /// Gives every process a time to end by itself: the run was asked to terminate.
+    /// Gives every process time to end by itself, after SIGTERM to the run.
     pub(super) fn cancel_later(&mut self, sit: &Situation<'_>) {
         for watch in self.watches_mut() {
             watch.cancel_at(sit.now + sit.graces.term);
         }
     }
 
-    /// Kills every process: the run was asked to stop twice.
+    /// Kills every process, after the second signal to the run.
     pub(super) fn kill_all(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();
         for open in &mut self.open {
@@ -329,7 +329,7 @@ impl Attempts {
         commands
     }
 
-    /// Puts every limit off.
+    /// Extends every limit by this length.
     pub(super) fn postpone(&mut self, length: Duration) {
         self.watches_mut().for_each(|watch| watch.postpone(length));
     }
@@ -338,8 +338,8 @@ impl Attempts {
         self.open.iter_mut().filter_map(|open| open.process.as_mut()?.watch.as_mut())
     }
 
-    /// Verifies the work of an attempt whose agent is gone, if its task is done as far as can be
-    /// seen without that.
+    /// Verifies the work of an attempt whose agent has ended, if the other evidence shows that its
+    /// task is done.
     pub(super) fn collected(
         &mut self,
         id: &AttemptId,
@@ -380,8 +380,8 @@ impl Attempts {
         }
     }
 
-    /// Journals the end of an attempt of which everything is kept. The order makes it safe to be
-    /// killed anywhere: the graph, the journal, and only then the record is removed.
+    /// Journals the end of an attempt whose work is saved. The order of the writes is safe against
+    /// a crash at any point: the graph, the journal, then the removal of the record.
     pub(super) fn kept(
         &mut self,
         id: &AttemptId,
@@ -448,15 +448,15 @@ impl Attempts {
     }
 }
 
-/// How many leftover paths are journalled; a build folder that git does not ignore has thousands.
+/// The most leftover paths to journal. A build folder that git does not ignore has thousands.
 const LEFTOVERS: usize = 50;
 
-/// The status to write when an attempt with this verdict ends, if it is to change.
+/// Returns the status to write at the end of an attempt with this verdict, if it changes.
 fn status_after(verdict: Verdict, parks: bool, was: Status) -> Option<(StatusWrite, Cause)> {
     match verdict {
         Verdict::Complete => Some((StatusWrite::Complete, Cause::Completed)),
         _ if parks => Some((StatusWrite::Plain(Status::InProgress), Cause::Released)),
-        // A person who blocks or cancels a task while it is worked on has the last word.
+        // A person blocked or cancelled the task during the attempt, which takes precedence.
         _ if !matches!(was, Status::InProgress | Status::Complete | Status::Pending) => None,
         Verdict::NeedsInput => Some((StatusWrite::Plain(Status::NeedsInput), Cause::Asked)),
         Verdict::Incomplete

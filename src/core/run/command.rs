@@ -1,4 +1,4 @@
-//! What a run asks the runner to do: plain values, so that a simulation can stand in for the world.
+//! The commands of a run to the runner: plain values, so that a simulation can execute them.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -44,26 +44,26 @@ pub enum StatusWrite {
     Plain(Status),
 }
 
-/// What is known of an attempt whose agent is gone.
+/// The result so far of an attempt whose agent has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PendingResult {
     /// How its process ended.
     pub outcome: Outcome,
-    /// Wall time of its agent and its verify commands.
+    /// The wall time of its agent and its verify commands.
     pub took: Duration,
-    /// The processes that it left behind and that were ended.
+    /// The processes that it left running and that were ended.
     pub swept: Vec<String>,
     /// The lock files of git that it left behind and that were removed.
     pub unlocked: Vec<String>,
-    /// What the repository and the graph show.
+    /// The evidence from the repository and the graph.
     pub evidence: Evidence,
-    /// What its agent used.
+    /// The usage of its agent.
     pub usage: Usage,
-    /// How often its agent used which tool.
+    /// The number of calls of each tool by its agent.
     pub tools: BTreeMap<String, u64>,
-    /// The last line that its agent said.
+    /// The last line of its agent.
     pub last_line: Option<String>,
-    /// Whether its agent said that all of the work is done.
+    /// Whether its agent promised that all work is complete.
     pub promised: bool,
 }
 
@@ -80,31 +80,31 @@ impl PendingResult {
     }
 }
 
-/// How the end of a process was seen.
+/// The end of a process as the runner saw it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessEnd {
-    /// How it ended; none if its guardian did not live to say so.
+    /// How it ended; none if its guardian died before it could record that.
     pub outcome: Option<Outcome>,
-    /// Wall time.
+    /// The wall time.
     pub took: Duration,
-    /// The processes that it left behind and that were ended.
+    /// The processes that it left running and that were ended.
     pub swept: Vec<String>,
-    /// The output of a command that is not an agent, relative to the repository.
+    /// The file with the output of a command other than the agent, relative to the repository.
     pub log: String,
     /// The last line of that output.
     pub last_line: Option<String>,
 }
 
-/// What the runner is to do.
+/// A command to the runner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunCommand {
-    /// Journal an event, for a task and an iteration where it has one.
+    /// Journal an event, with its task and iteration if it has them.
     Emit(Option<(TaskId, u32)>, Box<Event>),
     /// Write a status into the graph file.
     WriteStatus(TaskId, u32, StatusWrite, Cause),
     /// Render the prompt of the next attempt at a task and put its record on disk.
     Record(SelectionKey),
-    /// Say in the lock what the run works on.
+    /// Record in the lock the task that the run works on.
     SetHolder(Option<TaskId>),
     /// Keep a copy of the graph as it is now.
     KeepGraph,
@@ -112,70 +112,70 @@ pub enum RunCommand {
     PrepareWorktree(AttemptId),
     /// Give an attempt another worktree and prepare that.
     ReassignWorktree(AttemptId),
-    /// Take what is changed in the worktree now as not made by the attempt.
+    /// Do not attribute the current changes in the worktree to the attempt.
     TakeAsGiven(AttemptId),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
-    /// Start a command of an attempt: what for, its number among these, and the command.
+    /// Start a command of an attempt: its purpose, its number for that purpose, and the command.
     StartCheck(AttemptId, CheckPurpose, usize, String),
     /// Ask the process of an attempt to end.
     Terminate(AttemptId),
-    /// Kill the process of an attempt and all that it started.
+    /// Kill the process of an attempt and all of its child processes.
     Kill(AttemptId),
-    /// Let the processes that an agent left behind live.
+    /// Leave the remaining child processes of an agent running.
     Spare(AttemptId),
     /// Tell the guardian that the process is not idle.
     KeepAwake(AttemptId),
-    /// Examine what the agent of an attempt left.
+    /// Collect the evidence of an attempt whose agent has ended.
     Collect(AttemptId, Box<ProcessEnd>),
-    /// Commit leftovers where that is allowed, and examine the outputs.
+    /// Commit leftovers if that is allowed, and examine the outputs.
     Judge(AttemptId, Box<PendingResult>),
-    /// Keep what an attempt with this verdict left.
+    /// Save the work of an attempt with this verdict.
     Keep(AttemptId, Verdict, Box<Evidence>),
-    /// Remove what there is of an attempt that is journalled as ended, and a report that was not
-    /// believed.
+    /// Remove the record of an attempt whose end is journalled, and its report if that was
+    /// rejected.
     Release {
         /// The attempt.
         id: AttemptId,
         /// Its verdict.
         verdict: Verdict,
-        /// Whether its report was believed, or it made none.
+        /// Whether its report was accepted, or it made none.
         believed: bool,
     },
-    /// Run the hook after an attempt.
+    /// Run the hook for the end of an attempt.
     AfterAttempt(AttemptId),
-    /// Put the work of these attempts together on a commit of a branch.
+    /// Combine the work of these attempts on top of a commit of a branch.
     Build {
         /// The target branch.
         branch: String,
-        /// Where it is.
+        /// Its current commit.
         onto: CommitId,
         /// The attempts, in order.
         members: Vec<AttemptId>,
     },
-    /// Write into the record of an attempt as which commit it is about to land.
+    /// Write the commit that is about to land into the record of an attempt.
     RecordLanding(AttemptId, CommitId),
     /// Move a branch from one commit to another.
     Land {
         /// The branch.
         branch: String,
-        /// Where it is.
+        /// Its current commit.
         onto: CommitId,
-        /// Where it goes.
+        /// Its new commit.
         commit: CommitId,
     },
-    /// Keep the output of a failed trial under another name: the next trial writes the same files.
+    /// Rename the output of a failed trial, because the next trial writes the same files.
     KeepLog {
         /// The file, relative to the repository.
         from: String,
         /// Its new name.
         to: String,
     },
-    /// End the program at once and leave the attempts to the next run.
+    /// End the program immediately and leave the attempts to the next run.
     Abandon(i32),
 }
 
-/// What a command of an attempt that is not its agent is for.
+/// The purpose of a command of an attempt other than its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckPurpose {
     /// Preparing its worktree.
@@ -184,12 +184,12 @@ pub enum CheckPurpose {
     Baseline,
     /// Verifying after its agent ended.
     Verify,
-    /// Verifying what the merge queue put together.
+    /// Verifying a batch of the merge queue.
     Trial,
 }
 
 impl CheckPurpose {
-    /// What the log files of such commands begin with.
+    /// The first part of the names of the log files.
     pub fn log_name(self) -> &'static str {
         match self {
             CheckPurpose::Setup => "setup",

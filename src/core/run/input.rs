@@ -1,4 +1,4 @@
-//! What a run is told: plain values, so that a simulation can stand in for the world.
+//! The inputs of a run: plain values, so that a simulation can supply them.
 
 use std::time::Duration;
 
@@ -13,68 +13,68 @@ use crate::core::{
     verdict::{Commit, Merge, Outcome},
 };
 
-/// What happened.
+/// An input of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The record of a new attempt is on disk; the event tells of its start.
+    /// The record of a new attempt is on disk. The event is that of its start.
     Recorded(Box<OpenAttempt>, Box<Event>),
-    /// The record of an attempt was found that an earlier run left open.
+    /// An attempt that an earlier run left open was found.
     Found(Box<FoundAttempt>),
     /// The worktree of an attempt is ready.
     WorktreeReady(AttemptId),
-    /// The worktree of an attempt contains something that is kept nowhere else.
+    /// The worktree of an attempt contains work that is saved nowhere else.
     WorktreeKept(AttemptId, WorktreeReason),
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
     /// The process of an attempt runs.
     ProcessStarted(AttemptId, ProcessLimits),
-    /// The process of an attempt is gone with all that it started.
+    /// The process of an attempt and all of its child processes have ended.
     ProcessEnded(AttemptId, Box<ProcessEnd>),
-    /// The agent of an attempt ended by itself and left processes behind.
+    /// The agent of an attempt exited and left processes running.
     ProcessLeft {
         /// The attempt.
         id: AttemptId,
-        /// Their names and the limit of the wait.
+        /// Their names and the limit on the wait.
         left: ChildrenLeft,
         /// Whether the attempt reported completion.
         reported: bool,
     },
-    /// The process of an attempt showed no sign of life; whether files changed meanwhile.
+    /// The process of an attempt was idle. The value says whether files changed in that time.
     ProcessIdle(AttemptId, bool),
-    /// The agent of an attempt gave its final result, and whether tasks of its own still run; none
-    /// if it has not.
+    /// The final result of the agent of an attempt: whether its background tasks still run; none if
+    /// it has not given a final result.
     FinalResult(AttemptId, Option<bool>),
-    /// The evidence of an attempt whose agent is gone.
+    /// The evidence of an attempt whose agent has ended.
     Collected(AttemptId, Box<PendingResult>),
     /// The evidence after leftovers were committed and outputs were examined.
     Judged(AttemptId, Box<PendingResult>),
-    /// What an attempt left is kept.
+    /// The work of an attempt is saved.
     Kept {
         /// The attempt.
         id: AttemptId,
-        /// The ref that keeps it.
+        /// The ref that points to it.
         pinned: Option<String>,
-        /// What could not be kept, and why.
+        /// The work that could not be saved, and why.
         unpinned: Vec<String>,
     },
-    /// The merge queue has put a batch together.
+    /// The merge queue has built a batch, or an error occurred.
     Built(Result<BuiltBatch, String>),
-    /// The target branch was moved, or not.
+    /// The result of moving the target branch.
     Landed(Result<LandOutcome, String>),
     /// A signal that asks the run to stop: its number and its name.
     Signal(i32, &'static str),
-    /// All processes and this one stood still for so long.
+    /// All processes, including this one, were suspended for this long.
     StoodStill(Duration),
     /// A limit may have been reached.
     Tick,
 }
 
-/// A worktree and what it contains.
+/// A worktree that cannot be reused, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeReason {
     /// The worktree.
     pub worktree: String,
-    /// What it contains that is kept nowhere else.
+    /// The work that is saved nowhere else.
     pub why: String,
 }
 
@@ -91,18 +91,18 @@ pub struct FoundAttempt {
     pub took: Duration,
     /// The processes that were still running and were ended.
     pub swept: Vec<String>,
-    /// Where its work is, if it has landed.
+    /// The place where its work has landed, if it has.
     pub landed: Option<Merge>,
 }
 
-/// What the merge queue put together.
+/// A batch that the merge queue has built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BuiltBatch {
-    /// For each attempt that fits, in order: the last commit of its work there.
+    /// The work of each attempt that merges without a conflict, in order.
     pub commits: Vec<BuiltCommit>,
-    /// Why the next one does not fit: the files in conflict, and the file that has the diff.
+    /// The conflict of the next attempt: the files, and the file that contains the diff.
     pub conflict: Option<Vec<String>>,
-    /// Whether the only commit is the one that its own verify commands passed on, on this very tip.
+    /// Whether the only work is unchanged, and its verify commands have passed on this tip.
     pub is_verified: bool,
 }
 
@@ -111,18 +111,18 @@ pub struct BuiltBatch {
 pub struct BuiltCommit {
     /// Its last commit.
     pub commit: CommitId,
-    /// Its commits, where they are not those that the attempt made.
+    /// Its commits, if they are not the commits of the attempt itself.
     pub rebuilt: Option<Vec<Commit>>,
 }
 
-/// How moving the target branch ended.
+/// The outcome of moving the target branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LandOutcome {
-    /// The branch has the commit.
+    /// The branch is at the commit.
     Landed,
-    /// The branch has been moved by someone else and does not have the commit.
+    /// Another process moved the branch, and it does not contain the commit.
     Moved,
-    /// Uncommitted changes in a checkout are in the way.
+    /// Uncommitted changes in a checkout block landing.
     Blocked {
         /// The checkout.
         checkout: String,
@@ -131,9 +131,9 @@ pub enum LandOutcome {
         /// The reason in one line.
         why: String,
     },
-    /// Another git holds a lock.
+    /// Another git process holds a lock.
     Busy {
-        /// What git said.
+        /// The message of git.
         why: String,
     },
 }

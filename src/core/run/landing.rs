@@ -1,4 +1,4 @@
-//! Landing: what the merge queue of a run tries next, and what follows from that.
+//! Landing: the trials of the merge queue of a run, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::core::{
     verdict::{CheckResult, Merge},
 };
 
-/// After how long a branch that could not be moved is tried again.
+/// The pause before another attempt to move the branch.
 const RETRY: Duration = Duration::from_secs(10);
-/// The same while another git is at work there.
+/// The same pause while another git process holds a lock.
 const BUSY: Duration = Duration::from_millis(300);
-/// After how long a lock of another git counts as left behind.
+/// The time after which the lock of another git process counts as stale.
 const BLOCKED: Duration = Duration::from_secs(10);
 
 /// Work that passed and is queued to land.
@@ -29,12 +29,12 @@ pub(super) struct QueuedWork {
     pub(super) target: String,
 }
 
-/// A batch that is tried.
+/// A batch in a trial.
 #[derive(Clone, Debug, PartialEq)]
 struct QueueTrial {
     branch: String,
     onto: CommitId,
-    /// What each of its members comes to on top of those before it.
+    /// The work of each member on top of the members before it.
     commits: Vec<BuiltCommit>,
 }
 
@@ -45,25 +45,25 @@ pub struct LandingQueue {
     trial: Option<QueueTrial>,
     /// A batch that passed and could not land yet.
     green: Option<QueueTrial>,
-    /// The command that failed with those that are suspected, and the tip where it did.
+    /// The command that failed with the suspects, and the tip of that trial.
     red: Option<(CheckResult, CommitId)>,
-    /// What keeps the target branch from moving.
+    /// What blocks landing on the target branch.
     held: Option<Held>,
-    /// When it is tried again.
+    /// When the next step is due.
     again: Option<Instant>,
-    /// Since when another git is at work there.
+    /// Since when another git process holds a lock.
     busy: Option<Instant>,
 }
 
-/// What follows from a step of the merge queue.
+/// The result of a step of the merge queue.
 #[derive(Debug)]
 pub(super) enum LandingNext {
-    /// These commands.
+    /// Execute these commands.
     Commands(Vec<RunCommand>),
-    /// The trial passes by its verify commands, which its first member leads.
+    /// Run the verify commands of the trial under its first member, this attempt.
     Verify(AttemptId),
-    /// These have ended, each with what became of its work and the failed command, if one did; the
-    /// commands come first.
+    /// Execute the commands, then conclude these attempts. Each has the outcome of its landing, the
+    /// failed command if there is one, and its work on the target branch.
     Ended(Vec<RunCommand>, Vec<(AttemptId, Merge, Option<CheckResult>, Option<BuiltCommit>)>),
 }
 
@@ -78,7 +78,7 @@ impl LandingQueue {
         self.trial.is_some()
     }
 
-    /// The branch that the next step needs to know the tip of, if a step is due.
+    /// The target branch of the next step, if a step is due.
     pub fn due(&self, sit: &Situation<'_>) -> Option<&str> {
         let waits = self.again.is_some_and(|at| sit.now < at);
         if self.is_trying() || sit.is_ending() || waits {
@@ -87,18 +87,18 @@ impl LandingQueue {
         self.queue.waiting().first().map(|work| work.target.as_str())
     }
 
-    /// How long until something has to be done about it.
+    /// The time until the next step is due.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         self.again.map(|at| at.saturating_duration_since(now))
     }
 
-    /// What keeps the branch from moving, while work is queued and nothing is tried.
+    /// What blocks landing, while work is queued and no trial runs.
     pub fn held(&self) -> Option<&Held> {
         let waits = !self.is_trying() && !self.queue.waiting().is_empty();
         self.held.as_ref().filter(|_| waits)
     }
 
-    /// The attempts that are tried together.
+    /// The attempts in the current trial.
     pub(super) fn tried(&self) -> impl Iterator<Item = &AttemptId> {
         let count = self.trial.as_ref().map_or(0, |trial| trial.commits.len());
         self.queued().take(count)
@@ -113,7 +113,7 @@ impl LandingQueue {
     /// Takes the next step, with the target branch at `tip`.
     pub(super) fn step(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> LandingNext {
         self.again = None;
-        // What was tried need not be tried again where the branch has not moved.
+        // A batch that passed is not tried again if the branch has not moved.
         if let Some(trial) = self.green.take().filter(|trial| Some(&trial.onto) == tip) {
             self.trial = Some(trial);
             return LandingNext::Commands(self.land());
@@ -142,14 +142,14 @@ impl LandingQueue {
         Batch { branch: branch.to_owned(), onto: onto.clone(), tasks }
     }
 
-    /// An event about the first of the queue as a command.
+    /// Returns the command that journals an event about the first entry of the queue.
     fn emit(&self, event: Event) -> RunCommand {
         let first = self.queue.waiting().first();
         let about = first.map(|work| (work.id.task_id.clone(), work.iteration));
         RunCommand::Emit(about, Box::new(event))
     }
 
-    /// Has the first few put together on top of the target branch.
+    /// Returns the commands that build a batch of the first `count` entries on the target branch.
     fn build(
         &mut self,
         count: usize,
@@ -172,7 +172,7 @@ impl LandingQueue {
         vec![merging, RunCommand::Build { branch, onto, members }]
     }
 
-    /// Goes on with what was put together.
+    /// Handles a built batch.
     pub(super) fn built(
         &mut self,
         built: Result<BuiltBatch, String>,
@@ -213,7 +213,8 @@ impl LandingQueue {
         }
     }
 
-    /// Goes on after the verify commands of a trial; none were cut off, and the next run tries again.
+    /// Handles the results of the verify commands of a trial. None means that they were
+    /// interrupted; the next run tries again.
     pub(super) fn verified(&mut self, checks: Option<Vec<CheckResult>>) -> Vec<RunCommand> {
         let Some(checks) = checks else {
             self.trial = None;
@@ -225,7 +226,7 @@ impl LandingQueue {
         let Some(trial) = self.trial.take() else {
             return Vec::new();
         };
-        // The next trial that the same attempt leads writes its own.
+        // The next trial under the same attempt writes to the same file.
         let from = check.log.clone();
         check.log = check.log.replace("/merge-", "/red-merge-");
         let mut commands = vec![RunCommand::KeepLog { from, to: check.log.clone() }];
@@ -239,7 +240,7 @@ impl LandingQueue {
         commands
     }
 
-    /// Moves the target branch. What is about to land is in the records before.
+    /// Moves the target branch, after the records contain the commits that are about to land.
     fn land(&mut self) -> Vec<RunCommand> {
         let Some(trial) = &self.trial else {
             return Vec::new();
@@ -258,7 +259,7 @@ impl LandingQueue {
         record.chain([land]).collect()
     }
 
-    /// Goes on after the target branch was moved, or not.
+    /// Handles the result of moving the target branch.
     pub(super) fn landed(
         &mut self,
         landed: Result<LandOutcome, String>,
@@ -308,7 +309,7 @@ impl LandingQueue {
         LandingNext::Ended(Vec::new(), ended.collect())
     }
 
-    /// Leaves everything for a while, and says why, once.
+    /// Pauses landing, and journals each new reason once.
     fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.again = Some(sit.now + RETRY);
         if self.held.replace(held.clone()).as_ref() == Some(&held) {
@@ -317,7 +318,7 @@ impl LandingQueue {
         vec![RunCommand::Emit(None, Box::new(Event::MergeHeld(held)))]
     }
 
-    /// Takes out the first, whose work does not fit.
+    /// Removes the first entry, whose work cannot land.
     fn send_back(
         &mut self,
         commands: Vec<RunCommand>,

@@ -1,4 +1,4 @@
-//! One open attempt: what its next step needs, and how that starts.
+//! An open attempt: the data for its next step, and the start of that step.
 
 use chrono::{DateTime, Utc};
 
@@ -16,10 +16,10 @@ use crate::core::{
 
 /// An attempt that has not ended.
 ///
-/// Where it stands is not held here: the history holds that. This is what the next step needs.
+/// This is the data for its next step. Its state is in the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenAttempt {
-    /// Which attempt.
+    /// The task and number of the attempt.
     pub id: AttemptId,
     /// Its number in the run.
     pub iteration: u32,
@@ -41,11 +41,11 @@ pub struct OpenAttempt {
     pub baseline: Vec<String>,
     /// The verify commands to run after its agent ended.
     pub verify: Vec<String>,
-    /// What it must show to be complete.
+    /// The rule for completion.
     pub rule: Rule,
     /// Its process, while it has one.
     pub process: Option<AttemptProcess>,
-    /// What is known of its end, once its agent is gone.
+    /// Its result so far, once its agent has ended.
     pub end: Option<PendingResult>,
     /// Its verdict, once its evidence no longer changes.
     pub verdict: Option<Verdict>,
@@ -54,7 +54,7 @@ pub struct OpenAttempt {
 /// The process of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptProcess {
-    /// What the command is for; none for the agent.
+    /// The purpose of the command; none for the agent.
     pub purpose: Option<CheckPurpose>,
     /// The commands of this purpose.
     pub(super) commands: Vec<String>,
@@ -62,19 +62,19 @@ pub struct AttemptProcess {
     pub(super) done: Vec<CheckResult>,
     /// Its limits, once it runs.
     pub watch: Option<ProcessWatch>,
-    /// What its agent left behind and is waited for.
+    /// The processes that its agent left running, while the run waits for them.
     pub(super) left: Option<ChildrenLeft>,
 }
 
-/// What follows from the end of a process or from a judgement.
+/// The step after the end of a process or after a verdict.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// These commands.
+    /// Execute these commands.
     Commands(Vec<RunCommand>),
-    /// The work of the attempt is to land on this branch.
+    /// Queue the work of the attempt to land on this branch.
     Queue(AttemptId, String),
-    /// The trial of the merge queue that this attempt leads has run; its results, none if it was
-    /// cut off.
+    /// Handle the results of the merge queue's trial that this attempt leads; none if the trial was
+    /// interrupted.
     Tried(Option<Vec<CheckResult>>),
 }
 
@@ -85,7 +85,7 @@ impl From<Vec<RunCommand>> for Next {
 }
 
 impl OpenAttempt {
-    /// An event about it as a command.
+    /// Returns the command that journals an event about it.
     pub(super) fn emit(&self, event: Event) -> RunCommand {
         let about = (self.id.task_id.clone(), self.iteration);
         RunCommand::Emit(Some(about), Box::new(event))
@@ -102,7 +102,7 @@ impl OpenAttempt {
         vec![RunCommand::StartAgent(self.id.clone())]
     }
 
-    /// Starts the first process that is not preparation.
+    /// Starts the first process after the setup.
     pub(super) fn start_first(&mut self) -> Vec<RunCommand> {
         if self.baseline.is_empty() {
             return self.start_agent();
@@ -154,7 +154,7 @@ impl OpenAttempt {
         Some(RunCommand::Terminate(self.id.clone()))
     }
 
-    /// Takes in the result of a command: the next one follows, or what they were for is done.
+    /// Handles the result of a command. Starts the next command, or the step after the last one.
     pub(super) fn check_ended(
         &mut self,
         mut process: AttemptProcess,
@@ -219,12 +219,12 @@ impl OpenAttempt {
         commands.into()
     }
 
-    /// Has it judged.
+    /// Returns the command that judges it.
     pub(super) fn close(&mut self, end: PendingResult) -> Vec<RunCommand> {
         vec![RunCommand::Judge(self.id.clone(), Box::new(end))]
     }
 
-    /// Has kept what it left; its end is journalled after that.
+    /// Returns the command that saves its work. Its end is journalled after that.
     pub(super) fn conclude(&mut self, end: PendingResult) -> Vec<RunCommand> {
         let verdict = Verdict::of(&end.outcome, &end.evidence, self.rule);
         let evidence = Box::new(end.evidence.clone());

@@ -1,4 +1,4 @@
-//! The limits of a process of an attempt: pure, so that time is an argument.
+//! The limits of a process of an attempt. This module reads no clock: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub struct ProcessLimits {
     pub started: Instant,
     /// Its longest wall time.
     pub limit: Duration,
-    /// The longest time without a sign of life, if there is such a limit.
+    /// The idle limit, if there is one.
     pub idle: Option<Duration>,
 }
 
@@ -24,35 +24,35 @@ pub struct GracePeriods {
     pub term: Duration,
     /// After its final result, for an agent to exit.
     pub exit: Duration,
-    /// For processes that a reporting agent left behind.
+    /// For processes that an agent left running after its report.
     pub children: Duration,
-    /// What becomes of those that do not end in time.
+    /// Whether those that do not end in time are killed or left running.
     pub on_orphans: Orphans,
 }
 
 /// A limit that was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitReached {
-    /// Its grace period is over; it is to be killed.
+    /// Its grace period is over, so it must be killed.
     Grace,
-    /// It is to end with this outcome, for this reason.
+    /// It must end with this outcome, for this reason.
     End(Outcome, String),
-    /// What its agent left behind was waited for long enough.
+    /// The wait for the remaining child processes is over.
     Children,
 }
 
-/// A process of an attempt, its limits and how far it is past them.
+/// A process of an attempt with its limits and deadlines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessWatch {
     limits: ProcessLimits,
-    /// When it ends because the run was asked to stop.
+    /// The deadline after a request to stop the run.
     cancel_at: Option<Instant>,
-    /// When it ends because it gave its final result, and whether tasks of its own still run.
+    /// The deadline after its final result, and whether its background tasks still run.
     exit_by: Option<(Instant, bool)>,
     /// Why it is being ended, and when it is killed.
     ending: Option<(Outcome, Instant)>,
-    /// Since when processes that it left behind are waited for, and until when; no end once the
-    /// wait is over.
+    /// The start and the deadline of the wait for its remaining child processes; no deadline once
+    /// the wait is over.
     children: Option<(Instant, Option<Instant>)>,
 }
 
@@ -77,7 +77,7 @@ impl ProcessWatch {
         self.ending.as_ref().map(|(outcome, _)| outcome)
     }
 
-    /// How long until something has to be done about it.
+    /// The time until a limit of the process is reached.
     pub fn patience(&self, now: Instant) -> Duration {
         let until = |at: Instant| at.saturating_duration_since(now);
         if let Some((_, kill_at)) = self.ending {
@@ -91,7 +91,7 @@ impl ProcessWatch {
         others.fold(limit, |limit, at| limit.min(until(at)))
     }
 
-    /// Puts every limit off: the process stood still for so long.
+    /// Extends every limit by the time for which the process was suspended.
     pub fn postpone(&mut self, length: Duration) {
         self.limits.started += length;
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
@@ -102,26 +102,27 @@ impl ProcessWatch {
         }
     }
 
-    /// Notes that it is being ended with this outcome.
+    /// Records that it is being ended with this outcome.
     pub fn end(&mut self, outcome: Outcome, kill_at: Instant) {
         self.ending = Some((outcome, kill_at));
     }
 
-    /// Notes that it is killed because the run was asked to stop twice.
+    /// Records that it is killed because the run was asked to stop twice.
     pub fn killed(&mut self, now: Instant) {
-        // After a first TERM it is not being ended yet, and must not be taken for a failure.
+        // After a first TERM it is not being ended yet; without this its end would count as a
+        // failure.
         self.ending.get_or_insert((Outcome::Cancelled, now + Duration::from_secs(1)));
     }
 
-    /// Gives it until then to end by itself.
+    /// Sets the deadline for it to end by itself.
     pub fn cancel_at(&mut self, at: Instant) {
         self.cancel_at = Some(at);
     }
 
-    /// Notes whether it has given its final result, and whether tasks of its own still run.
+    /// Records whether it has given its final result, and whether its background tasks still run.
     pub fn final_result(&mut self, busy: Option<bool>, now: Instant, grace: Duration) {
-        /// For as long Claude Code waits for tasks of its own that it left in the background; it
-        /// ends them itself after ten minutes.
+        /// The grace period while background tasks run. Claude Code waits for its background tasks
+        /// and ends them itself after ten minutes.
         const BACKGROUND: Duration = Duration::from_secs(5 * 60);
         self.exit_by = busy.map(|busy| {
             let grace = if busy { BACKGROUND.max(grace) } else { grace };
@@ -130,17 +131,17 @@ impl ProcessWatch {
         });
     }
 
-    /// Whether processes that it left behind are waited for.
+    /// Whether the run waits for its remaining child processes.
     pub fn waits_for_children(&self) -> bool {
         self.children.is_some()
     }
 
-    /// Waits for processes that it left behind.
+    /// Starts the wait for its remaining child processes.
     pub fn wait_for_children(&mut self, now: Instant, length: Duration) {
         self.children = Some((now, now.checked_add(length)));
     }
 
-    /// For how long processes that it left behind were waited for, if all of them ended in time.
+    /// Returns the length of the wait for its remaining child processes, if all ended in time.
     pub fn children_ended(&self, now: Instant) -> Option<Duration> {
         match self.children {
             Some((since, Some(_))) if self.ending.is_none() => {
@@ -150,7 +151,7 @@ impl ProcessWatch {
         }
     }
 
-    /// The limit that is reached now, if one is.
+    /// Returns the limit that is reached now, if one is.
     pub fn reached(&mut self, now: Instant, graces: &GracePeriods) -> Option<LimitReached> {
         if let Some((_, kill_at)) = &mut self.ending {
             if now < *kill_at {
@@ -163,14 +164,14 @@ impl ProcessWatch {
         let reached = |at: Instant| now >= at;
         let (outcome, why) = if now.saturating_duration_since(started) >= limit {
             let limit_seconds = limit.as_secs();
-            let why = format!("its limit of {} is reached", duration::short(limit));
+            let why = format!("time limit of {} reached", duration::short(limit));
             (Outcome::TimedOut { limit_seconds }, why)
         } else if self.exit_by.is_some_and(|(at, _)| reached(at)) {
             let limit_seconds = graces.exit.as_secs();
-            let why = "it gave its final result and did not exit".to_owned();
+            let why = "it did not exit after its final result".to_owned();
             (Outcome::Lingered { limit_seconds }, why)
         } else if self.cancel_at.is_some_and(reached) {
-            let why = format!("its grace of {} is over", duration::short(graces.term));
+            let why = format!("grace period of {} ended", duration::short(graces.term));
             (Outcome::Cancelled, why)
         } else {
             let (_, until) = self.children.as_mut()?;

@@ -1,9 +1,9 @@
-//! A run without processes, git or disk: random schedules through the real decisions.
+//! A simulation of runs without processes, git or disk: random schedules with the real decisions.
 //!
-//! The world is a few tables: the graph, the journal, the records on disk, the processes that run
-//! and the commits of the target branch. After every step the rules of the oracle are checked.
-//! `RALPH_SIMULATIONS=1000000 cargo test --release --lib simulation` tries more schedules than the
-//! ordinary suite, `RALPH_SIMULATION_SEED=7` repeats one.
+//! The simulated world has a graph, a journal, records on disk, processes and the commits of the
+//! target branch. The invariants are checked after every step.
+//! `RALPH_SIMULATIONS=1000000 cargo test --release --lib simulation` runs more schedules than the
+//! default; `RALPH_SIMULATION_SEED=7` repeats one schedule.
 
 #![cfg(test)]
 
@@ -35,9 +35,9 @@ use crate::core::{
     verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule},
 };
 
-/// How many schedules the ordinary suite tries.
+/// The default number of schedules.
 const SCHEDULES: u64 = 10_000;
-/// A schedule that takes more steps than this does not end.
+/// A schedule with more steps than this counts as endless.
 const STEPS: usize = 20_000;
 
 /// A pseudo-random sequence (splitmix64).
@@ -56,7 +56,7 @@ impl ScheduleDice {
         (self.roll() % bound.max(1) as u64) as usize
     }
 
-    /// Whether something that happens so often of a hundred times happens.
+    /// Returns true with this probability.
     fn chance(&mut self, percent: u64) -> bool {
         self.roll() % 100 < percent
     }
@@ -65,23 +65,23 @@ impl ScheduleDice {
 /// A commit: the attempts whose work is in it.
 type Works = BTreeSet<AttemptId>;
 
-/// What is on disk of an attempt that is open.
+/// The record of an open attempt on disk.
 #[derive(Clone)]
 struct DiskRecord {
     attempt: OpenAttempt,
     landing: Option<CommitId>,
     slot: usize,
-    /// The agent's exit, if its guardian lived to write it.
+    /// The exit of the agent, if its guardian wrote it.
     exit: Option<Outcome>,
     head: Option<CommitId>,
 }
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone)]
 struct SimProcess {
     purpose: Option<CheckPurpose>,
     command: String,
-    /// Whether it is asked to end.
+    /// Whether it has been asked to end.
     told: bool,
 }
 
@@ -96,7 +96,7 @@ struct World {
     run_number: u32,
     now: i64,
     began: Instant,
-    /// Whether something may go wrong.
+    /// Whether failures and crashes can occur.
     rough: bool,
     isolated: bool,
     verify: bool,
@@ -106,20 +106,20 @@ struct World {
     building: Option<(CommitId, Vec<AttemptId>)>,
     built: Option<CommitId>,
     landing: Option<(CommitId, CommitId)>,
-    /// Every commit by its id, and which of them the branch was at, in order.
+    /// Every commit by its id; `positions` has the commits of the branch over time.
     commits: BTreeMap<CommitId, Works>,
     positions: Vec<CommitId>,
-    /// The commits that verify commands passed on, whole.
+    /// The commits on which all verify commands passed.
     proven: BTreeSet<CommitId>,
-    /// For each attempt the works that it started from.
+    /// The work that each attempt started from.
     bases: BTreeMap<AttemptId, Works>,
     started: BTreeMap<AttemptId, u32>,
     ended: BTreeMap<AttemptId, u32>,
-    /// Tasks that a person completed by hand.
+    /// The tasks that a person completed by hand.
     by_hand: BTreeSet<TaskId>,
     landings: u64,
     crashes: u64,
-    /// Whether every input and command is printed.
+    /// Whether to print every input and command.
     shown: bool,
 }
 
@@ -194,7 +194,7 @@ impl World {
     }
 
     fn tip(&self) -> CommitId {
-        self.positions.last().expect("it began somewhere").clone()
+        self.positions.last().expect("the branch has a first commit").clone()
     }
 
     fn commit(&mut self, works: Works) -> CommitId {
@@ -203,7 +203,7 @@ impl World {
         id
     }
 
-    /// Two tasks of which one must have seen the other, or their verify commands fail together.
+    /// Whether the work of two tasks fails together unless one attempt started from the other.
     fn clash(a: &TaskId, b: &TaskId, divisor: u64) -> bool {
         let weight = |id: &TaskId| id.as_str().bytes().map(u64::from).sum::<u64>();
         a != b && (weight(a) * weight(b)) % divisor == 0
@@ -220,7 +220,7 @@ impl World {
         })
     }
 
-    /// Whether the work of an attempt is in conflict with what is on the branch by now.
+    /// Whether the work of an attempt conflicts with the current branch.
     fn conflicts(&self, id: &AttemptId, onto: &Works) -> bool {
         let base = &self.bases[id];
         onto.difference(base).any(|other| World::clash(&other.task_id, &id.task_id, 5))
@@ -271,7 +271,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out commands; what comes of each is dealt with before the next.
+    /// Executes commands. The result of each is handled before the next.
     fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<Vec<Input>, End> {
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
@@ -371,7 +371,7 @@ impl World {
             RunCommand::Land { onto, commit, .. } => {
                 let works = self.commits[&commit].clone();
                 assert!(!self.verify || self.proven.contains(&commit), "{commit} was not verified");
-                assert!(!self.verify || self.is_green(&works), "{commit} is red");
+                assert!(!self.verify || self.is_green(&works), "{commit} fails");
                 for id in works.difference(&self.commits[&onto].clone()) {
                     let record = self.records.get(id);
                     assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
@@ -459,7 +459,7 @@ impl World {
         let slot = self.records[&id].slot;
         for other in self.processes.keys().filter(|_| purpose != Some(CheckPurpose::Trial)) {
             let trial = self.processes[other].purpose == Some(CheckPurpose::Trial);
-            assert!(trial || self.records[other].slot != slot, "{id} beside {other}");
+            assert!(trial || self.records[other].slot != slot, "{id} runs alongside {other}");
         }
         let command = command.to_owned();
         let before =
@@ -473,7 +473,7 @@ impl World {
         Input::ProcessStarted(id, limits)
     }
 
-    /// What the agent of an attempt left.
+    /// Returns the evidence of an attempt.
     fn collect(&mut self, id: &AttemptId, end: &ProcessEnd) -> PendingResult {
         assert!(!self.processes.contains_key(id), "{id} is examined while it runs");
         let outcome = end.outcome.clone().unwrap_or_default();
@@ -500,7 +500,8 @@ impl World {
         PendingResult { evidence, outcome, took: end.took, ..PendingResult::default() }
     }
 
-    /// Something happens: the end of a process, of a preparation, of git's work; time passes.
+    /// Simulates one event: the end of a process, of a preparation or of a git command. Time
+    /// passes.
     fn happen(&mut self, until: Option<DateTime<Utc>>) -> Result<(), End> {
         self.now += 1 + i64::try_from(self.dice.below(5)).unwrap_or(0);
         if self.rough {
@@ -601,7 +602,7 @@ impl World {
             && process.purpose == Some(CheckPurpose::Verify)
             && let Some(head) = self.records[&id].head.clone()
         {
-            // What was seen is lost with the guardian that saw it.
+            // The result is lost with the guardian that had it.
             self.proven.remove(&head);
         }
         let took = Duration::from_secs(1);
@@ -661,7 +662,7 @@ impl World {
         self.handle(Input::Landed(landed))
     }
 
-    /// A person edits the graph, moves the branch, or stops the run.
+    /// Simulates a person who edits the graph, moves the branch or stops the run.
     fn person(&mut self) {
         let number = self.dice.below(self.graph.tasks().len());
         let id = self.graph.task(number).id.clone();
@@ -705,7 +706,7 @@ impl World {
         self.handle(Input::Signal(15, name))
     }
 
-    /// One run: from its start, with what an earlier one left, to its end.
+    /// Simulates one run, which starts with the records of the previous one.
     fn run_once(&mut self) -> End {
         self.run_number += 1;
         if self.shown {
@@ -713,12 +714,12 @@ impl World {
         }
         self.run = Run::default();
         self.policy.stop = None;
-        // With its runner everything dies that it guarded.
+        // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();
         (self.building, self.built) = (None, None);
         if let Some((onto, commit)) = self.landing.take() {
-            // Git may have finished, or not.
+            // Git may or may not have finished.
             if self.tip() == onto && self.dice.chance(50) {
                 self.positions.push(commit);
                 self.landings += 1;
@@ -787,7 +788,7 @@ impl World {
         self.handle(Input::Found(Box::new(found)))
     }
 
-    /// The rules that hold at every step.
+    /// Checks the invariants of every step.
     fn check(&self) {
         for task in self.graph.tasks() {
             let landed = self.commits[&self.tip()].iter().any(|id| id.task_id == task.id);
@@ -800,9 +801,9 @@ impl World {
         }
     }
 
-    /// The rules that hold when a run ends by itself.
+    /// Checks the invariants at the end of a run that did not crash.
     fn stopped(&mut self, reason: &StopReason) {
-        assert!(self.processes.is_empty(), "processes are left: {reason}");
+        assert!(self.processes.is_empty(), "processes still run: {reason}");
         let all = self.graph.tasks().iter().all(|task| task.status.is_over());
         if !matches!(reason, StopReason::Signal(..)) {
             assert_eq!(*reason == StopReason::Complete, all, "{reason}");
@@ -821,7 +822,7 @@ impl World {
     }
 }
 
-/// Runs one schedule: rough runs first, then calm ones until nothing is left to recover.
+/// Simulates one schedule: runs with failures first, then runs without, until no record is left.
 fn schedule(seed: u64) -> (u64, u64) {
     let mut world = World::new(seed);
     for _ in 0..6 {
@@ -834,7 +835,7 @@ fn schedule(seed: u64) -> (u64, u64) {
     world.rough = false;
     for _ in 0..2 {
         if let End::Crashed = world.run_once() {
-            panic!("a calm run crashed");
+            panic!("a run without failures crashed");
         }
     }
     assert!(world.records.is_empty(), "records are left: {:?}", world.records.keys());
@@ -846,14 +847,14 @@ fn schedule(seed: u64) -> (u64, u64) {
         let works = &world.commits[position];
         assert!(
             !world.verify || world.is_green(works),
-            "the branch was at {position}, which is red"
+            "the branch was at {position}, which fails"
         );
     }
     (world.landings, world.crashes)
 }
 
 #[test]
-fn no_schedule_breaks_a_rule() {
+fn no_schedule_violates_an_invariant() {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("RALPH_SIMULATION_SEED") {
         schedule(seed);
@@ -864,7 +865,7 @@ fn no_schedule_breaks_a_rule() {
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| schedule(seed));
         let Ok(counts) = result else {
-            panic!("RALPH_SIMULATION_SEED={seed} breaks a rule");
+            panic!("RALPH_SIMULATION_SEED={seed} violates an invariant");
         };
         (landings, crashes) = (landings + counts.0, crashes + counts.1);
     }

@@ -1,8 +1,8 @@
-//! Which agent a task may have now, and what follows when there is none.
+//! The selection of an agent for a task, and the decision when no agent is available.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Bar, Decision, View, Wait};
+use super::{Decision, TaskConflict, View, Wait};
 use crate::core::{
     agents::{agent_command::AgentCommand, provider_error::Advice},
     duration,
@@ -10,37 +10,37 @@ use crate::core::{
     exit::Exit,
 };
 
-/// Whose turn it is at a task.
+/// The agent for the next attempt at a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn<'a> {
-    /// This agent's; none where the rules name no agent at all.
+    /// This agent can start now; none if no agent is configured.
     Now(Option<&'a AgentCommand>),
-    /// Nobody's before an attempt ends: this one has as many as it may, and what is tried before and
-    /// after it rests or has as many, too.
-    Busy(Bar<'a>),
-    /// Nobody's before then: all of its agents rest.
+    /// No agent can start before an attempt ends: this limit is reached, and the other agents are
+    /// rate-limited or have reached their limits too.
+    Busy(TaskConflict<'a>),
+    /// No agent can start before this time: all of them are rate-limited.
     Later(DateTime<Utc>),
-    /// Nobody's in this run: all of its agents are refused.
+    /// No agent can start in this run: all of them are denied access.
     Never,
 }
 
 impl<'a> View<'a> {
-    /// The agents that a task may have.
+    /// Returns the agents of a task, in the order in which they are tried.
     pub fn agents(&self, number: usize) -> &'a [AgentCommand] {
         let own = &self.graph.task(number).agents;
         if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
     }
 
-    /// The first agent of a task that can be called now.
+    /// Returns the first agent of a task that can start now.
     pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'a> {
         let calls = self.agents(number);
         let mut turn = if calls.is_empty() { Turn::Now(None) } else { Turn::Never };
         for call in calls {
-            match self.history.resting.get(&call.name).map(|rest| rest.met.advice()) {
+            match self.history.cooldowns.get(&call.name).map(|cooldown| cooldown.error.advice()) {
                 Some(Advice::Wait { until }) if now < until => {
                     turn = match turn {
                         Turn::Later(soonest) => Turn::Later(soonest.min(until)),
-                        Turn::Busy(bar) => Turn::Busy(bar),
+                        Turn::Busy(conflict) => Turn::Busy(conflict),
                         Turn::Now(_) | Turn::Never => Turn::Later(until),
                     };
                 }
@@ -48,35 +48,37 @@ impl<'a> View<'a> {
                 Some(Advice::Wait { .. } | Advice::Count) | None => match self.busy(call) {
                     None => return Turn::Now(Some(call)),
                     Some(_) if matches!(turn, Turn::Busy(_)) => {}
-                    Some(bar) => turn = Turn::Busy(bar),
+                    Some(conflict) => turn = Turn::Busy(conflict),
                 },
             }
         }
         turn
     }
 
-    /// Nothing can start before a provider gives service again.
+    /// Decides whether to wait until a provider is available again.
     pub(super) fn wait_for_provider(&self, until: DateTime<Utc>) -> Decision {
-        let resting = || self.history.resting.values();
-        let since = resting().map(|rest| rest.since).min().unwrap_or(until);
+        let cooldowns = || self.history.cooldowns.values();
+        let since = cooldowns().map(|cooldown| cooldown.since).min().unwrap_or(until);
         let longest = TimeDelta::from_std(self.policy.max_wait).unwrap_or(TimeDelta::MAX);
         if until - since > longest {
             let limit = duration::short(self.policy.max_wait);
-            return Decision::Stop(StopReason::Limit(format!("{limit} of waiting")));
+            return Decision::Stop(StopReason::Limit(format!(
+                "rate-limited for longer than `max_wait` ({limit})"
+            )));
         }
-        let why = resting().find(|rest| rest.met.until == Some(until));
-        let why = why.map_or_else(String::new, |rest| rest.met.obstacle.to_string());
+        let why = cooldowns().find(|cooldown| cooldown.error.until == Some(until));
+        let why = why.map_or_else(String::new, |cooldown| cooldown.error.obstacle.to_string());
         Decision::Wait(Wait { until: Some(until), why })
     }
 
-    /// Why no agent of this task may be called again.
+    /// The reason why no agent of this task can start again.
     pub(super) fn denied(&self, number: usize) -> StopReason {
         let refusal = |call: &AgentCommand| {
-            let rest = self.history.resting.get(&call.name)?;
-            let Advice::Stop(code) = rest.met.advice() else {
+            let cooldown = self.history.cooldowns.get(&call.name)?;
+            let Advice::Stop(code) = cooldown.error.advice() else {
                 return None;
             };
-            Some((format!("`{}`: {}", call.name, rest.met.obstacle), code))
+            Some((format!("`{}`: {}", call.name, cooldown.error.obstacle), code))
         };
         let refusals: Vec<(String, Exit)> =
             self.agents(number).iter().filter_map(refusal).collect();

@@ -1,4 +1,4 @@
-//! What holds everything back: the smallest set of tasks whose reset or completion frees the rest.
+//! The blockers: the smallest set of tasks whose reset or completion frees all others.
 
 use std::{cmp::Reverse, collections::HashSet};
 
@@ -8,18 +8,18 @@ use super::{TaskState, View, unfinished};
 use crate::core::{event::Blocker, graph::task::Status};
 
 impl View<'_> {
-    /// The smallest set of tasks whose reset or completion lets everything in question go on: what
-    /// is held for a reason of its own. Most freeing first.
-    pub fn holders(&self, now: DateTime<Utc>) -> Vec<Blocker> {
+    /// Returns the smallest set of tasks whose reset or completion frees all selected tasks. Each
+    /// is held up for its own reason. The one that frees the most tasks is first.
+    pub fn blockers(&self, now: DateTime<Utc>) -> Vec<Blocker> {
         let mut blocked: HashSet<usize> = HashSet::new();
         let mut roots: Vec<(usize, String)> = Vec::new();
         let mut stack: Vec<usize> = self.admitted().collect();
-        // Downwards from what is in question to what holds it, which may lie outside the filter.
+        // From the selected tasks down to their blockers, which the filter may exclude.
         while let Some(number) = stack.pop() {
             if !blocked.insert(number) {
                 continue;
             }
-            match self.held_by_itself(number, now) {
+            match self.own_reason(number, now) {
                 Some(why) => roots.push((number, why)),
                 None => stack.extend(self.waits_for(number)),
             }
@@ -27,10 +27,10 @@ impl View<'_> {
         self.rank(roots)
     }
 
-    /// Why a task is held, if the reason is its own and not that of a dependency.
-    fn held_by_itself(&self, number: usize, now: DateTime<Utc>) -> Option<String> {
+    /// The reason why a task cannot start, if it is not a dependency.
+    fn own_reason(&self, number: usize, now: DateTime<Utc>) -> Option<String> {
         match self.state(number, now) {
-            TaskState::Claimed => Some("in progress, but not by this run".to_owned()),
+            TaskState::Claimed => Some("in progress outside of this run".to_owned()),
             TaskState::Parked(attempts) => {
                 let plural = if attempts == 1 { "" } else { "s" };
                 Some(format!("parked after {attempts} attempt{plural}"))
@@ -42,61 +42,62 @@ impl View<'_> {
             }
             TaskState::Spent => {
                 let spent = self.history.of(&self.graph.task(number).id).spend.cost();
-                Some(format!("out of money: {spent} spent"))
+                Some(format!("cost limit reached: {spent} spent"))
             }
-            TaskState::Held => Some("blocked by hand".to_owned()),
+            TaskState::Blocked => Some("blocked by a person".to_owned()),
             TaskState::Cancelled => self
                 .graph
                 .dependents(number)
                 .any(|d| unfinished(self.graph.task(d)))
-                .then(|| "cancelled, and others depend on it".to_owned()),
+                .then(|| "cancelled, but other tasks depend on it".to_owned()),
             TaskState::Ready if !self.policy.filter.admits(self.graph.task(number)) => {
-                Some("ready, but outside what this run was restricted to".to_owned())
+                Some("ready, but excluded by the filters of this run".to_owned())
             }
             TaskState::Complete
             | TaskState::Running
             | TaskState::Ready
             | TaskState::Conflicting
-            | TaskState::Backoff(_)
-            | TaskState::Limited(_)
+            | TaskState::Retrying(_)
+            | TaskState::RateLimited(_)
             | TaskState::Denied
             | TaskState::Waiting => None,
         }
     }
 
-    /// Counts what each root frees when those before it are dealt with, the best first.
+    /// Orders the roots by the number of tasks that each frees once those before it are resolved.
     fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Blocker> {
-        /// Beyond so many, the order among the rest is that of the file: each costs a pass.
+        /// The number of roots to rank. The others keep the order of the file, because each rank
+        /// costs a pass.
         const RANKED: usize = 20;
         roots.sort_unstable();
-        let mut dealt: HashSet<usize> = HashSet::new();
-        let mut holders = Vec::new();
-        while !roots.is_empty() && holders.len() < RANKED {
+        let mut resolved: HashSet<usize> = HashSet::new();
+        let mut blockers = Vec::new();
+        while !roots.is_empty() && blockers.len() < RANKED {
             let (at, freed) = roots
                 .iter()
                 .enumerate()
-                .map(|(at, (root, _))| (at, self.freed_by(*root, &dealt)))
+                .map(|(at, (root, _))| (at, self.freed_by(*root, &resolved)))
                 .max_by_key(|(at, freed)| (freed.len(), Reverse(*at)))
                 .expect("there is a root");
             let (root, why) = roots.remove(at);
-            holders.push(Blocker {
+            blockers.push(Blocker {
                 task_id: self.graph.task(root).id.clone(),
                 why,
                 frees: freed.len(),
             });
-            dealt.extend(freed);
+            resolved.extend(freed);
         }
-        holders.extend(roots.into_iter().map(|(root, why)| Blocker {
+        blockers.extend(roots.into_iter().map(|(root, why)| Blocker {
             task_id: self.graph.task(root).id.clone(),
             why,
             frees: 1,
         }));
-        holders
+        blockers
     }
 
-    /// The unfinished tasks that could be worked off once `root` is complete, itself included,
-    /// given that those in `dealt` can.
-    fn freed_by(&self, root: usize, dealt: &HashSet<usize>) -> Vec<usize> {
+    /// Returns the unfinished tasks that can be completed once `root` is resolved, including
+    /// `root`, assuming that those in `resolved` can.
+    fn freed_by(&self, root: usize, resolved: &HashSet<usize>) -> Vec<usize> {
         let mut freed = vec![root];
         let mut done: HashSet<usize> = HashSet::from([root]);
         let mut at = 0;
@@ -106,11 +107,11 @@ impl View<'_> {
                 let can = |d: usize| {
                     self.graph.task(d).status == Status::Complete
                         || done.contains(&d)
-                        || dealt.contains(&d)
+                        || resolved.contains(&d)
                 };
                 if self.graph.task(dependent).status == Status::Pending
                     && !done.contains(&dependent)
-                    && !dealt.contains(&dependent)
+                    && !resolved.contains(&dependent)
                     && self.graph.dependencies(dependent).all(can)
                 {
                     done.insert(dependent);

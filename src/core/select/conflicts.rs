@@ -1,8 +1,7 @@
-//! What a task cannot be worked on beside: one that changes the same files, or as many attempts as
-//! a limit allows.
+//! Conflicts between a task and the active attempts: the same files, or a reached limit.
 //!
-//! Only what is active holds a task back, so none is held back for ever: when all of it has ended,
-//! any task can start.
+//! Only active attempts cause conflicts. Once all of them have ended, any task can start, so no
+//! task waits without end.
 
 use std::num::NonZeroU32;
 
@@ -11,67 +10,70 @@ use chrono::{DateTime, Utc};
 use super::{Active, SelectionKey, Turn, View};
 use crate::core::{agents::agent_command::AgentCommand, graph::task::Task};
 
-/// What keeps a task from being worked on beside what is active.
+/// The reason why a task cannot start alongside the active attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bar<'a> {
+pub enum TaskConflict<'a> {
     /// The task of this number changes the same files.
     Touches(usize),
-    /// So many attempts with this agent, or at tasks with this tag, are at work.
+    /// This number of attempts with this agent or tag are working, which is the limit.
     Limit(&'a str, NonZeroU32),
 }
 
 impl<'a> View<'a> {
-    /// What keeps a task apart from what is active; none if nothing does.
-    pub fn apart(&self, number: usize, now: DateTime<Utc>) -> Option<Bar<'a>> {
+    /// Returns the conflict of a task with the active attempts, if there is one.
+    pub fn conflict(&self, number: usize, now: DateTime<Utc>) -> Option<TaskConflict<'a>> {
         match self.agent(number, now) {
-            Turn::Busy(bar) => Some(bar),
-            Turn::Now(_) | Turn::Later(_) | Turn::Never => self.bar(number),
+            Turn::Busy(conflict) => Some(conflict),
+            Turn::Now(_) | Turn::Later(_) | Turn::Never => self.conflict_for_any_agent(number),
         }
     }
 
-    /// The same in words that fit behind the name of the task.
-    pub fn explain(&self, bar: Bar<'_>) -> String {
-        match bar {
-            Bar::Touches(other) => {
+    /// Describes a conflict, as a phrase to follow the name of the task.
+    pub fn explain(&self, conflict: TaskConflict<'_>) -> String {
+        match conflict {
+            TaskConflict::Touches(other) => {
                 format!("changes the same files as `{}`", self.graph.task(other).id)
             }
-            Bar::Limit(name, limit) => format!("the limit of {limit} for `{name}` is reached"),
+            TaskConflict::Limit(name, limit) => {
+                format!("limit of {limit} for `{name}` reached")
+            }
         }
     }
 
-    /// What keeps a task apart whichever agent it gets.
-    pub(super) fn bar(&self, number: usize) -> Option<Bar<'a>> {
-        self.tag(number).or_else(|| self.clash(number).map(Bar::Touches))
+    /// Returns the conflict of a task that applies to all of its agents.
+    pub(super) fn conflict_for_any_agent(&self, number: usize) -> Option<TaskConflict<'a>> {
+        self.tag(number).or_else(|| self.clash(number).map(TaskConflict::Touches))
     }
 
-    /// Which of its agents a task would have, were none of them at rest; none if a limit keeps it
-    /// from starting. A task without agents has the first.
-    pub(super) fn place(&self, number: usize) -> Option<usize> {
+    /// Returns the index of the first agent whose limit is not reached; cooldowns are ignored. None
+    /// if a limit prevents the start. A task without agents has index 0.
+    pub(super) fn agent_index(&self, number: usize) -> Option<usize> {
         let calls = self.agents(number);
         let free = calls.iter().position(|call| self.busy(call).is_none());
         let place = if calls.is_empty() { Some(0) } else { free };
         place.filter(|_| self.tag(number).is_none())
     }
 
-    /// The limit of an agent, if it is reached.
-    pub(super) fn busy(&self, call: &AgentCommand) -> Option<Bar<'a>> {
+    /// Returns the limit of an agent if it is reached.
+    pub(super) fn busy(&self, call: &AgentCommand) -> Option<TaskConflict<'a>> {
         self.full(&call.name, |active| active.agent == Some(&call.name))
     }
 
-    /// The limit of one of its tags, if it is reached.
-    fn tag(&self, number: usize) -> Option<Bar<'a>> {
+    /// Returns the limit of one of its tags if it is reached.
+    fn tag(&self, number: usize) -> Option<TaskConflict<'a>> {
         self.graph.task(number).tags.iter().find_map(|tag| {
             self.full(tag, |active| self.graph.task(active.number).tags.contains(tag))
         })
     }
 
-    fn full(&self, name: &str, counts: impl Fn(&Active<'_>) -> bool) -> Option<Bar<'a>> {
+    fn full(&self, name: &str, counts: impl Fn(&Active<'_>) -> bool) -> Option<TaskConflict<'a>> {
         let (name, limit) = self.policy.limits.get_key_value(name)?;
         let at_work = self.active.iter().filter(|active| active.works && counts(active)).count();
-        (at_work >= limit.get() as usize).then_some(Bar::Limit(name, *limit))
+        (at_work >= limit.get() as usize).then_some(TaskConflict::Limit(name, *limit))
     }
 
-    /// The active task that changes the same files. One that only waits to be merged still does.
+    /// Returns the active task that changes the same files. A task that is queued to land counts
+    /// too.
     pub(super) fn clash(&self, number: usize) -> Option<usize> {
         let task = self.graph.task(number);
         let mut others = self.active.iter().map(|active| active.number);
@@ -81,36 +83,36 @@ impl<'a> View<'a> {
         others.find(|other| overlap(task, self.graph.task(*other)))
     }
 
-    /// Whether a task gives way to one of those that only wait for files, because that is more
-    /// urgent and needs the same: otherwise a stream of small tasks could keep an urgent large one
-    /// waiting to the end. Among equally urgent ones, whatever can start does.
+    /// Whether a task yields to a more urgent one that waits for files and needs the same files.
+    /// Otherwise a series of small tasks could delay an urgent large task until the end. Among
+    /// tasks of the same urgency, any task that can start does so.
     pub(super) fn gives_way(
         &self,
         key: SelectionKey,
-        apart: impl IntoIterator<Item = SelectionKey>,
+        conflicting: impl IntoIterator<Item = SelectionKey>,
     ) -> bool {
         let task = self.graph.task(key.number);
-        apart.into_iter().any(|other| {
+        conflicting.into_iter().any(|other| {
             other.priority < key.priority && overlap(task, self.graph.task(other.number))
         })
     }
 
-    /// The first of the `ready` tasks, in their order, that gives way neither to one that is kept
-    /// `apart` nor to one that gives way itself.
+    /// Returns the first of the `ready` tasks that yields neither to a `conflicting` task nor to a
+    /// task that itself yields.
     pub(super) fn first(
         &self,
         ready: Vec<SelectionKey>,
-        mut apart: Vec<SelectionKey>,
+        mut conflicting: Vec<SelectionKey>,
     ) -> Option<SelectionKey> {
         ready.into_iter().find(|key| {
-            let gives_way = self.gives_way(*key, apart.iter().copied());
-            apart.extend(gives_way.then_some(*key));
+            let gives_way = self.gives_way(*key, conflicting.iter().copied());
+            conflicting.extend(gives_way.then_some(*key));
             !gives_way
         })
     }
 }
 
-/// Whether two tasks change the same files, by what they say.
+/// Whether two tasks declare that they change the same files.
 fn overlap(a: &Task, b: &Task) -> bool {
     a.touches.iter().any(|own| b.touches.iter().any(|theirs| own.overlaps(theirs)))
 }
@@ -132,7 +134,7 @@ mod tests {
         },
         select::{
             Decision, MAX_FAILURES, Policy, TaskState, keys,
-            tests::{any_graph, at, twin},
+            tests::{any_graph, at, brute_force},
         },
         verdict::{Evidence, Verdict},
     };
@@ -154,7 +156,7 @@ mod tests {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
-    /// Tasks `t0`… with what they touch, their tags and their agents.
+    /// Builds a graph of tasks `t0`… from their files, tags and agents.
     fn graph(tasks: &[(&str, &[&str], &[&str])]) -> TaskGraph {
         let tasks = tasks.iter().enumerate().map(|(n, (touches, tags, agents))| Task {
             touches: globs(&touches.split_whitespace().collect::<Vec<_>>()),
@@ -169,8 +171,8 @@ mod tests {
         Active { number, agent, works }
     }
 
-    /// Looks at a graph beside what is active, with ten attempts at once.
-    fn beside(
+    /// Checks a graph with these active attempts and ten jobs.
+    fn alongside(
         graph: &TaskGraph,
         limits: BTreeMap<String, NonZeroU32>,
         active: &[Active<'_>],
@@ -182,27 +184,35 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_change_the_same_files_are_kept_apart_until_one_is_merged() {
+    fn tasks_that_change_the_same_files_conflict_until_one_lands() {
         let graph = graph(&[("src/*", &[], &[]), ("src/a docs", &[], &[]), ("docs/x", &[], &[])]);
         for works in [true, false] {
-            beside(&graph, BTreeMap::new(), &[active(0, None, works)], |view| {
+            alongside(&graph, BTreeMap::new(), &[active(0, None, works)], |view| {
                 assert_eq!(view.state(0, at(0)), TaskState::Running);
                 assert_eq!(view.state(1, at(0)), TaskState::Conflicting);
-                assert_eq!(view.apart(1, at(0)), Some(Bar::Touches(0)));
-                assert_eq!(view.explain(Bar::Touches(0)), "changes the same files as `t0`");
+                assert_eq!(view.conflict(1, at(0)), Some(TaskConflict::Touches(0)));
+                assert_eq!(
+                    view.explain(TaskConflict::Touches(0)),
+                    "changes the same files as `t0`"
+                );
                 assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
             });
         }
-        beside(&graph, BTreeMap::new(), &[], |view| {
+        alongside(&graph, BTreeMap::new(), &[], |view| {
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[0]));
         });
-        beside(&graph, BTreeMap::new(), &[active(0, None, true), active(2, None, true)], |view| {
-            assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
-        });
+        alongside(
+            &graph,
+            BTreeMap::new(),
+            &[active(0, None, true), active(2, None, true)],
+            |view| {
+                assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
+            },
+        );
     }
 
     #[test]
-    fn limits_hold_for_agents_and_tags_at_work() {
+    fn limits_apply_to_the_agents_and_tags_of_working_attempts() {
         let (p, q) = (Some("p"), Some("q"));
         let graph = graph(&[
             ("", &["db"], &["p", "q"]),
@@ -216,21 +226,25 @@ mod tests {
             Turn::Now(call) => call.unwrap().name.clone(),
             Turn::Busy(_) | Turn::Later(_) | Turn::Never => format!("{turn:?}"),
         };
-        beside(&graph, all(), &[active(0, p, true)], |view| {
-            assert_eq!(name(view.agent(1, at(0))), "q", "the next of the list takes it");
+        alongside(&graph, all(), &[active(0, p, true)], |view| {
+            assert_eq!(name(view.agent(1, at(0))), "q", "the next agent of the list is used");
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[1]));
             assert_eq!(view.state(2, at(0)), TaskState::Conflicting);
-            let bar = view.apart(2, at(0)).unwrap();
-            assert_eq!(view.explain(bar), "the limit of 1 for `db` is reached");
-            let bar = view.apart(3, at(0)).unwrap();
-            assert_eq!(view.explain(bar), "the limit of 1 for `p` is reached");
+            let conflict = view.conflict(2, at(0)).unwrap();
+            assert_eq!(view.explain(conflict), "limit of 1 for `db` reached");
+            let conflict = view.conflict(3, at(0)).unwrap();
+            assert_eq!(view.explain(conflict), "limit of 1 for `p` reached");
         });
-        beside(&graph, all(), &[active(0, p, false)], |view| {
-            assert_eq!(name(view.agent(3, at(0))), "p", "it only waits to be merged");
+        alongside(&graph, all(), &[active(0, p, false)], |view| {
+            assert_eq!(
+                name(view.agent(3, at(0))),
+                "p",
+                "the other attempt is queued and does not count"
+            );
             assert_eq!(view.state(2, at(0)), TaskState::Ready);
         });
         let busy = [active(0, p, true), active(1, q, true), active(2, q, true)];
-        beside(&graph, all(), &busy, |view| {
+        alongside(&graph, all(), &busy, |view| {
             assert_eq!(
                 (view.state(3, at(0)), view.state(4, at(0))),
                 (TaskState::Conflicting, TaskState::Conflicting)
@@ -240,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn small_tasks_do_not_keep_an_urgent_large_one_waiting() {
+    fn small_tasks_do_not_delay_an_urgent_large_task() {
         let mut tasks = graph(&[
             ("src/a", &[], &[]),
             ("src", &[], &[]),
@@ -254,21 +268,21 @@ mod tests {
             task.priority.0 = priority;
         }
         let graph = TaskGraph::new(tasks.clone(), Vec::new()).unwrap();
-        beside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
-            // `t2` would take files that `t1` needs next, and `t3` some that `t2` needs.
+        alongside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
+            // `t2` needs files that `t1` needs too, and `t3` needs files that `t2` needs.
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[4]));
         });
         for task in &mut tasks {
             task.priority.0 = 2;
         }
         let graph = TaskGraph::new(tasks, Vec::new()).unwrap();
-        beside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
+        alongside(&graph, BTreeMap::new(), &[active(0, None, true)], |view| {
             assert_eq!(view.decide(at(0)), Decision::Start(view.keys[2]));
         });
     }
 
-    fn obstructed(agent: &str, met: ProviderError) -> Event {
-        let evidence = Evidence { obstacle: Some(met), ..Evidence::default() };
+    fn rate_limited(agent: &str, error: ProviderError) -> Event {
+        let evidence = Evidence { obstacle: Some(error), ..Evidence::default() };
         Event::RateLimited(AttemptResult {
             agent: Some(agent.to_owned()),
             evidence,
@@ -277,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_one_attempt_meets_pauses_its_agent_for_all() {
+    fn a_rate_limit_of_one_attempt_pauses_its_agent_for_all_tasks() {
         let agents: [&[&str]; 6] = [&["p"], &["p"], &["p"], &["p"], &["q"], &["p", "q"]];
         let graph = graph(&agents.map(|agents| ("", &[][..], agents)));
         let mut history = History::default();
@@ -292,49 +306,49 @@ mod tests {
         };
         let p = Some("p");
         let mut end_of = |id: &str, now: i64| {
-            let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
-            let met = ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now));
-            history.apply(&record(id, now, obstructed("p", met)));
+            let earlier = history.errors_before("p", &graph.task(id_number(id)).id);
+            let error = ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now));
+            history.apply(&record(id, now, rate_limited("p", error)));
             history.clone()
         };
-        // Two go on; nothing of `p` begins before the minute is over, the others do.
+        // Two attempts continue. `p` does not start for a minute; the other agents do.
         let after = end_of("t0", 10);
         let (states, decision) = state(&after, &[active(1, p, true), active(2, p, true)], 11);
-        assert_eq!(states, [TaskState::Limited(at(70)), TaskState::Ready, TaskState::Ready]);
+        assert_eq!(states, [TaskState::RateLimited(at(70)), TaskState::Ready, TaskState::Ready]);
         assert_eq!(decision, Decision::Start(keys[4]));
-        // They meet the same limit: one step, counted from the last.
+        // They get the same limit: one step, which starts at the last of them.
         end_of("t1", 12);
         let after = end_of("t2", 20);
-        assert_eq!((after.resting["p"].count, after.resting["p"].since), (1, at(10)));
-        assert_eq!(state(&after, &[], 21).0[0], TaskState::Limited(at(80)));
-        // One that ran beside them and met nothing is no sign that the limit is gone.
-        let mut beside = after.clone();
-        beside.apply(&record("t3", 0, started(1)));
-        assert_eq!(beside.obstacles_before("p", &graph.task(3).id), 1);
-        // The next one knew of it: the second step.
+        assert_eq!((after.cooldowns["p"].count, after.cooldowns["p"].since), (1, at(10)));
+        assert_eq!(state(&after, &[], 21).0[0], TaskState::RateLimited(at(80)));
+        // The success of a parallel attempt does not end the cooldown.
+        let mut later = after.clone();
+        later.apply(&record("t3", 0, started(1)));
+        assert_eq!(later.errors_before("p", &graph.task(3).id), 1);
+        // The next attempt started after the limit, so it is the second step.
         history.apply(&record("t0", 81, started(2)));
         history.apply(&record("t1", 82, started(2)));
-        let met = |history: &History, id: &str, now| {
-            let earlier = history.obstacles_before("p", &graph.task(id_number(id)).id);
+        let until = |history: &History, id: &str, now| {
+            let earlier = history.errors_before("p", &graph.task(id_number(id)).id);
             ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now)).until.unwrap()
         };
-        assert_eq!(met(&history, "t0", 90), at(90 + 120));
+        assert_eq!(until(&history, "t0", 90), at(90 + 120));
         let limit = ProviderError::new(ProviderErrorKind::RateLimit, 1, at(90));
-        history.apply(&record("t0", 90, obstructed("p", limit)));
-        assert_eq!(met(&history, "t1", 91), at(91 + 120));
+        history.apply(&record("t0", 90, rate_limited("p", limit)));
+        assert_eq!(until(&history, "t1", 91), at(91 + 120));
         let well = || AttemptResult { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
         history.apply(&record("t1", 92, Event::Completed(well())));
-        assert_eq!(history.resting["p"].count, 2);
+        assert_eq!(history.cooldowns["p"].count, 2);
         history.apply(&record("t1", 300, started(3)));
         history.apply(&record("t1", 310, Event::Completed(well())));
-        assert!(history.resting.is_empty());
+        assert!(history.cooldowns.is_empty());
     }
 
     fn id_number(id: &str) -> usize {
         id[1..].parse().unwrap()
     }
 
-    /// Patterns, and which of five paths each matches.
+    /// Patterns, each with a bit mask of the paths that it matches.
     const FILES: [(&str, u8); 5] = [
         ("a/**", 0b00011),
         ("b/**", 0b01100),
@@ -350,20 +364,20 @@ mod tests {
     struct OpenTrial {
         number: usize,
         agent: &'static str,
-        /// When its work is over.
+        /// When its work ends.
         worked: i64,
-        /// When it is merged.
+        /// When it lands.
         merged: i64,
-        /// 0 is a failure, 1 a limit of the provider.
+        /// 0 is a failure, 1 a rate limit; all others are successes.
         fate: u8,
     }
 
-    /// A run with several attempts at once.
+    /// A simulated run with several jobs.
     #[derive(Debug)]
     struct JobsTrial {
         graph: TaskGraph,
         policy: Policy,
-        /// The paths of each task.
+        /// The bit mask of the paths of each task.
         files: Vec<u8>,
         history: History,
         now: i64,
@@ -372,8 +386,8 @@ mod tests {
     }
 
     impl JobsTrial {
-        /// From the first decision to the end; how long attempts work, wait to be merged, and end is
-        /// taken from `fates` in turn, and from the task where there are none.
+        /// Runs from the first decision to the end. The work time, queue time and result of each
+        /// attempt come from `fates` in turn, or from the task if `fates` is empty.
         fn run(&mut self, fates: &[(i64, i64, u8)]) -> Result<StopReason, TestCaseError> {
             let mut fates = fates.iter().cycle();
             let keys = keys(&self.graph, self.policy.inherit);
@@ -382,7 +396,7 @@ mod tests {
                 match decision {
                     Decision::Start(key) => {
                         prop_assert_eq!(Some(key.number), self.expected());
-                        let agent = agent.expect("it has an agent");
+                        let agent = agent.expect("a started task has an agent");
                         self.may_begin(key.number, agent)?;
                         let length = i64::from(self.graph.task(key.number).minutes);
                         let (work, merge, fate) = *fates.next().unwrap_or(&(length, 0, 9));
@@ -399,7 +413,7 @@ mod tests {
                         self.wait(until)?;
                     }
                     Decision::Stop(reason) => {
-                        prop_assert!(self.open.is_empty(), "nothing is left behind");
+                        prop_assert!(self.open.is_empty(), "no attempt is left open");
                         let done = |task: &Task| task.status == Status::Complete;
                         let all = self.graph.tasks().iter().all(done);
                         prop_assert_eq!(all, reason == StopReason::Complete);
@@ -436,7 +450,7 @@ mod tests {
             self.open.iter().filter(|open| self.works(open))
         }
 
-        /// What need not be merged works until its end is seen.
+        /// An attempt without queue time works until its end is handled.
         fn works(&self, open: &OpenTrial) -> bool {
             open.worked > self.now || open.worked == open.merged
         }
@@ -452,47 +466,52 @@ mod tests {
             self.at_work().filter(|open| counts(open)).count() >= limit
         }
 
-        fn rests(&self, agent: &str) -> bool {
-            let until = self.history.resting.get(agent).and_then(|rest| rest.met.until);
+        fn is_cooling_down(&self, agent: &str) -> bool {
+            let until = self.history.cooldowns.get(agent).and_then(|cooldown| cooldown.error.until);
             until.is_some_and(|until| until > at(self.now))
         }
 
-        /// What is to be chosen, by the letter of the rule; none if nothing can be.
+        /// Returns the task to select, computed directly from the rules; none if no task can start.
         fn expected(&self) -> Option<usize> {
-            let mut apart: Vec<usize> = Vec::new();
-            twin(&self.graph).into_iter().find(|number| {
+            let mut conflicting: Vec<usize> = Vec::new();
+            brute_force(&self.graph).into_iter().find(|number| {
                 let task = self.graph.task(*number);
                 let past = self.history.of(&task.id);
                 let pause = [0, 1, 2][past.counted.min(2) as usize];
-                let backs_off =
+                let is_retrying =
                     past.last.as_ref().is_some_and(|last| at(self.now) < last.at + secs(pause));
                 let agents = self.agents(*number);
-                let awake: Vec<&String> = agents.iter().filter(|name| !self.rests(name)).collect();
-                if past.counted >= self.policy.max_attempts || backs_off || awake.is_empty() {
+                let available: Vec<&String> =
+                    agents.iter().filter(|name| !self.is_cooling_down(name)).collect();
+                if past.counted >= self.policy.max_attempts || is_retrying || available.is_empty() {
                     return false;
                 }
                 if task.tags.iter().any(|tag| {
                     self.is_full(tag, |open| self.graph.task(open.number).tags.contains(tag))
-                }) || awake.iter().all(|name| self.is_full(name, |open| open.agent == **name))
+                }) || available
+                    .iter()
+                    .all(|name| self.is_full(name, |open| open.agent == **name))
                 {
                     return false;
                 }
                 let shares = |other: usize| self.files[*number] & self.files[other] != 0;
-                let is_barred = self.open.iter().any(|open| shares(open.number));
-                let yields = apart.iter().any(|other| {
+                let conflicts = self.open.iter().any(|open| shares(open.number));
+                let yields = conflicting.iter().any(|other| {
                     shares(*other) && self.graph.task(*other).priority < task.priority
                 });
-                if is_barred || yields {
-                    apart.push(*number);
+                if conflicts || yields {
+                    conflicting.push(*number);
                 }
-                !is_barred && !yields
+                !conflicts && !yields
             })
         }
 
-        /// Holds the beginning of an attempt against the rules.
+        /// Checks the start of an attempt against the rules.
         fn may_begin(&self, number: usize, agent: &str) -> Result<(), TestCaseError> {
             prop_assert!(self.at_work().count() < self.policy.jobs);
-            prop_assert!(!self.rests(agent) && self.agents(number).iter().any(|a| a == agent));
+            prop_assert!(
+                !self.is_cooling_down(agent) && self.agents(number).iter().any(|a| a == agent)
+            );
             prop_assert!(!self.is_full(agent, |open| open.agent == agent));
             let task = self.graph.task(number);
             for tag in &task.tags {
@@ -508,9 +527,9 @@ mod tests {
             Ok(())
         }
 
-        /// Goes on to when the next thing happens, one at a time.
+        /// Advances to the next event, one at a time.
         fn wait(&mut self, until: Option<i64>) -> Result<(), TestCaseError> {
-            // Nothing that could begin is passed over.
+            // No task that can start is skipped.
             let can_more = self.at_work().count() < self.policy.jobs;
             if can_more && self.history.run.failures_in_a_row < MAX_FAILURES {
                 prop_assert_eq!(self.expected(), None);
@@ -520,7 +539,7 @@ mod tests {
             let over = self.open.iter().filter(|open| open.merged <= self.now);
             let Some(open) = over.min_by_key(|open| (open.merged, open.number)).cloned() else {
                 let next = next.filter(|next| *next > self.now);
-                prop_assert!(next.is_some(), "it waits for nothing");
+                prop_assert!(next.is_some(), "the wait has no end");
                 self.now = next.unwrap_or(self.now);
                 return Ok(());
             };
@@ -533,10 +552,10 @@ mod tests {
                     Event::Failed(AttemptResult { agent, ..end(1, Verdict::Failed) }),
                 ),
                 1 => {
-                    let earlier = self.history.obstacles_before(open.agent, &id);
-                    let met =
+                    let earlier = self.history.errors_before(open.agent, &id);
+                    let error =
                         ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(self.now));
-                    (Status::Pending, obstructed(open.agent, met))
+                    (Status::Pending, rate_limited(open.agent, error))
                 }
                 _ => {
                     let ended = AttemptResult { agent, ..end(1, Verdict::Complete) };
@@ -592,7 +611,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_at_once_keep_every_rule_and_come_to_an_end(
+        fn parallel_runs_keep_every_rule_and_end(
             mut trial in trial(),
             fates in proptest::collection::vec((1i64..20, 0i64..9, 0u8..9), 1..40),
         ) {
@@ -600,7 +619,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_foreseen_is_what_happens_when_all_goes_well(mut trial in trial()) {
+        fn a_run_without_failures_matches_the_forecast(mut trial in trial()) {
             let keys = keys(&trial.graph, false);
             let view = View {
                 graph: &trial.graph,

@@ -1,7 +1,7 @@
-//! What would happen if every attempt succeeded: in which order, on how many at once, until when.
+//! The forecast: the order and times of all tasks if every attempt succeeds.
 //!
-//! It is the greedy choice of `decide` itself with lengths instead of agents, so that what is
-//! predicted and what is done cannot drift apart but by the lengths.
+//! It uses the same greedy selection as `decide`, with lengths instead of agents. Forecast and run
+//! therefore differ only in the lengths.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -13,15 +13,15 @@ use crate::core::graph::task::Status;
 /// A task of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Why it is chosen when it is.
+    /// The key by which it is selected.
     pub key: SelectionKey,
-    /// When it begins, after the beginning of all.
+    /// When it starts, relative to the start of the forecast.
     pub start: u64,
-    /// When it ends.
+    /// When it ends, on the same scale.
     pub end: u64,
 }
 
-/// Everything that can be done, in the order in which it begins.
+/// All tasks that can be completed, in the order of their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// The tasks.
@@ -31,8 +31,8 @@ pub struct Forecast {
 }
 
 impl<'a> View<'a> {
-    /// What would happen with `jobs` attempts at once, each as long as `length` says of its task,
-    /// in any unit.
+    /// Returns the forecast for `jobs` attempts at the same time. `length` returns the length of
+    /// the attempt at a task, in any unit.
     pub fn forecast(
         &self,
         jobs: usize,
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
             ready.push(self, number);
         }
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-        // Those that can hold others back.
+        // The active tasks that can conflict with others.
         let mut active: Vec<Active<'a>> = Vec::new();
         let mut forecast = Forecast::default();
         loop {
@@ -91,8 +91,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The chain that nothing can shorten: the tasks that follow each other without a pause when
-    /// there is no bound on how many run at once.
+    /// Returns the critical path: the tasks that follow each other without a pause if the number of
+    /// parallel attempts is not limited.
     pub fn critical_path(&self, length: &dyn Fn(usize) -> u64, now: DateTime<Utc>) -> Vec<usize> {
         let slots = self.simulate(Ready::new(false), usize::MAX, length, now).slots;
         let mut ends = vec![None; self.graph.tasks().len()];
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn more_at_once_is_sooner_until_the_longest_chain() {
+    fn more_jobs_are_faster_down_to_the_critical_path() {
         let now = DateTime::from_timestamp(0, 0).unwrap();
         with(&[10, 20, 30, 5, 5], &[(0, 1), (1, 2)], |view, length| {
             for (jobs, end) in [(1, 70), (2, 60), (3, 60), (usize::MAX, 60)] {

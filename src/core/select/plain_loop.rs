@@ -1,4 +1,4 @@
-//! Where a plain loop is decided otherwise than a run over a graph.
+//! The decisions of a plain loop that differ from those of a run over a graph.
 
 use chrono::TimeDelta;
 
@@ -6,12 +6,12 @@ use super::{MAX_FAILURES, View, backoff};
 use crate::core::{event::StopReason, history::TaskHistory};
 
 impl View<'_> {
-    /// The pause after the newest attempt at a task.
+    /// Returns the pause after the newest attempt at a task.
     pub fn pause_after(&self, past: &TaskHistory) -> TimeDelta {
         let run = &self.history.run;
         match &self.policy.plain {
             None => backoff(past.counted),
-            // What an earlier loop of this name came to does not hold up this one.
+            // The result of an earlier loop of this name does not delay this one.
             Some(_) if run.iterations == run.begun.before => TimeDelta::zero(),
             Some(plain) => {
                 let delay = TimeDelta::from_std(plain.restart_delay()).unwrap_or(TimeDelta::MAX);
@@ -20,16 +20,16 @@ impl View<'_> {
         }
     }
 
-    /// What a pause before the next attempt is for.
+    /// The reason for a pause before the next attempt.
     pub(super) fn pausing(&self) -> &'static str {
         if self.policy.plain.is_some() && self.history.run.failures_in_a_row == 0 {
             "the next iteration"
         } else {
-            "backing off after a failure"
+            "retrying after a failure"
         }
     }
 
-    /// All is done.
+    /// The reason to stop when all tasks are complete.
     pub(super) fn complete(&self) -> StopReason {
         if self.policy.plain.is_none() {
             return StopReason::Complete;
@@ -41,12 +41,12 @@ impl View<'_> {
         StopReason::Done { iterations: run.iterations, report }
     }
 
-    /// So many failures in a row end it; 0 for no such limit.
+    /// The number of failures in a row that stops the run; 0 for no limit.
     pub(super) fn max_failures(&self) -> u32 {
         self.policy.plain.as_ref().map_or(MAX_FAILURES, |plain| plain.max_failures)
     }
 
-    /// The limit of restarts, if it has been reached.
+    /// Returns the limit on restarts if it is reached.
     pub(super) fn restarts(&self) -> Option<StopReason> {
         let max = self.policy.plain.as_ref()?.max_restarts?;
         let limit = format!("{max} restart{}", if max == 1 { "" } else { "s" });
@@ -79,8 +79,8 @@ mod tests {
         DateTime::from_timestamp(seconds, 0).unwrap()
     }
 
-    /// What is decided two seconds after the last of these iterations, which ended one after the
-    /// other, and of which `before` were made by a loop that was paused.
+    /// Returns the decision two seconds after the last of these iterations. The first `before` of
+    /// them belong to a loop that was paused.
     fn decided(plain: &PlainLoop, status: Status, before: u32, verdicts: &[Verdict]) -> Decision {
         let graph = TaskGraph::new(
             vec![crate::core::graph::task::Task { status, ..task("l") }],
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// The end of the wait in seconds, or 0 for a start.
+    /// Returns the end of the wait in seconds, or 0 for a start.
     fn wait(decision: &Decision) -> i64 {
         match decision {
             Decision::Start(_) => 0,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_back_off_until_the_fifth() {
+    fn failures_in_a_row_double_the_pause_and_the_fifth_stops_the_loop() {
         use Verdict::{Again, Failed, TimedOut};
         let ends = |verdicts: &[Verdict]| decided(&plain(), Status::Pending, 0, verdicts);
         for (verdicts, want) in [
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn the_restart_delay_is_the_least_pause() {
+    fn the_restart_delay_is_the_shortest_pause() {
         let slow = PlainLoop { restart_delay_seconds: 6.0, ..plain() };
         let ends = |verdicts: &[Verdict]| wait(&decided(&slow, Status::Pending, 0, verdicts));
-        assert_eq!(ends(&[]), 0, "nothing to restart yet");
+        assert_eq!(ends(&[]), 0, "the first iteration is not a restart");
         assert_eq!(ends(&[Verdict::Again]), 6);
         assert_eq!(ends(&[Verdict::Failed; 4]), 8);
         let endless = PlainLoop { restart_delay_seconds: 1e18, ..plain() };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_comes_before_a_limit_and_the_end_before_both() {
+    fn completion_takes_precedence_over_a_question_and_a_question_over_a_limit() {
         use Verdict::{Again, Complete};
         let last = PlainLoop { max_restarts: Some(1), ..plain() };
         let stop = |status, verdicts: &[Verdict]| match decided(&last, status, 0, verdicts) {

@@ -1,5 +1,5 @@
-//! The ready tasks of a forecast, kept so that what cannot start is not looked at again before
-//! something has changed for it.
+//! The ready tasks of a forecast. A task that cannot start is checked again only after a change
+//! that can affect it.
 
 use std::{
     cmp::Reverse,
@@ -10,66 +10,67 @@ use std::{
 use super::{SelectionKey, View};
 use crate::core::graph::glob::Glob;
 
-/// The limits that can hold a task back: of its tags and of its agents.
+/// The limits that can prevent the start of a task: of its tags and of its agents.
 type ReadyKind<'a> = (Vec<&'a str>, Vec<&'a str>);
 
-/// Tasks of one kind that touch the same files: while its first one cannot start, none of it can.
+/// Tasks of one kind that change the same files. If the first cannot start, none of them can.
 struct ReadyQueue {
     kind: usize,
     keys: BinaryHeap<Reverse<SelectionKey>>,
 }
 
-/// The first task of a queue. Left aside once another one is.
+/// The first task of a queue, with the queue. Ignored once another task is the first.
 type First = (SelectionKey, usize);
 
 /// The ready tasks.
 pub(super) struct Ready<'a> {
-    /// Whether files and limits are heeded.
-    heeds: bool,
+    /// Whether files and limits apply.
+    constrained: bool,
     kinds: HashMap<ReadyKind<'a>, usize>,
-    /// By kind: any task of it, and the first ones that may be able to start.
+    /// For each kind: one of its tasks, and the first tasks of its queues that may be able to
+    /// start.
     firsts: Vec<(usize, BTreeSet<First>)>,
     numbers: HashMap<(usize, Vec<&'a str>), usize>,
     queues: Vec<ReadyQueue>,
-    /// Those that change the same files as the task of that number, which is active.
+    /// The first tasks that change the same files as this active task.
     behind: HashMap<usize, Vec<First>>,
-    /// Those that give way to others.
+    /// The first tasks that yield to others.
     yielding: Vec<First>,
-    /// Both of them.
-    apart: BTreeSet<First>,
-    /// Of which kinds a task could start when it was looked last.
+    /// The tasks in `behind` and in `yielding`.
+    conflicting: BTreeSet<First>,
+    /// For each kind: the agent that a task could start with at the last check.
     places: Vec<Option<usize>>,
 }
 
 impl<'a> Ready<'a> {
-    /// None yet.
-    pub(super) fn new(heeds: bool) -> Ready<'a> {
+    /// Creates an empty set.
+    pub(super) fn new(constrained: bool) -> Ready<'a> {
         Ready {
-            heeds,
+            constrained,
             kinds: HashMap::new(),
             firsts: Vec::new(),
             numbers: HashMap::new(),
             queues: Vec::new(),
             behind: HashMap::new(),
             yielding: Vec::new(),
-            apart: BTreeSet::new(),
+            conflicting: BTreeSet::new(),
             places: Vec::new(),
         }
     }
 
-    /// Whether a task can hold others back.
+    /// Whether a task can prevent the start of others.
     pub(super) fn matters(&self, view: &View<'a>, number: usize) -> bool {
-        self.heeds
+        self.constrained
             && (self.kind(view, number) != ReadyKind::default() || self.has_files(view, number))
     }
 
     fn has_files(&self, view: &View<'a>, number: usize) -> bool {
-        self.heeds && !view.graph.task(number).touches.is_empty()
+        self.constrained && !view.graph.task(number).touches.is_empty()
     }
 
     fn kind(&self, view: &View<'a>, number: usize) -> ReadyKind<'a> {
         let limits = &view.policy.limits;
-        if !self.heeds || limits.is_empty() {
+        if !self.constrained || limits.is_empty() {
             return ReadyKind::default();
         }
         let tags = view.graph.task(number).tags.iter().map(String::as_str);
@@ -81,7 +82,7 @@ impl<'a> Ready<'a> {
         )
     }
 
-    /// A task has become ready.
+    /// Adds a task that has become ready.
     pub(super) fn push(&mut self, view: &View<'a>, number: usize) {
         let key = view.keys[number];
         let next = self.firsts.len();
@@ -89,7 +90,7 @@ impl<'a> Ready<'a> {
         if kind == next {
             self.firsts.push((number, BTreeSet::new()));
         }
-        let touches = view.graph.task(number).touches.iter().filter(|_| self.heeds);
+        let touches = view.graph.task(number).touches.iter().filter(|_| self.constrained);
         let next = self.queues.len();
         let line = (kind, touches.map(Glob::as_str).collect());
         let queue = *self.numbers.entry(line).or_insert(next);
@@ -103,13 +104,14 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// The first task that can start beside what is active, and which of its agents it has.
+    /// Removes and returns the first task that can start alongside the active ones, and the index
+    /// of its agent.
     pub(super) fn pop(&mut self, view: &View<'_>) -> Option<(SelectionKey, usize)> {
-        let place = |number| if self.heeds { view.place(number) } else { Some(0) };
+        let place = |number| if self.constrained { view.agent_index(number) } else { Some(0) };
         let places: Vec<Option<usize>> =
             self.firsts.iter().map(|(number, _)| place(*number)).collect();
         if places != self.places {
-            self.look_again();
+            self.retry_yielding();
             self.places.clone_from(&places);
         }
         loop {
@@ -124,17 +126,18 @@ impl<'a> Ready<'a> {
             if keys.peek() != Some(&Reverse(key)) {
                 continue;
             }
-            let clash = view.clash(key.number).filter(|_| self.heeds);
+            let clash = view.clash(key.number).filter(|_| self.constrained);
             if let Some(other) = clash {
                 self.behind.entry(other).or_default().push(first);
-                self.apart.insert(first);
+                self.conflicting.insert(first);
                 continue;
             }
-            let urgent = self.apart.iter().take_while(|(other, _)| other.priority < key.priority);
+            let urgent =
+                self.conflicting.iter().take_while(|(other, _)| other.priority < key.priority);
             let free = urgent.filter(|(_, number)| places[self.queues[*number].kind].is_some());
             if view.gives_way(key, free.map(|(key, _)| *key)) {
                 self.yielding.push(first);
-                self.apart.insert(first);
+                self.conflicting.insert(first);
                 continue;
             }
             let ReadyQueue { kind, keys } = &mut self.queues[number];
@@ -144,23 +147,23 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// What gave way need not any more, now that an attempt has ended or a limit is reached.
-    fn look_again(&mut self) {
+    /// Checks the yielding tasks again after an attempt has ended or a limit has changed.
+    fn retry_yielding(&mut self) {
         for first in mem::take(&mut self.yielding) {
             self.put_back(first);
         }
     }
 
-    /// The attempt at a task has ended.
+    /// Releases the tasks that conflict with a task whose attempt has ended.
     pub(super) fn release(&mut self, number: usize) {
         for first in self.behind.remove(&number).unwrap_or_default() {
             self.put_back(first);
         }
-        self.look_again();
+        self.retry_yielding();
     }
 
     fn put_back(&mut self, first: First) {
-        self.apart.remove(&first);
+        self.conflicting.remove(&first);
         let kind = self.queues[first.1].kind;
         self.firsts[kind].1.insert(first);
     }

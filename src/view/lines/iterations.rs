@@ -37,7 +37,7 @@ pub(super) fn lines(
     let shown = if let Event::GraphLoaded { .. } = event {
         // The graph of a plain loop is internal.
         return Some(Vec::new());
-    } else if matches!(event, Event::Waiting { .. }) && view.history.resting.is_empty() {
+    } else if matches!(event, Event::Waiting { .. }) && view.history.cooldowns.is_empty() {
         // The previous line says when the next iteration starts.
         return Some(Vec::new());
     } else if let (true, Event::Started { base, log, .. }) = (verbose, event) {

@@ -1,4 +1,4 @@
-//! The table of the fields of a task.
+//! The fields of a task, as a table.
 //!
 //! A new field is a row here and, unless it is only kept for templates, the field of [`Task`] that
 //! the row sets. The reader, the suggestions for misspelled names, `defaults`, the templates, the
@@ -28,7 +28,7 @@ pub struct TaskField {
     pub has_default: bool,
     /// How templates see it.
     pub in_templates: InTemplates,
-    /// Whether it is a list without an order, which the merge driver merges by item.
+    /// Whether it is an unordered list, which the merge driver merges by item.
     pub is_set: bool,
 }
 
@@ -67,9 +67,9 @@ pub enum FieldKind {
     Flag(fn(&mut Task, bool)),
     /// Agents.
     Agents(fn(&mut Task, Vec<AgentCommand>)),
-    /// The expected duration in minutes; a bare number means hours.
+    /// The expected duration; a bare number means hours.
     Estimate(fn(&mut Task, u32)),
-    /// The same as a size. It counts only if no estimate was read before it.
+    /// The same as a size. It is ignored if an estimate was read before it.
     Size(fn(&mut Task, u32)),
     /// Paths, kept as they are written.
     Paths,
@@ -286,12 +286,12 @@ pub const FIELDS: &[TaskField] = &[
     .written(),
 ];
 
-/// The place of a field in [`FIELDS`].
+/// The index of a field in [`FIELDS`].
 pub(super) fn position(name: &str) -> Option<usize> {
     FIELDS.iter().position(|field| field.name == name)
 }
 
-/// Whether the field of this name is a list without an order.
+/// Whether the field of this name is an unordered list.
 pub fn is_set(name: &str) -> bool {
     FIELDS.iter().any(|field| field.is_set && field.name == name)
 }

@@ -107,7 +107,7 @@ impl TaskReader<'_> {
         Some((tasks, depends_on))
     }
 
-    /// Checks that both readers see the same id: an edit of one task must not change another.
+    /// Checks that both readers see the same id; otherwise an edit could change the wrong task.
     fn agree(&mut self, number: usize, fields: &TaskFields) {
         let (tree, text) = (self.places.document.tree(), self.places.document.text());
         let seen =
@@ -160,7 +160,7 @@ impl TaskReader<'_> {
         field: &'static TaskField,
         value: &Value,
     ) {
-        /// Passes on a value that could be read.
+        /// Sets a value that could be read.
         fn put<T>(task: &mut Task, set: fn(&mut Task, T), value: Option<T>) {
             if let Some(value) = value {
                 set(task, value);
@@ -402,7 +402,8 @@ impl TaskReader<'_> {
         }
     }
 
-    /// Warns of unknown fields whose names are close to a known one. All unknown fields are kept.
+    /// Warns about unknown fields whose names are close to a known one. All unknown fields are
+    /// kept.
     fn unknown_fields(&mut self, number: Option<usize>, unknown: &Map<String, Value>) {
         for name in unknown.keys() {
             if self.unknown.contains(name) {
@@ -454,12 +455,12 @@ impl TaskReader<'_> {
     }
 }
 
-/// The place of a field of a task, or of `defaults`.
+/// The location of a field of a task, or of `defaults`.
 fn field_place(number: Option<usize>, field: &TaskField) -> FaultPlace {
     number.map_or(FaultPlace::Default(field.name), |number| FaultPlace::Field(number, field.name))
 }
 
-/// Whether this is a boolean in YAML 1.1. Other readers take it as one, this reader as text.
+/// Whether this is a boolean in YAML 1.1. Other readers parse it as one; this reader as text.
 fn is_a_boolean_to_some(text: &str) -> bool {
     ["y", "n", "yes", "no", "on", "off"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }

@@ -1,7 +1,7 @@
 //! Reads a long list of tasks in pieces, called runs, for speed.
 //!
 //! `serde_yaml` keeps all events of a text in memory until it has read the whole text. They take
-//! seventeen times the size of the text, and half of the time is spent on allocating them. The span
+//! seventeen times the size of the text, and their allocation takes half of the time. The span
 //! tree knows where the lines of each task begin, so the text is split there, and the runs are read
 //! separately, on several processors. If that is not possible (an alias, a list in brackets, an
 //! error that needs its location), the text is read as a whole.
@@ -20,7 +20,7 @@ use crate::core::graph::{
 const RUN: usize = 16 * 1024;
 /// Below this many bytes a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 4 * RUN;
-/// The most threads; more than these only wait for memory.
+/// The most threads; with more, memory is the bottleneck.
 const THREADS: usize = 4;
 
 /// A run: its bytes, and the number of tasks in them according to the span tree.
@@ -119,7 +119,7 @@ fn dash_before(text: &str, at: usize) -> Option<usize> {
 mod tests {
     use super::{super::typed, *};
 
-    /// Reads `head`, `item` often enough for several runs, and `tail`: in runs and as a whole.
+    /// Reads `head`, enough copies of `item` for several runs, and `tail`: in runs and as a whole.
     fn both(head: &str, item: &str, tail: &str) -> (Option<GraphText>, GraphText) {
         let count = 2 * WORTH_A_THREAD / item.len();
         let items: String = (0..count).map(|n| item.replace('@', &n.to_string())).collect();
