@@ -6,6 +6,7 @@
 
 pub mod attempt;
 pub mod graph;
+pub mod left;
 pub mod lines;
 pub mod log;
 pub mod message;

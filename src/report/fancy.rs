@@ -26,7 +26,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::summary,
+        summary::SummaryView,
     },
 };
 
@@ -146,10 +146,10 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
 
 impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        if let Event::Finished { .. } = &record.event {
+        if let Some(summary) = SummaryView::of(record, view) {
             self.rest();
-            let summary = summary(record, view);
-            let (bar, (head, rest)) = (rule(), summary.split_at(2));
+            let lines = summary.lines();
+            let (bar, (head, rest)) = (rule(), lines.split_at(2));
             self.say(std::slice::from_ref(&bar));
             self.say(head);
             self.say(std::slice::from_ref(&bar));

@@ -10,7 +10,7 @@ use crate::{
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::summary,
+        summary::SummaryView,
     },
 };
 
@@ -39,9 +39,8 @@ impl<W: Write> PlainReporter<W> {
 impl<W: Write> Reporter for PlainReporter<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         let time = lines::clock(record.timestamp);
-        if let Event::Finished { .. } = record.event {
-            let summary = summary(record, view);
-            return self.say(&time, &summary);
+        if let Some(summary) = SummaryView::of(record, view) {
+            return self.say(&time, &summary.lines());
         }
         if self.verbosity == Verbosity::Quiet {
             return;

@@ -20,10 +20,10 @@ use crate::{
         duration,
         event::{AttemptResult, Cause, Event, StopRequest, record::Record},
         graph::task::{Status, TaskId},
-        select::{SelectionKey, TaskState, View},
+        select::View,
         verdict::{CheckResult, Verdict},
     },
-    view::task::TaskCounts,
+    view::left::TasksLeft,
 };
 
 pub(crate) use super::words::ids;
@@ -75,22 +75,8 @@ pub fn plain(text: &str) -> Line {
 /// Returns the number of remaining tasks, and one text for each of their states; ready tasks are
 /// named.
 pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
-    let now = Utc::now();
-    let counts = TaskCounts::of(view, now);
-    let mut texts = Vec::new();
-    if counts.ready > 0 {
-        let ready = view.admitted().filter(|number| {
-            matches!(view.state(*number, now), TaskState::Ready | TaskState::Denied)
-        });
-        let mut ready: Vec<SelectionKey> = ready.map(|number| view.keys[number]).collect();
-        ready.sort_unstable();
-        let names: Vec<&str> =
-            ready.iter().map(|key| view.graph.task(key.number).id.as_str()).collect();
-        texts.push(format!("{} ready: {}", ready.len(), named(&names)));
-    }
-    let others = TaskCounts { ready: 0, ..counts };
-    texts.extend(others.parts().iter().map(|(count, word)| format!("{count} {word}")));
-    (counts.left(), texts)
+    let left = TasksLeft::of(view, Utc::now());
+    (left.counts.left(), left.texts())
 }
 
 /// Returns the heading of an iteration, followed by the title of its task; a single line if several

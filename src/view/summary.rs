@@ -1,18 +1,24 @@
-//! The end of a run in words: what was completed, by which commits, what is left and why.
+//! The summary of a run: why it ended, what it completed, by which commits, what is left and why.
 
 use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    lines::{COMMITS, Line, counted, how_to_answer, length, line, standing},
-    task::TaskCounts,
+    VERSION,
+    left::TasksLeft,
+    lines::{COMMITS, Line, counted, how_to_answer, length, line},
+    past_attempt::CommitSchema,
+    spend::SpendView,
 };
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Blocker, Event, PlainLoop, StopReason, record::Record},
+        event::{Blocker, Event, StopReason, record::Record},
         graph::task::TaskId,
         history::LastAttempt,
         select::{Decision, TaskState, View},
+        spend::Spend,
         verdict::{Commit, Verdict},
     },
 };
@@ -20,75 +26,209 @@ use crate::{
 /// How many tasks each part of the summary names.
 const TASKS: usize = 40;
 
-/// Returns the lines at the end of a run; none for any other event.
-pub fn summary(record: &Record, view: &View<'_>) -> Vec<Line> {
-    let Event::Finished { why, exit_code, iterations, completed, remaining, duration_seconds } =
-        &record.event
-    else {
-        return Vec::new();
-    };
-    let now = record.timestamp;
-    let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
-    let time = length(*duration_seconds);
-    let spend = &view.history.run.spend;
-    let known = spend.unknown_cost < spend.attempts;
-    let cost = if known { format!("; {}", spend.cost()) } else { String::new() };
-    let first = line(style, format!("{why} (exit code {exit_code})"));
-    if let Some(plain) = &view.policy.plain {
-        let made = counted(*iterations as usize, "iteration");
-        let failed = view.history.run.failures;
-        let mut lines = vec![first, line(None, format!("{made}, {failed} failed, {time}{cost}"))];
-        lines.extend(next_of_loop(plain, &blockers(view, now)));
-        return lines;
+/// The summary of a run that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SummaryView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The name of the plain loop; none for a run over the graph.
+    #[schemars(with = "Option<String>")]
+    pub name: Option<TaskId>,
+    /// The id of the run.
+    pub run_id: String,
+    /// When it ended.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub ended_at: DateTime<Utc>,
+    /// Why it ended.
+    pub why: String,
+    /// The exit code.
+    pub exit_code: u8,
+    /// The number of attempts in the run.
+    pub attempts: u32,
+    /// The number of failed attempts.
+    pub failures: u32,
+    /// The number of tasks completed in the run.
+    pub completed: u32,
+    /// The tasks whose last attempt completed them in this run, in the order of completion.
+    pub completed_tasks: Vec<CompletedTask>,
+    /// The number of tasks neither complete nor cancelled.
+    pub remaining: usize,
+    /// The tasks that are left, by state.
+    #[serde(flatten)]
+    pub left: TasksLeft,
+    /// The tasks that hold back everything that is left, if the run ended because of them.
+    pub blockers: Vec<BlockerView>,
+    /// The usage of the attempts.
+    #[schemars(with = "SpendView")]
+    pub spend: Spend,
+    /// Wall time.
+    pub duration_seconds: f64,
+}
+
+/// A task that a run completed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompletedTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// The commits that completed it, oldest first.
+    #[schemars(with = "Vec<CommitSchema>")]
+    pub commits: Vec<Commit>,
+}
+
+/// A task that holds others back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockerView {
+    /// The task.
+    #[schemars(with = "String")]
+    pub task_id: TaskId,
+    /// Why it holds others back.
+    pub why: String,
+    /// The number of unfinished tasks that can go on once this blocker and those before it in the
+    /// list are resolved, including the task itself.
+    pub frees: usize,
+    /// What a person can do next, with the command.
+    pub next: String,
+}
+
+impl SummaryView {
+    /// Returns the summary for the event that ends a run; none for any other event.
+    pub fn of(record: &Record, view: &View<'_>) -> Option<SummaryView> {
+        let Event::Finished { why, exit_code, iterations, completed, remaining, duration_seconds } =
+            &record.event
+        else {
+            return None;
+        };
+        let now = record.timestamp;
+        let blockers = blockers(view, now);
+        Some(SummaryView {
+            schema: VERSION,
+            name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
+            run_id: record.run_id.clone(),
+            ended_at: now,
+            why: why.clone(),
+            exit_code: *exit_code,
+            attempts: *iterations,
+            failures: view.history.run.failures,
+            completed: *completed,
+            completed_tasks: completed_in_run(view),
+            remaining: *remaining,
+            left: TasksLeft::of(view, now),
+            blockers: blockers.into_iter().map(|it| BlockerView::of(it, view, now)).collect(),
+            spend: view.history.run.spend,
+            duration_seconds: *duration_seconds,
+        })
     }
-    let mut lines = vec![
-        first,
-        line(
-            None,
-            format!(
-                "{completed} completed in {}, {time}{cost}; {}",
-                counted(*iterations as usize, "attempt"),
-                TaskCounts::of(view, now).progress(),
-            ),
-        ),
-    ];
-    let done = completed_in_run(view);
-    for (id, commits) in done.iter().take(TASKS) {
-        let proof = commits
-            .first()
-            .map_or("no commit".to_owned(), |first| format!("{} {}", first.short(), first.subject));
-        lines.push(line(Style::Good, format!("  + {id}: {proof}")));
-        lines.extend(
-            commits
-                .iter()
-                .take(COMMITS)
-                .skip(1)
-                .map(|commit| line(None, format!("    {} {}", commit.short(), commit.subject))),
-        );
+
+    /// Returns the summary as text. The first two lines are its head: why the run ended, and its
+    /// totals.
+    pub fn lines(&self) -> Vec<Line> {
+        let style = if self.exit_code == 0 { Style::Good } else { Style::Warn };
+        let mut lines = vec![
+            line(style, format!("{} (exit code {})", self.why, self.exit_code)),
+            line(None, self.totals()),
+        ];
+        if self.name.is_some() {
+            lines.extend(self.next());
+            return lines;
+        }
+        lines.extend(self.completed_tasks.iter().take(TASKS).flat_map(CompletedTask::lines));
+        lines.extend(more(self.completed_tasks.len()));
+        if self.remaining > 0 {
+            lines.push(line(None, "left:"));
+            lines.extend(self.what_is_left());
+        }
+        lines
+    }
+
+    fn totals(&self) -> String {
+        let time = length(self.duration_seconds);
+        let known = self.spend.unknown_cost < self.spend.attempts;
+        let cost = if known { format!("; {}", self.spend.cost()) } else { String::new() };
+        let attempts = self.attempts as usize;
+        if self.name.is_some() {
+            let made = counted(attempts, "iteration");
+            return format!("{made}, {} failed, {time}{cost}", self.failures);
+        }
+        format!(
+            "{} completed in {}, {time}{cost}; {}",
+            self.completed,
+            counted(attempts, "attempt"),
+            self.left.counts.progress(),
+        )
+    }
+
+    fn what_is_left(&self) -> Vec<Line> {
+        if self.blockers.is_empty() {
+            let texts = self.left.texts().into_iter();
+            return texts.map(|text| line(None, format!("  {text}"))).collect();
+        }
+        let mut lines: Vec<Line> =
+            self.blockers.iter().take(TASKS).map(BlockerView::line).collect();
+        lines.extend(more(self.blockers.len()));
+        lines.extend(self.next());
+        lines
+    }
+
+    /// What a person can do about the first blocker.
+    fn next(&self) -> Option<Line> {
+        let first = self.blockers.first()?;
+        Some(line(Style::Faint, format!("  next: {}", first.next)))
+    }
+}
+
+impl CompletedTask {
+    fn lines(&self) -> Vec<Line> {
+        let CompletedTask { id, commits } = self;
+        let text = |commit: &Commit| format!("{} {}", commit.short(), commit.subject);
+        let proof = commits.first().map_or("no commit".to_owned(), text);
+        let mut lines = vec![line(Style::Good, format!("  + {id}: {proof}"))];
+        let others = commits.iter().take(COMMITS).skip(1);
+        lines.extend(others.map(|commit| line(None, format!("    {}", text(commit)))));
         if commits.len() > COMMITS {
             lines.push(line(None, format!("    and {} more", commits.len() - COMMITS)));
         }
+        lines
     }
-    lines.extend(more(done.len()));
-    if *remaining > 0 {
-        lines.extend(left(view, &blockers(view, now), now));
+}
+
+impl BlockerView {
+    fn of(blocker: Blocker, view: &View<'_>, now: DateTime<Utc>) -> BlockerView {
+        let Blocker { task_id, why, frees } = blocker;
+        let next = match &view.policy.plain {
+            Some(plain) => {
+                let name = plain.name.as_str();
+                format!("{}, then `ralph resume --name {name}`", how_to_answer(name))
+            }
+            None => advice(&task_id, view, now),
+        };
+        BlockerView { task_id, why, frees, next }
     }
-    lines
+
+    fn line(&self) -> Line {
+        let frees = match self.frees {
+            0 | 1 => String::new(),
+            2 => "; 1 other waits on it".to_owned(),
+            count => format!("; {} others wait on it", count - 1),
+        };
+        line(Style::Warn, format!("  - {}: {}{frees}", self.task_id, self.why))
+    }
 }
 
 /// The tasks that the newest run completed, in the order in which it did, with their commits.
-fn completed_in_run<'a>(view: &View<'a>) -> Vec<(&'a TaskId, &'a [Commit])> {
+fn completed_in_run(view: &View<'_>) -> Vec<CompletedTask> {
     let history = view.history;
     let began = history.run.started_at;
     let in_run =
         |last: &&LastAttempt| last.ended.verdict == Verdict::Complete && Some(last.at) >= began;
-    let end = |id: &'a TaskId| {
+    let end = |id: &TaskId| {
         let last = history.of(id).last.as_deref().filter(in_run)?;
-        Some((last.at, id, last.ended.evidence.commits.as_slice()))
+        let commits = last.ended.evidence.commits.clone();
+        Some((last.at, CompletedTask { id: id.clone(), commits }))
     };
     let mut done: Vec<_> = view.graph.tasks().iter().filter_map(|task| end(&task.id)).collect();
-    done.sort_by_key(|(at, ..)| *at);
-    done.into_iter().map(|(_, id, commits)| (id, commits)).collect()
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, task)| task).collect()
 }
 
 /// What holds back everything that is left, if that is why the run ended.
@@ -114,33 +254,6 @@ fn blockers(view: &View<'_>, now: DateTime<Utc>) -> Vec<Blocker> {
         | Decision::Start(_)
         | Decision::Wait(_) => Vec::new(),
     }
-}
-
-/// How a plain loop that waits for an answer continues.
-fn next_of_loop(plain: &PlainLoop, blockers: &[Blocker]) -> Option<Line> {
-    blockers.first()?;
-    let name = plain.name.as_str();
-    let answer = how_to_answer(name);
-    Some(line(Style::Faint, format!("  next: {answer}, then `ralph resume --name {name}`")))
-}
-
-fn left(view: &View<'_>, blockers: &[Blocker], now: DateTime<Utc>) -> Vec<Line> {
-    let mut lines = vec![line(None, "left:")];
-    let Some(first) = blockers.first() else {
-        lines.extend(standing(view).1.into_iter().map(|text| line(None, format!("  {text}"))));
-        return lines;
-    };
-    for blocker in blockers.iter().take(TASKS) {
-        let frees = match blocker.frees {
-            0 | 1 => String::new(),
-            2 => "; 1 other waits on it".to_owned(),
-            count => format!("; {} others wait on it", count - 1),
-        };
-        lines.push(line(Style::Warn, format!("  - {}: {}{frees}", blocker.task_id, blocker.why)));
-    }
-    lines.extend(more(blockers.len()));
-    lines.push(line(Style::Faint, format!("  next: {}", advice(&first.task_id, view, now))));
-    lines
 }
 
 /// What a person can do about a task that holds others back.
@@ -174,4 +287,127 @@ fn advice(id: &TaskId, view: &View<'_>, now: DateTime<Utc>) -> String {
 
 fn more(count: usize) -> Option<Line> {
     (count > TASKS).then(|| line(None, format!("  … and {} more", count - TASKS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::core::{
+        event::PlainLoop,
+        graph::{
+            TaskGraph,
+            task::{Status, Task},
+            tests::task,
+        },
+        history::{
+            History,
+            tests::{end, record, started},
+        },
+        select::{Policy, keys},
+    };
+
+    fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
+        let why = "the end".to_owned();
+        let event = Event::Finished {
+            why,
+            exit_code,
+            iterations: 2,
+            completed,
+            remaining,
+            duration_seconds: 61.0,
+        };
+        Record { task_id: None, ..record("run", 60, event) }
+    }
+
+    /// Returns the summary of a run that completed `done` with this many commits and failed at
+    /// `parked`. The value that is read back from its JSON is the same.
+    fn summary_of(
+        tasks: Vec<Task>,
+        commits: usize,
+        policy: &Policy,
+        finished: &Record,
+    ) -> SummaryView {
+        let graph = TaskGraph::new(tasks, vec![(1, 2)]).unwrap();
+        let mut history = History::default();
+        history.run.started_at = DateTime::from_timestamp(0, 0);
+        let mut complete = end(1, Verdict::Complete);
+        complete.usage.cost_usd = Some(1.5);
+        complete.evidence.commits = (0..commits)
+            .map(|number| Commit {
+                id: format!("{number}bcdef0123").into(),
+                subject: format!("Part {number}"),
+            })
+            .collect();
+        history.apply(&record("done", 1, started(1)));
+        history.apply(&record("done", 2, Event::Completed(complete)));
+        history.apply(&record("parked", 3, started(1)));
+        history.apply(&record("parked", 4, Event::Failed(end(1, Verdict::Failed))));
+        let keys = keys(&graph, false);
+        let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
+        let summary = SummaryView::of(finished, &view).unwrap();
+        let json = serde_json::to_value(&summary).unwrap();
+        let schema = schemars::schema_for!(SummaryView).to_value();
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&schema["properties"]), keys(&json));
+        let reread: SummaryView = serde_json::from_value(json).unwrap();
+        assert_eq!(reread, summary);
+        summary
+    }
+
+    fn tasks() -> Vec<Task> {
+        let done = Task { status: Status::Complete, ..task("done") };
+        vec![done, task("parked"), task("after"), task("other")]
+    }
+
+    #[test]
+    fn a_blocked_run_names_its_blockers_with_the_next_commands() {
+        let policy = Policy { max_attempts: 1, ..Policy::default() };
+        let mut tasks = tasks();
+        tasks[3].status = Status::Blocked;
+        let summary = summary_of(tasks, 4, &policy, &finished(1, 1, 3));
+        let done = &summary.completed_tasks[0];
+        assert_eq!((done.id.as_str(), done.commits.len()), ("done", 4));
+        assert_eq!(summary.blockers.len(), 2);
+        let BlockerView { task_id, frees, next, .. } = &summary.blockers[0];
+        assert_eq!((task_id.as_str(), *frees), ("parked", 2));
+        assert!(next.ends_with("`ralph task-reset parked`"), "{next}");
+        assert!(summary.blockers[1].next.contains("`other`"));
+        assert_eq!((summary.left.counts.parked, summary.left.counts.held), (1, 1));
+        assert_eq!(summary.left.ready, []);
+    }
+
+    #[test]
+    fn a_run_that_stops_early_names_the_ready_tasks() {
+        let policy = Policy { once: true, ..Policy::default() };
+        let summary = summary_of(tasks(), 0, &policy, &finished(0, 1, 3));
+        assert_eq!(summary.blockers, []);
+        assert_eq!(summary.completed_tasks[0].commits, []);
+        let ready: Vec<&str> = summary.left.ready.iter().map(TaskId::as_str).collect();
+        assert_eq!(ready, ["parked", "other"]);
+        assert_eq!(summary.left.counts.left(), 3);
+        assert_eq!((summary.attempts, summary.failures, summary.exit_code), (2, 1, 0));
+        assert_eq!((summary.spend.cost_usd, summary.spend.unknown_cost), (1.5, 1));
+    }
+
+    #[test]
+    fn a_plain_loop_that_asks_says_how_to_go_on() {
+        let name = TaskId::new("parked").unwrap();
+        let plain = PlainLoop {
+            name: name.clone(),
+            prompt_file: "PROMPT.md".into(),
+            restart_delay_seconds: 0.0,
+            max_restarts: None,
+            max_failures: 0,
+        };
+        let policy = Policy { plain: Some(plain), ..Policy::default() };
+        let mut tasks = tasks();
+        tasks[1].status = Status::NeedsInput;
+        let summary = summary_of(tasks, 1, &policy, &finished(1, 0, 1));
+        assert_eq!(summary.name, Some(name));
+        assert_eq!(summary.blockers.len(), 1);
+        assert!(summary.blockers[0].next.ends_with("`ralph resume --name parked`"));
+        assert_eq!(summary.lines().len(), 3);
+    }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::attempt::AttemptPosition;
 use crate::core::{
@@ -97,7 +97,7 @@ pub struct DependencyView {
 }
 
 /// How many tasks are in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCounts {
     /// All tasks in question.
     pub total: usize,

@@ -8,7 +8,7 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::summary, task::TaskCounts},
+    view::{lines::Verbosity, summary::SummaryView, task::TaskCounts},
 };
 
 /// The largest number of blockers to name.
@@ -27,8 +27,8 @@ pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
         let rest = holders.iter().take(HOLDERS);
         let rest = rest.map(|one| line(None, format!("  {}: {}", one.task_id, one.why)));
         [head].into_iter().chain(rest).collect()
-    } else if let Event::Finished { .. } = record.event {
-        summary(record, view)
+    } else if let Some(summary) = SummaryView::of(record, view) {
+        summary.lines()
     } else {
         lines(record, view, Verbosity::Normal)
     }
