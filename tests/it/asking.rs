@@ -172,7 +172,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
 fn a_run_that_waits_goes_on_with_the_answer() {
     let trial = trial("command");
     let run = trial.start(["run", "--wait"]);
-    until("it waits", || run.said().contains("or for an answer"));
+    trial.wait_for_records(1, "waiting");
     assert_eq!(trial.tasks("started"), ["ask", "other"]);
     let mut answer = trial
         .process("sh")

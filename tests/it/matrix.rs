@@ -200,7 +200,7 @@ const ROWS: &[(&str, &str, How)] = &[
         Tests(&[
             "settings::a_misspelt_variable",
             "settings::a_template_that_is_not_there",
-            "src/core/prompt::hostile_templates_and_prompts",
+            "src/core/prompt::invalid_templates_and_prompts_are_rejected",
         ]),
     ),
     ("C10", "logs, prompts or the state folder vanish: recreated, or stop", Trial(folders_vanish)),

@@ -116,6 +116,7 @@ fn control_characters_in_tasks_are_escaped() {
 fn while_an_agent_works_its_task_is_left_to_it() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
     let run = trial.start_until(["run", "--task", "a"], "waiting-a");
+    trial.wait_for_records(1, "agent_started");
     let status = trial.run(["dag-status"]).out();
     assert!(status.contains(", an agent is at work\n"), "{status}");
     let busy = "ralph: error: attempt 1 at `a` has been running since [time]; stop the run first\n";
@@ -148,6 +149,7 @@ tasks:
     let settings = format!("{}limits: {{db: 1}}\n", crate::support::SETTINGS);
     let trial = TestProject::new().graph(graph).file(".ralph/config.yaml", &settings).agent("gate");
     let run = trial.start_until(["run", "--task", "a"], "waiting-a");
+    trial.wait_for_records(1, "agent_started");
     let status = trial.run(["dag-status"]).out();
     let (_, ready) = status.split_once("\n\nReady").unwrap();
     insta::assert_snapshot!(ready, @r"
