@@ -260,7 +260,7 @@ fn active<'a>(open: &'a [AttemptRecord], graph: &TaskGraph, history: &History) -
         let number = graph.number(&record.task_id)?;
         let agent = record.call.as_ref().map(|call| call.name.as_str());
         let works = !history.active.is_queued(&record.task_id);
-        Some(Active { number, agent, works })
+        Some(Active { number: Some(number), agent, works })
     };
     open.iter().filter_map(active).collect()
 }

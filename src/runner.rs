@@ -431,7 +431,7 @@ impl Runner {
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
-        let limit = self.run.patience(Instant::now());
+        let limit = self.run.patience(Instant::now(), self.is_ending());
         let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
         let message = self.listen(pause);
         self.receive(message)?;

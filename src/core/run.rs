@@ -97,13 +97,15 @@ pub struct OpenWork {
 }
 
 impl OpenWork {
-    /// Converts these to numbers in the graph, without the tasks that it no longer contains.
+    /// Converts these to numbers in the graph. An attempt stays open after its task was removed from
+    /// the graph, and the run waits for it.
     pub fn active<'a>(open: &'a [OpenWork], graph: &TaskGraph) -> Vec<Active<'a>> {
-        let active = |open: &'a OpenWork| {
-            let number = graph.number(&open.task_id)?;
-            Some(Active { number, agent: open.agent.as_deref(), works: open.works })
+        let active = |open: &'a OpenWork| Active {
+            number: graph.number(&open.task_id),
+            agent: open.agent.as_deref(),
+            works: open.works,
         };
-        open.iter().filter_map(active).collect()
+        open.iter().map(active).collect()
     }
 }
 
@@ -196,7 +198,8 @@ impl Run {
         let held = self.landing.held()?;
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
         let idle = self.attempts.open().iter().all(|open| queued.contains(&&open.id));
-        (idle && !sit.view.policy.wait).then(|| StopReason::MergeHeld(held.clone()))
+        (idle && !sit.view.policy.wait && !sit.is_ending())
+            .then(|| StopReason::MergeHeld(held.clone()))
     }
 
     /// Takes a step of the merge queue, whose target branch is at `tip`.
@@ -213,7 +216,8 @@ impl Run {
             Input::Found(found) => attempts.found(*found, sit),
             Input::WorktreeReady(id) => attempts.worktree_ready(&id, sit),
             Input::WorktreeKept(id, why) => attempts.worktree_kept(&id, why, sit),
-            Input::NotStarted(id, error) => attempts.not_started(&id, error),
+            Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
+            Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
             Input::ProcessStarted(id, limits) => attempts.process_started(&id, limits),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
@@ -333,9 +337,12 @@ impl Run {
         }
     }
 
-    /// The time until a limit is reached or a step of the merge queue is due.
-    pub fn patience(&self, now: Instant) -> Option<Duration> {
-        let limits = [self.attempts.patience(now), self.landing.patience(now)];
+    /// The time until a limit is reached or a step of the merge queue is due; `ending` as
+    /// [`Situation::is_ending`].
+    pub fn patience(&self, now: Instant, ending: bool) -> Option<Duration> {
+        // A run that is being stopped takes no more steps of the queue.
+        let landing = self.landing.patience(now).filter(|_| !ending);
+        let limits = [self.attempts.patience(now), landing];
         limits.into_iter().flatten().min()
     }
 }

@@ -227,8 +227,8 @@ pub struct View<'a> {
 /// A task with an open attempt of this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active<'a> {
-    /// The number of the task.
-    pub number: usize,
+    /// The number of the task; none if it is no longer in the graph.
+    pub number: Option<usize>,
     /// The name of the agent of the attempt, if it has one.
     pub agent: Option<&'a str>,
     /// Whether the attempt is working. If not, it is queued to land, and counts neither towards
@@ -240,7 +240,7 @@ impl View<'_> {
     /// Returns the state of a task.
     pub fn state(&self, number: usize, now: DateTime<Utc>) -> TaskState {
         let task = self.graph.task(number);
-        if self.active.iter().any(|active| active.number == number) {
+        if self.active.iter().any(|active| active.number == Some(number)) {
             return TaskState::Running;
         }
         // The history is looked up last: most tasks of a large graph are complete or waiting.
@@ -571,7 +571,7 @@ mod tests {
 
     /// An attempt that works, or one that is queued to land.
     fn active(number: usize, works: bool) -> Active<'static> {
-        Active { number, agent: None, works }
+        Active { number: Some(number), agent: None, works }
     }
 
     fn decide(graph: &TaskGraph, history: &History, policy: &Policy, now: i64) -> Decision {

@@ -252,7 +252,7 @@ impl Runner {
         match changed {
             Ok(dirty) => {
                 self.records.get_mut(id)?.dirty = dirty;
-                None
+                Some(Input::TakenAsGiven(id.clone()))
             }
             Err(error) => Some(Input::NotStarted(id.clone(), format!("{error:#}"))),
         }

@@ -9,13 +9,12 @@ use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
     input::{FoundAttempt, WorktreeReason},
-    open_attempt::{AttemptProcess, Next, OpenAttempt},
+    open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessLimits, ProcessWatch},
 };
 use crate::core::{
     duration,
     event::{AttemptResult, Cause, ChildrenLeft, Event, Orphans},
-    graph::task::Status,
     verdict::{Evidence, Outcome, Verdict},
 };
 
@@ -23,6 +22,8 @@ use crate::core::{
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
     open: Vec<OpenAttempt>,
+    /// When every process ends, also one that starts later: the run was asked to terminate.
+    cancel_at: Option<Instant>,
 }
 
 impl Attempts {
@@ -133,12 +134,27 @@ impl Attempts {
     }
 
     /// Closes an attempt that could not start.
-    pub(super) fn not_started(&mut self, id: &AttemptId, error: String) -> Vec<RunCommand> {
+    pub(super) fn not_started(
+        &mut self,
+        id: &AttemptId,
+        error: String,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
         attempt.process = None;
-        attempt.close(PendingResult::not_started(error))
+        // What stopped the run may have stopped that step, too.
+        attempt.close(if sit.is_ending() {
+            PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO)
+        } else {
+            PendingResult::not_started(error)
+        })
+    }
+
+    /// Starts the step after the commands of which what they changed is taken as given.
+    pub(super) fn taken_as_given(&mut self, id: &AttemptId) -> Vec<RunCommand> {
+        self.get_mut(id).map_or_else(Vec::new, OpenAttempt::go_on)
     }
 
     /// Records that the process of an attempt runs.
@@ -147,13 +163,17 @@ impl Attempts {
         id: &AttemptId,
         limits: ProcessLimits,
     ) -> Vec<RunCommand> {
+        let cancel_at = self.cancel_at;
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
         let Some(process) = &mut attempt.process else {
             return Vec::new();
         };
-        process.watch = Some(ProcessWatch::new(limits));
+        let watch = process.watch.insert(ProcessWatch::new(limits));
+        if let Some(at) = cancel_at {
+            watch.cancel_at(at);
+        }
         if process.purpose.is_some() {
             return Vec::new();
         }
@@ -311,9 +331,8 @@ impl Attempts {
 
     /// Gives every process time to end by itself, after SIGTERM to the run.
     pub(super) fn cancel_later(&mut self, sit: &Situation<'_>) {
-        for watch in self.watches_mut() {
-            watch.cancel_at(sit.now + sit.graces.term);
-        }
+        let at = *self.cancel_at.insert(sit.now + sit.graces.term);
+        self.watches_mut().for_each(|watch| watch.cancel_at(at));
     }
 
     /// Kills every process, after the second signal to the run.
@@ -331,6 +350,7 @@ impl Attempts {
 
     /// Extends every limit by this length.
     pub(super) fn postpone(&mut self, length: Duration) {
+        self.cancel_at = self.cancel_at.map(|at| at + length);
         self.watches_mut().for_each(|watch| watch.postpone(length));
     }
 
@@ -355,8 +375,8 @@ impl Attempts {
         }
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
         let done = verdict == Verdict::Complete || sit.may_commit(verdict);
-        let gone = sit.view.graph.number(&id.task_id).is_none();
-        if !done || gone || attempt.verify.is_empty() {
+        // Also where the task is no longer in the graph: what is not verified must not land.
+        if !done || attempt.verify.is_empty() {
             return attempt.close(end);
         }
         attempt.end = Some(end);
@@ -400,9 +420,10 @@ impl Attempts {
         let spent = sit.view.history.of(&id.task_id).counted + u32::from(verdict.counts());
         let max = number.map_or(u32::MAX, |number| sit.view.max_attempts(number));
         let parks = verdict == Verdict::SetupFailed || (verdict.counts() && spent >= max);
-        let status = number.map(|number| sit.view.graph.task(number).status);
+        let mut status = number.map(|number| sit.view.graph.task(number).status);
         let mut commands = Vec::new();
         if let Some((write, cause)) = status.and_then(|was| status_after(verdict, parks, was)) {
+            status = Some(write.status());
             let task_id = id.task_id.clone();
             commands.push(RunCommand::WriteStatus(task_id, attempt.iteration, write, cause));
         }
@@ -432,8 +453,9 @@ impl Attempts {
         })));
         if promised {
             let is_open = |n: usize| {
-                let done = Some(n) == number && verdict == Verdict::Complete;
-                !done && !sit.view.graph.task(n).status.is_over()
+                // What is written of its own task is not in the graph yet.
+                let own = status.filter(|_| Some(n) == number);
+                !own.unwrap_or(sit.view.graph.task(n).status).is_over()
             };
             let kept = sit.trusts_promises || !sit.view.admitted().any(is_open);
             commands.push(attempt.emit(Event::Promised { attempt: id.attempt, kept }));
@@ -450,29 +472,3 @@ impl Attempts {
 
 /// The most leftover paths to journal. A build folder that git does not ignore has thousands.
 const LEFTOVERS: usize = 50;
-
-/// Returns the status to write at the end of an attempt with this verdict, if it changes.
-fn status_after(verdict: Verdict, parks: bool, was: Status) -> Option<(StatusWrite, Cause)> {
-    match verdict {
-        Verdict::Complete => Some((StatusWrite::Complete, Cause::Completed)),
-        _ if parks => Some((StatusWrite::Plain(Status::InProgress), Cause::Released)),
-        // A person blocked or cancelled the task during the attempt, which takes precedence.
-        _ if !matches!(was, Status::InProgress | Status::Complete | Status::Pending) => None,
-        Verdict::NeedsInput => Some((StatusWrite::Plain(Status::NeedsInput), Cause::Asked)),
-        Verdict::Incomplete
-        | Verdict::Unverified
-        | Verdict::VerifyFailed
-        | Verdict::Uncommitted
-        | Verdict::OffBranch
-        | Verdict::Failed
-        | Verdict::TimedOut
-        | Verdict::Cancelled
-        | Verdict::Interrupted
-        | Verdict::RateLimited
-        | Verdict::Denied
-        | Verdict::BaselineBroken
-        | Verdict::SetupFailed
-        | Verdict::MergeFailed
-        | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
-    }
-}

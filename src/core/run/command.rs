@@ -44,6 +44,17 @@ pub enum StatusWrite {
     Plain(Status),
 }
 
+impl StatusWrite {
+    /// The status.
+    pub fn status(&self) -> Status {
+        match self {
+            StatusWrite::Claim { .. } => Status::InProgress,
+            StatusWrite::Complete => Status::Complete,
+            StatusWrite::Plain(status) => *status,
+        }
+    }
+}
+
 /// The result so far of an attempt whose agent has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PendingResult {

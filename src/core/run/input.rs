@@ -24,6 +24,8 @@ pub enum Input {
     WorktreeReady(AttemptId),
     /// The worktree of an attempt contains work that is saved nowhere else.
     WorktreeKept(AttemptId, WorktreeReason),
+    /// What is changed in the worktree of an attempt was taken as not made by it.
+    TakenAsGiven(AttemptId),
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
     /// The process of an attempt runs.

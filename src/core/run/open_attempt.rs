@@ -4,13 +4,14 @@ use chrono::{DateTime, Utc};
 
 use super::{
     Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
     process_watch::ProcessWatch,
 };
 use crate::core::{
     commit_id::CommitId,
     duration,
-    event::{ChildrenLeft, Event},
+    event::{Cause, ChildrenLeft, Event},
+    graph::task::Status,
     verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
 };
 
@@ -111,6 +112,15 @@ impl OpenAttempt {
         self.start_checks(CheckPurpose::Baseline, commands)
     }
 
+    /// Starts what follows the commands that have run, once what they changed is taken as given.
+    pub(super) fn go_on(&mut self) -> Vec<RunCommand> {
+        match self.process.take().and_then(|process| process.purpose) {
+            Some(CheckPurpose::Setup) => self.start_first(),
+            Some(CheckPurpose::Baseline) => self.start_agent(),
+            Some(CheckPurpose::Verify | CheckPurpose::Trial) | None => Vec::new(),
+        }
+    }
+
     /// Starts the first of these commands.
     pub(super) fn start_checks(
         &mut self,
@@ -191,13 +201,9 @@ impl OpenAttempt {
         match purpose {
             CheckPurpose::Trial => return Next::Tried(Some(process.done)),
             CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
+                // Says what follows once that is done.
+                self.process = Some(process);
                 commands.push(RunCommand::TakeAsGiven(self.id.clone()));
-                commands.extend(match purpose {
-                    CheckPurpose::Setup => self.start_first(),
-                    CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                        self.start_agent()
-                    }
-                });
             }
             CheckPurpose::Setup => {
                 let setup = process.done.pop();
@@ -230,5 +236,35 @@ impl OpenAttempt {
         let evidence = Box::new(end.evidence.clone());
         (self.end, self.verdict) = (Some(end), Some(verdict));
         vec![RunCommand::Keep(self.id.clone(), verdict, evidence)]
+    }
+}
+
+/// Returns the status to write at the end of an attempt with this verdict, if it changes.
+pub(super) fn status_after(
+    verdict: Verdict,
+    parks: bool,
+    was: Status,
+) -> Option<(StatusWrite, Cause)> {
+    match verdict {
+        Verdict::Complete => Some((StatusWrite::Complete, Cause::Completed)),
+        _ if parks => Some((StatusWrite::Plain(Status::InProgress), Cause::Released)),
+        // A person blocked or cancelled the task during the attempt, which takes precedence.
+        _ if !matches!(was, Status::InProgress | Status::Complete | Status::Pending) => None,
+        Verdict::NeedsInput => Some((StatusWrite::Plain(Status::NeedsInput), Cause::Asked)),
+        Verdict::Incomplete
+        | Verdict::Unverified
+        | Verdict::VerifyFailed
+        | Verdict::Uncommitted
+        | Verdict::OffBranch
+        | Verdict::Failed
+        | Verdict::TimedOut
+        | Verdict::Cancelled
+        | Verdict::Interrupted
+        | Verdict::RateLimited
+        | Verdict::Denied
+        | Verdict::BaselineBroken
+        | Verdict::SetupFailed
+        | Verdict::MergeFailed
+        | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
     }
 }

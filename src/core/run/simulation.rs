@@ -307,6 +307,20 @@ impl World {
             *count += 1;
             assert_eq!(*count, 1, "{id} ended twice");
         }
+        let attempt = if let Event::AgentStarted { attempt }
+        | Event::SettingUp { attempt, .. }
+        | Event::Verifying { attempt, .. }
+        | Event::VerifyPostponed { attempt }
+        | Event::Queued { attempt, .. } = &event
+        {
+            Some(*attempt)
+        } else {
+            None
+        };
+        if let (Some(attempt), Some(id)) = (attempt, &task_id) {
+            let id = AttemptId { task_id: id.clone(), attempt };
+            assert!(!self.ended.contains_key(&id), "{id} goes on after its end");
+        }
         let record = Record {
             timestamp: self.time(),
             run_id: format!("r{}", self.run_number),
@@ -379,9 +393,12 @@ impl World {
                 self.landing = Some((onto, commit));
             }
             RunCommand::Abandon(_) => return Err(End::Crashed),
+            RunCommand::TakeAsGiven(id) if self.rough && self.dice.chance(10) => {
+                return Ok(Some(Input::NotStarted(id, "git failed".to_owned())));
+            }
+            RunCommand::TakeAsGiven(id) => return Ok(Some(Input::TakenAsGiven(id))),
             RunCommand::SetHolder(_)
             | RunCommand::KeepGraph
-            | RunCommand::TakeAsGiven(_)
             | RunCommand::Spare(_)
             | RunCommand::KeepAwake(_)
             | RunCommand::AfterAttempt(_)
@@ -543,7 +560,8 @@ impl World {
             if let Some(until) = until {
                 self.now = self.now.max(until.timestamp());
             }
-            let patience = self.run.patience(self.instant()).unwrap_or_default();
+            let ending = self.policy.stop.is_some();
+            let patience = self.run.patience(self.instant(), ending).unwrap_or_default();
             self.now += i64::try_from(patience.as_secs()).unwrap_or(0) + 1;
             return self.handle(Input::Tick);
         }
@@ -667,8 +685,9 @@ impl World {
         let number = self.dice.below(self.graph.tasks().len());
         let id = self.graph.task(number).id.clone();
         let status = self.graph.task(number).status;
-        match self.dice.below(5) {
+        match self.dice.below(6) {
             0 if status == Status::Pending => self.set_by_hand(number, Status::Complete),
+            4 if self.graph.tasks().len() > 1 => self.remove_by_hand(number),
             1 if status == Status::Pending => self.set_by_hand(number, Status::Blocked),
             2 => {
                 let works = self.commits[&self.tip()].clone();
@@ -686,6 +705,22 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Removes a task from the graph, also one that is worked on.
+    fn remove_by_hand(&mut self, number: usize) {
+        let (id, old) = (self.graph.task(number).id.clone(), self.graph.task(number).status);
+        let moved = |n: usize| n - usize::from(n > number);
+        let all = 0..self.graph.tasks().len();
+        let edges = all.filter(|to| *to != number).flat_map(|to| {
+            let from = self.graph.dependencies(to).filter(|from| *from != number);
+            from.map(move |from| (moved(from), moved(to)))
+        });
+        let edges = edges.collect();
+        let tasks = self.graph.tasks().iter().filter(|task| task.id != id).cloned().collect();
+        self.graph = TaskGraph::new(tasks, edges).expect("fewer edges make no circle");
+        let (old, cause) = (Some(old), Cause::Edited);
+        self.emit(Some((id, 0)), Event::StatusChanged { old, new: None, cause, reason: None });
     }
 
     fn set_by_hand(&mut self, number: usize, status: Status) {
@@ -805,7 +840,7 @@ impl World {
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
         let all = self.graph.tasks().iter().all(|task| task.status.is_over());
-        if !matches!(reason, StopReason::Signal(..)) {
+        if !matches!(reason, StopReason::Signal(..) | StopReason::MergeHeld(_)) {
             assert_eq!(*reason == StopReason::Complete, all, "{reason}");
         }
         self.emit(

@@ -62,7 +62,9 @@ impl<'a> View<'a> {
     /// Returns the limit of one of its tags if it is reached.
     fn tag(&self, number: usize) -> Option<TaskConflict<'a>> {
         self.graph.task(number).tags.iter().find_map(|tag| {
-            self.full(tag, |active| self.graph.task(active.number).tags.contains(tag))
+            self.full(tag, |active| {
+                active.number.is_some_and(|number| self.graph.task(number).tags.contains(tag))
+            })
         })
     }
 
@@ -76,7 +78,7 @@ impl<'a> View<'a> {
     /// too.
     pub(super) fn clash(&self, number: usize) -> Option<usize> {
         let task = self.graph.task(number);
-        let mut others = self.active.iter().map(|active| active.number);
+        let mut others = self.active.iter().filter_map(|active| active.number);
         if task.touches.is_empty() {
             return None;
         }
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn active(number: usize, agent: Option<&str>, works: bool) -> Active<'_> {
-        Active { number, agent, works }
+        Active { number: Some(number), agent, works }
     }
 
     /// Checks a graph with these active attempts and ten jobs.

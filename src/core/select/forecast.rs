@@ -71,7 +71,7 @@ impl<'a> View<'a> {
                 let end = start + length(key.number);
                 if ready.matters(self, key.number) {
                     let agent = self.agents(key.number).get(place).map(|call| call.name.as_str());
-                    active.push(Active { number: key.number, agent, works: true });
+                    active.push(Active { number: Some(key.number), agent, works: true });
                 }
                 running.push(Reverse((end, key.number)));
                 forecast.slots.push(Slot { key, start, end });
@@ -80,7 +80,7 @@ impl<'a> View<'a> {
                 return forecast;
             };
             forecast.end = end;
-            active.retain(|active| active.number != number);
+            active.retain(|active| active.number != Some(number));
             ready.release(number);
             for dependent in self.graph.dependents(number) {
                 open[dependent] -= 1;
