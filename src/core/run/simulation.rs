@@ -83,6 +83,18 @@ struct SimProcess {
     command: String,
     /// Whether it has been asked to end.
     told: bool,
+    /// Whether it has been killed.
+    killed: bool,
+    /// Whether it never ends by itself, and whether only a kill ends it.
+    endless: bool,
+    deaf: bool,
+}
+
+impl SimProcess {
+    /// Whether it can end now.
+    fn can_end(&self) -> bool {
+        self.killed || if self.told { !self.deaf } else { !self.endless }
+    }
 }
 
 /// The world around a run.
@@ -119,6 +131,15 @@ struct World {
     by_hand: BTreeSet<TaskId>,
     landings: u64,
     crashes: u64,
+    /// The commands that passed for each open attempt, by purpose and in order.
+    passed: BTreeMap<(AttemptId, &'static str), Vec<String>>,
+    /// The batch that is tried, and whether it passed already in its own worktree.
+    batch: (Vec<AttemptId>, bool),
+    /// The attempts whose work was found on the branch after a crash.
+    found_landed: BTreeSet<AttemptId>,
+    /// When SIGTERM came, and how many signals came.
+    signalled: (Option<i64>, u32),
+    parked: BTreeSet<TaskId>,
     /// Whether to print every input and command.
     shown: bool,
 }
@@ -181,6 +202,11 @@ impl World {
             by_hand: BTreeSet::new(),
             landings: 0,
             crashes: 0,
+            passed: BTreeMap::new(),
+            batch: (Vec::new(), false),
+            found_landed: BTreeSet::new(),
+            signalled: (None, 0),
+            parked: BTreeSet::new(),
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
         }
     }
@@ -301,6 +327,18 @@ impl World {
             let id = AttemptId { task_id: id.clone(), attempt: *attempt };
             *self.started.entry(id).or_default() += 1;
         }
+        if let (Event::Parked { .. }, Some(id)) = (&event, &task_id) {
+            self.parked.insert(id.clone());
+        }
+        if let (Event::Completed(ended), Some(id)) = (&event, &task_id) {
+            let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
+            if let (Some(Merge::Landed { commit, .. }), false) =
+                (&ended.evidence.merge, self.found_landed.contains(&id))
+            {
+                let last = ended.evidence.commits.last().map(|commit| &commit.id);
+                assert_eq!(last, Some(commit), "{id} names a commit that did not land");
+            }
+        }
         if let (Some(ended), Some(id)) = (event.ended(), &task_id) {
             let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
             let count = self.ended.entry(id.clone()).or_default();
@@ -352,13 +390,24 @@ impl World {
             RunCommand::PrepareWorktree(id) | RunCommand::ReassignWorktree(id) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
-            RunCommand::StartAgent(id) => return Ok(Some(self.start(id, None, "agent"))),
+            RunCommand::StartAgent(id) => {
+                if let Some(open) = self.run.attempts().get(&id) {
+                    assert_eq!(self.passed(&id, "setup"), open.setup, "{id} starts before setup");
+                    assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
+                }
+                return Ok(Some(self.start(id, None, "agent")));
+            }
             RunCommand::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
-            RunCommand::Terminate(id) | RunCommand::Kill(id) => {
+            RunCommand::Terminate(id) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.told = true;
+                }
+            }
+            RunCommand::Kill(id) => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    (process.told, process.killed) = (true, true);
                 }
             }
             RunCommand::Collect(id, end) => {
@@ -384,7 +433,7 @@ impl World {
             }
             RunCommand::Land { onto, commit, .. } => {
                 let works = self.commits[&commit].clone();
-                assert!(!self.verify || self.proven.contains(&commit), "{commit} was not verified");
+                assert!(!self.verify || self.is_proven(&commit), "{commit} was not verified");
                 assert!(!self.verify || self.is_green(&works), "{commit} fails");
                 for id in works.difference(&self.commits[&onto].clone()) {
                     let record = self.records.get(id);
@@ -407,6 +456,24 @@ impl World {
         Ok(None)
     }
 
+    fn passed(&self, id: &AttemptId, purpose: &'static str) -> Vec<String> {
+        self.passed.get(&(id.clone(), purpose)).cloned().unwrap_or_default()
+    }
+
+    /// Whether all verify commands passed on a commit that is about to land.
+    fn is_proven(&self, commit: &CommitId) -> bool {
+        let (members, is_verified) = &self.batch;
+        if *is_verified {
+            return self.proven.contains(commit);
+        }
+        let Some(first) = members.first() else { return false };
+        let passed = self.passed(first, "merge");
+        members.iter().filter_map(|id| self.run.attempts().get(id)).enumerate().all(|(at, open)| {
+            let setup = open.setup.iter().filter(|_| at == 0);
+            setup.chain(&open.verify).all(|command| passed.contains(command))
+        })
+    }
+
     /// The record of the next attempt at a task.
     fn record(&mut self, key: SelectionKey) -> Input {
         let task = self.graph.task(key.number);
@@ -415,6 +482,10 @@ impl World {
         let unfinished = |d: usize| self.graph.task(d).status != Status::Complete;
         assert!(!self.graph.dependencies(key.number).any(unfinished), "{id} starts too early");
         assert_eq!(task.status, Status::Pending, "{id} is not pending");
+        let counted = self.history.of(&task.id).counted;
+        assert!(counted < self.policy.max_attempts, "{id} is one attempt too many");
+        let open = self.run.attempts().open().len();
+        assert!(open < 2 * self.policy.jobs, "{open} attempts are open");
         let used: BTreeSet<usize> = {
             let open = self.run.attempts().open().iter();
             open.filter_map(|open| Some(self.records.get(&open.id)?.slot)).collect()
@@ -426,7 +497,8 @@ impl World {
         assert!(!self.preparing.iter().any(at_work), "two attempts in slot {slot}");
         let base = self.tip();
         self.bases.insert(id.clone(), self.commits[&base].clone());
-        let verify = if self.verify { vec!["check".to_owned()] } else { Vec::new() };
+        let own = format!("check {}", id.task_id);
+        let verify = if self.verify { vec!["check".to_owned(), own] } else { Vec::new() };
         let baseline = if self.dice.chance(20) { verify.clone() } else { Vec::new() };
         let setup = if self.isolated && self.dice.chance(30) {
             vec!["one".to_owned(), "two".to_owned()]
@@ -473,14 +545,18 @@ impl World {
                 Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }),
             );
         }
+        assert!(!self.found_landed.contains(&id), "{id} had landed");
         let slot = self.records[&id].slot;
         for other in self.processes.keys().filter(|_| purpose != Some(CheckPurpose::Trial)) {
             let trial = self.processes[other].purpose == Some(CheckPurpose::Trial);
             assert!(trial || self.records[other].slot != slot, "{id} runs alongside {other}");
         }
         let command = command.to_owned();
-        let before =
-            self.processes.insert(id.clone(), SimProcess { purpose, command, told: false });
+        let deaf = self.rough && self.dice.chance(4);
+        let endless = deaf || (self.rough && self.dice.chance(6));
+        let (told, killed) = (false, false);
+        let process = SimProcess { purpose, command, told, killed, endless, deaf };
+        let before = self.processes.insert(id.clone(), process);
         assert!(before.is_none(), "{id} has two processes");
         let limits = ProcessLimits {
             started: self.instant(),
@@ -544,14 +620,23 @@ impl World {
                 }
                 4 => {
                     self.now += 4000;
-                    return self.handle(Input::Tick);
+                    return self.tick();
                 }
-                5 => return self.handle(Input::StoodStill(Duration::from_secs(500))),
+                5 => {
+                    self.now += 500;
+                    self.signalled.0 = self.signalled.0.map(|at| at + 500);
+                    return self.handle(Input::StoodStill(Duration::from_secs(500)));
+                }
                 _ => {}
             }
         }
+        let ending = self.policy.stop.is_some();
+        if self.run.patience(self.instant(), ending).is_some_and(|left| left.is_zero()) {
+            return self.tick();
+        }
         let mut choices = Vec::new();
-        choices.extend(self.processes.keys().cloned().map(Some));
+        let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
+        choices.extend(can_end.map(|(id, _)| Some(id.clone())));
         choices.extend(self.preparing.iter().cloned().map(Some));
         if self.building.is_some() || self.landing.is_some() {
             choices.push(None);
@@ -560,10 +645,9 @@ impl World {
             if let Some(until) = until {
                 self.now = self.now.max(until.timestamp());
             }
-            let ending = self.policy.stop.is_some();
             let patience = self.run.patience(self.instant(), ending).unwrap_or_default();
             self.now += i64::try_from(patience.as_secs()).unwrap_or(0) + 1;
-            return self.handle(Input::Tick);
+            return self.tick();
         }
         match choices.swap_remove(self.dice.below(choices.len())) {
             Some(id) if self.preparing.contains(&id) => self.prepared(id),
@@ -591,21 +675,13 @@ impl World {
         let good = match process.purpose {
             Some(CheckPurpose::Trial) => {
                 let built = self.built.clone().expect("a trial of something");
-                let green = self.is_green(&self.commits[&built].clone());
-                if green && process.command == "check" && !process.told {
-                    self.proven.insert(built);
-                }
-                green
+                self.is_green(&self.commits[&built].clone())
             }
             Some(CheckPurpose::Verify) => {
                 let head = self.records[&id].head.clone();
                 let works = head.as_ref().map(|head| self.commits[head].clone());
-                let green = works.is_none_or(|works| self.is_green(&works))
-                    && !(self.rough && self.dice.chance(10));
-                if let (true, Some(head), false) = (green, head, process.told) {
-                    self.proven.insert(head);
-                }
-                green
+                works.is_none_or(|works| self.is_green(&works))
+                    && !(self.rough && self.dice.chance(10))
             }
             Some(CheckPurpose::Setup | CheckPurpose::Baseline) | None => {
                 !(self.rough && self.dice.chance(8))
@@ -616,12 +692,15 @@ impl World {
             (true, false) => Some(Outcome::Signaled { signal: 15 }),
             (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
         };
-        if outcome.is_none()
-            && process.purpose == Some(CheckPurpose::Verify)
-            && let Some(head) = self.records[&id].head.clone()
+        if let (Some(purpose), Some(Outcome::Exited { exit_code: 0 })) = (process.purpose, &outcome)
         {
-            // The result is lost with the guardian that had it.
-            self.proven.remove(&head);
+            let passed = self.passed.entry((id.clone(), purpose.log_name())).or_default();
+            passed.push(process.command);
+            let verify = self.run.attempts().get(&id).map(|open| open.verify.clone());
+            let head = self.records[&id].head.clone().filter(|_| purpose == CheckPurpose::Verify);
+            if let Some(head) = head.filter(|_| verify.as_ref() == Some(passed)) {
+                self.proven.insert(head);
+            }
         }
         let took = Duration::from_secs(1);
         self.handle(Input::ProcessEnded(
@@ -657,6 +736,9 @@ impl World {
             let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
             batch.commits.push(BuiltCommit { commit, rebuilt: Some(rebuilt) });
         }
+        let fitting = members[..batch.commits.len()].to_vec();
+        self.batch = (fitting, batch.is_verified);
+        self.passed.retain(|(_, purpose), _| *purpose != "merge");
         self.built = Some(tip);
         self.handle(Input::Built(Ok(batch)))
     }
@@ -738,7 +820,24 @@ impl World {
         if self.policy.stop.is_none() {
             self.policy.stop = Some((15, name));
         }
-        self.handle(Input::Signal(15, name))
+        self.signalled.1 += 1;
+        if self.signalled.1 == 1 && name == "SIGTERM" {
+            self.signalled.0 = Some(self.now);
+        }
+        self.handle(Input::Signal(15, name))?;
+        let all_killed = self.processes.values().all(|process| process.killed);
+        assert!(self.signalled.1 != 2 || all_killed, "a second signal kills");
+        Ok(())
+    }
+
+    /// Lets time pass to where limits are reached, and checks that they are kept.
+    fn tick(&mut self) -> Result<(), End> {
+        self.handle(Input::Tick)?;
+        // The grace periods of TERM and of the kill after it.
+        let late = self.signalled.0.is_some_and(|at| self.now > at + 20);
+        let told = self.processes.values().all(|process| process.told);
+        assert!(!late || told, "a process outlives the grace period of SIGTERM");
+        Ok(())
     }
 
     /// Simulates one run, which starts with the records of the previous one.
@@ -748,7 +847,7 @@ impl World {
             println!("run {}: {:?}, jobs {}", self.run_number, self.positions, self.policy.jobs);
         }
         self.run = Run::default();
-        self.policy.stop = None;
+        (self.policy.stop, self.signalled) = (None, (None, 0));
         // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();
@@ -811,6 +910,10 @@ impl World {
         let landed = record.landing.clone().filter(on_branch);
         let landed = landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit });
         let outcome = record.exit.clone().unwrap_or(Outcome::Interrupted);
+        if landed.is_some() {
+            self.found_landed.insert(record.attempt.id.clone());
+        }
+        self.passed.retain(|(id, _), _| *id != record.attempt.id);
         let attempt = OpenAttempt { process: None, end: None, ..record.attempt };
         let found = FoundAttempt {
             attempt,
@@ -839,6 +942,12 @@ impl World {
     /// Checks the invariants at the end of a run that did not crash.
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
+        for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
+            let spent = self.history.of(&task.id).counted >= self.policy.max_attempts;
+            // A crash right after the end of an attempt loses the line, not the state.
+            let told = self.crashes > 0 || self.parked.contains(&task.id);
+            assert!(!spent || told, "{} is not parked", task.id);
+        }
         let all = self.graph.tasks().iter().all(|task| task.status.is_over());
         if !matches!(reason, StopReason::Signal(..) | StopReason::MergeHeld(_)) {
             assert_eq!(*reason == StopReason::Complete, all, "{reason}");
