@@ -135,7 +135,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ralph status", ""),
             ("ralph status --name loop", "the loop named `loop`"),
-            ("ralph status --json | jq .state", ""),
+            ("ralph status --json | jq .status", ""),
         ],
     ),
     ("pause", &[("ralph pause", "the running attempt finishes")]),

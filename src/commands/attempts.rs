@@ -16,9 +16,8 @@ use crate::{
         agents::transcript::Usage,
         diagnostic::nearest,
         duration,
-        event::{AttemptResult, Event, record::Record},
+        event::{AttemptResult, record::Record},
         exit::{Exit, Failure},
-        graph::task::TaskId,
         history::attempt_log::{self, AttemptEntry, AttemptLog},
         spend::dollars,
         verdict::Autocommit,
@@ -26,6 +25,7 @@ use crate::{
     project::{attempt::leftovers::pin_name, workspace::Workspace},
     view::{
         lines::counted,
+        log::JournalLog,
         past_attempt::{PastAttemptDetails, PastAttemptView},
     },
 };
@@ -137,7 +137,8 @@ impl AttemptsPage {
             (Some(end), Some(at)) => self.end(&format!("{flag} {}", attempt.name()), at, end),
             _ => self.line("Ended", "not yet, or its end was not recorded"),
         }
-        self.list("Meanwhile", changes.iter().filter_map(change));
+        let mut log = JournalLog::default();
+        self.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
         let none = if files.is_empty() { " (gone)" } else { "" };
         self.line("Files", &format!("{}/{none}", attempt.log));
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
@@ -207,29 +208,10 @@ fn used(agent: &str, usage: &Usage) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn change(record: &Record) -> Option<String> {
-    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
-    let at = full(record.timestamp);
-    match &record.event {
-        Event::StatusChanged { old, new, cause, .. } => {
-            let word = |status: &Option<crate::core::graph::task::Status>| {
-                status.map_or("nothing".to_owned(), |status| status.to_string())
-            };
-            let cause = serde_json::to_value(cause).ok()?;
-            let cause = cause.as_str()?.replace('_', " ");
-            Some(format!("{at} {id}: {} -> {} ({cause})", word(old), word(new)))
-        }
-        Event::Reported { .. } => Some(format!("{at} {id} was reported done")),
-        Event::Asked { question, .. } => Some(format!("{at} {id} asked: {question}")),
-        Event::Noted { note, .. } => Some(format!("{at} {id} noted: {note}")),
-        Event::GraphGuarded { what, tasks, undone, .. } => {
-            let names: Vec<&str> = tasks.iter().map(TaskId::as_str).collect();
-            let what = serde_json::to_value(what).ok()?;
-            let undone = if *undone { "undone" } else { "left" };
-            Some(format!("{at} graph {}: {} ({undone})", what.as_str()?, names.join(", ")))
-        }
-        _ => None,
-    }
+/// A change during an attempt in the words of `ralph logs`, with its time.
+fn change(log: &mut JournalLog, record: &Record) -> Option<String> {
+    let said = log.line(record)?;
+    Some(format!("{} {}", full(record.timestamp), said.text.trim_start()))
 }
 
 /// Makes a branch of what is kept of an attempt.

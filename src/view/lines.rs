@@ -278,13 +278,17 @@ fn changed(
         Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked => "by this run",
         Cause::Command => "by command",
         Cause::Edited => "by an edit of the graph file",
-        Cause::EditedDuringAttempt => "by an edit while an attempt ran",
+        Cause::EditedDuringAttempt => "during an attempt",
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
         Cause::DoneFile => "by the file `DONE`",
     };
-    let word = |status: Option<Status>| status.map_or("nothing", Status::word);
-    vec![line(Style::Faint, format!("{id}: {} -> {} {by}", word(old), word(new)))]
+    let change = match (old, new) {
+        (Some(old), Some(new)) => format!("{} -> {}", old.word(), new.word()),
+        (None, _) => "added to the graph".to_owned(),
+        (Some(_), None) => "removed from the graph".to_owned(),
+    };
+    vec![line(Style::Faint, format!("{id}: {change} {by}"))]
 }
 
 fn stopping(stop: &StopRequest) -> String {

@@ -24,18 +24,21 @@ json`; [journal.md](journal.md) describes journal lines.
 
 /// The commands, what each shows, and whether it works before the first run.
 const COMMANDS: &[(&[&str], &str)] = &[
-    (&["dag-status", "--json"], "Where the graph stands."),
-    (&["status", "--json"], "How the newest run stands."),
-    (&["worktree", "list", "--json"], "Every work tree, and whether it could go."),
-    (&["ls", "--json"], "Every loop of this repository."),
-    (&["plan", "--json", "--jobs", "2"], "What would happen if all went well."),
-    (&["check", "--json"], "Whether the graph is one, and every fault of it."),
-    (&["doctor", "--json"], "What was looked at, and what is the matter."),
-    (&["attempts", "--json"], "Every attempt there was."),
-    (&["show", "start", "--json"], "One of them."),
-    (&["costs", "--json"], "What they used."),
-    (&["config", "timeout", "--json"], "One setting; without a name, a mapping of all."),
-    (&["prompt", "left", "--json"], "Everything that a template can name."),
+    (&["dag-status", "--json"], "The state of every task."),
+    (&["status", "--json"], "The state of the newest run."),
+    (&["worktree", "list", "--json"], "The worktrees, and whether each can be removed."),
+    (&["ls", "--json"], "The run and the loops of this repository."),
+    (&["plan", "--json", "--jobs", "2"], "The forecast of a run in which every attempt succeeds."),
+    (&["check", "--json"], "The errors and warnings of the graph file."),
+    (&["doctor", "--json"], "The checks and their findings."),
+    (&["attempts", "--json"], "All attempts."),
+    (&["show", "start", "--json"], "One attempt."),
+    (&["costs", "--json"], "The cost and tokens of attempts."),
+    (
+        &["config", "timeout", "--json"],
+        "One setting, or a mapping of all settings if no name is given.",
+    ),
+    (&["prompt", "left", "--json"], "The variables of a template."),
 ];
 
 fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'static str>>) {

@@ -77,6 +77,7 @@ struct DiskRecord {
 }
 
 /// A running process.
+#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 #[derive(Clone)]
 struct SimProcess {
     purpose: Option<CheckPurpose>,
@@ -370,6 +371,7 @@ impl World {
         self.history.apply(&record);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     fn apply(&mut self, command: RunCommand) -> Result<Option<Input>, End> {
         match command {
             RunCommand::Emit(about, event) => self.emit(about, *event),
@@ -701,6 +703,11 @@ impl World {
             if let Some(head) = head.filter(|_| verify.as_ref() == Some(passed)) {
                 self.proven.insert(head);
             }
+        }
+        if process.purpose.is_none()
+            && let Some(record) = self.records.get_mut(&id)
+        {
+            record.exit.clone_from(&outcome);
         }
         let took = Duration::from_secs(1);
         self.handle(Input::ProcessEnded(
