@@ -392,7 +392,7 @@ mod tests {
             "````text\nt1\n\nWrite it.\n```\ncode\n```\n{{ task.id }}\n\nreviewer: ann\n````",
             "It must produce: `a.txt`, `b.txt`.",
             "- `t0` (pending): `t0`",
-            "are not yours to do: `t2`.",
+            "Do not do them: `t2`.",
             "attempt 2 at the task; 1 of 3 have failed.",
             "judged **unverified**: reported done, but nothing changed in git.",
             "- `src/half.rs`",
@@ -400,7 +400,7 @@ mod tests {
             "- the tests need `--all`",
             "ralph task-complete t1",
             "create the file `.ralph/tasks/t1/DONE`",
-            "itself:\n\n- `cargo test`\n\nThe task is complete when all of them succeed",
+            "itself:\n\n- `cargo test`\n\nThe task is complete only if all of them pass",
         ] {
             assert!(prompt.contains(needed), "{needed:?} is not in:\n{prompt}");
         }

@@ -108,7 +108,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     assert_eq!((&asked[0]["attempt"], &asked[0]["question"]), (&json!(1), &json!("Which colour?")));
     let question = "Which colour?\n\nRed\nor blue?";
     assert_eq!(trial.lines("needs_input")[0]["question"], question);
-    trial.run(["show", "ask"]).stdout_has(" ask asked: Which colour?\n");
+    trial.run(["show", "ask"]).stdout_has(" ask asks: Which colour?\n");
 
     trial.run(["answer", "ask"]).stdout(&format!("{question}\n"));
     trial.run(["answer", "other", "x"]).code(1).stderr(
@@ -127,7 +127,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let part = prompt.split("## What a person answered").nth(1).expect(&prompt);
     let part = part.split("## Where you stand").next().unwrap();
     insta::assert_snapshot!(part.trim(), @r"
-    Agents at this task asked this before you, and the answers hold.
+    Earlier agents at this task asked these questions. The answers apply.
 
     Asked:
 

@@ -59,7 +59,7 @@ fn a_note_is_for_the_tasks_that_depend_on_its_own() {
           in two lines (first.1, [when])
         ```
 
-    These tasks wait for yours and are not yours to do: `third`.
+    These tasks depend on yours. Do not do them: `third`.
     ");
     let third = prompt("third");
     assert!(third.contains("second says") && third.contains("Work on second"), "{third}");
