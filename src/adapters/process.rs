@@ -228,12 +228,12 @@ impl AgentProcess {
         self.order(GuardianCommand::Kill);
     }
 
-    /// Stops the agent and everything it started, until [`thaw`](Agent::thaw).
+    /// Stops the agent and everything it started, until [`thaw`](AgentProcess::thaw).
     pub fn freeze(&self) {
         self.order(GuardianCommand::Freeze);
     }
 
-    /// Continues the agent after [`freeze`](Agent::freeze).
+    /// Continues the agent after [`freeze`](AgentProcess::freeze).
     pub fn thaw(&self) {
         self.order(GuardianCommand::Thaw);
     }

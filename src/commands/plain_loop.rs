@@ -16,7 +16,7 @@ use crate::{
 /// Runs the loop until the agent reports completion or something stops it.
 ///
 /// # Errors
-/// A missing prompt file; errors of [`runner::Runner::new`] and [`runner::Runner::run`].
+/// A missing prompt file; errors of [`crate::runner::Runner::new`] and [`crate::runner::Runner::run`].
 pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
     let prompt_file = invocation.file(&options.prompt_file)?;
