@@ -14,6 +14,7 @@ pub mod landing;
 pub mod open_attempt;
 pub mod process_watch;
 mod simulation;
+pub mod verified_batch;
 
 use std::{
     collections::HashSet,
@@ -221,7 +222,7 @@ impl Run {
             Input::ProcessStarted(id, limits) => attempts.process_started(&id, limits),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
-                self.go_on(next)
+                self.go_on(next, sit)
             }
             Input::ProcessLeft { id, left, reported } => {
                 attempts.process_left(&id, left, reported, sit)
@@ -234,13 +235,12 @@ impl Run {
             Input::Collected(id, end) => attempts.collected(&id, *end, sit),
             Input::Judged(id, end) => {
                 let next = attempts.judged(&id, *end);
-                self.go_on(next)
+                self.go_on(next, sit)
             }
             Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
             Input::Built(built) => {
                 let members = built.as_ref().map_or(0, |built| built.commits.len());
-                let verifies = !self.trial_commands(members).is_empty();
-                let next = self.landing.built(built, verifies, sit);
+                let next = self.landing.built(built, self.trial_commands(members), sit);
                 self.go_on_landing(next)
             }
             Input::Landed(landed) => {
@@ -256,29 +256,31 @@ impl Run {
         }
     }
 
-    fn go_on(&mut self, next: Next) -> Vec<RunCommand> {
+    fn go_on(&mut self, next: Next, sit: &Situation<'_>) -> Vec<RunCommand> {
         match next {
             Next::Commands(commands) => commands,
             Next::Queue(id, target) => {
                 let Some(attempt) = self.attempts.get(&id) else {
                     return Vec::new();
                 };
-                let iteration = attempt.iteration;
-                let (attempt_number, work) =
-                    (id.attempt, QueuedWork { id: id.clone(), iteration, target });
-                let waiting = self.landing.push(work);
-                let event = Event::Queued { attempt: attempt_number, waiting };
-                self.attempts.get(&id).map(|attempt| attempt.emit(event)).into_iter().collect()
+                let end = attempt.end.as_ref();
+                let waiting = self.landing.push(QueuedWork {
+                    id: id.clone(),
+                    iteration: attempt.iteration,
+                    target,
+                    verify: attempt.verify.clone(),
+                    own_run: end.map(|end| end.verified.clone()).unwrap_or_default(),
+                });
+                vec![attempt.emit(Event::Queued { attempt: id.attempt, waiting })]
             }
-            Next::Tried(checks) => self.landing.verified(checks),
+            Next::Tried(commands) => self.landing.verified(commands, sit),
         }
     }
 
     fn go_on_landing(&mut self, next: LandingNext) -> Vec<RunCommand> {
         match next {
             LandingNext::Commands(commands) => commands,
-            LandingNext::Verify(leader) => {
-                let commands = self.trial_commands(self.landing.tried().count());
+            LandingNext::Verify(leader, commands) => {
                 let attempt = self.attempts.get_mut(&leader);
                 attempt.map_or_else(Vec::new, |it| it.start_checks(CheckPurpose::Trial, commands))
             }

@@ -74,9 +74,11 @@ impl Runner {
                 self.release(&id, verdict, believed)?;
             }
             RunCommand::AfterAttempt(_) => self.after_attempt()?,
-            RunCommand::Build { onto, members, .. } => return self.build(onto, &members),
+            RunCommand::Build { onto, members, in_trial } => {
+                return self.build(onto, &members, in_trial);
+            }
             RunCommand::RecordLanding(id, commit) => self.record_landing(&id, commit)?,
-            RunCommand::Land { branch, onto, commit } => self.land(branch, onto, commit),
+            RunCommand::Land(batch) => self.land(batch),
             RunCommand::KeepLog { from, to } => {
                 let root = self.workspace.root();
                 // A missing file needs no action.

@@ -18,6 +18,7 @@ use crate::{
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
+            verified_batch::VerifyRun,
         },
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
@@ -71,6 +72,7 @@ impl Runner {
             swept: end.swept,
             unlocked,
             evidence,
+            verified: VerifyRun::default(),
             usage: transcript.usage,
             tools: transcript.tools,
             last_line,

@@ -12,7 +12,8 @@ use crate::{
         commit_id::CommitId,
         run::{
             command::AttemptId,
-            input::{BuiltBatch, BuiltCommit, Input, LandOutcome},
+            input::{BuiltBatch, Input, LandOutcome},
+            verified_batch::{BuiltCommit, VerifiedBatch},
         },
         verdict::Merge,
     },
@@ -66,6 +67,7 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         tip.clone_from(&commit);
         built.commits.push(BuiltCommit { commit, rebuilt });
     }
+    built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
 }
 
@@ -75,8 +77,14 @@ impl Runner {
         self.workspace.repo.branch(branch)
     }
 
-    /// Combines the work of attempts on top of a commit of the target branch.
-    pub(super) fn build(&mut self, onto: CommitId, members: &[AttemptId]) -> Result<Option<Input>> {
+    /// Combines the work of attempts on top of a commit of the target branch. `in_trial` as in
+    /// [`RunCommand::Build`](crate::core::run::command::RunCommand::Build).
+    pub(super) fn build(
+        &mut self,
+        onto: CommitId,
+        members: &[AttemptId],
+        in_trial: bool,
+    ) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
         let own: Vec<String> = Some(self.workspace.graph_name())
             .filter(|name| !name.starts_with('/'))
@@ -89,18 +97,12 @@ impl Runner {
             let evidence = &end.context("queued work without an end")?.evidence;
             let head = evidence.commits.last().context("queued work without commits")?.id.clone();
             let base = record.base.clone().context("queued work without a base")?;
-            // With leftovers, the verify commands have tested more than the commits.
-            if members.len() == 1 && base == onto && evidence.leftovers.is_empty() {
+            if members.len() == 1 && base == onto && !in_trial {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
                 if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
-                    // The work is already on top of the target, and its verify commands passed
-                    // there.
-                    let rebuilt = (commit != head)
-                        .then(|| self.workspace.repo.between(&onto, &commit))
-                        .transpose()?;
-                    let commits = vec![BuiltCommit { commit, rebuilt }];
-                    let built = BuiltBatch { commits, conflict: None, is_verified: true };
+                    let commits = vec![BuiltCommit { commit, rebuilt: None }];
+                    let built = BuiltBatch { commits, as_is: true, ..BuiltBatch::default() };
                     return Ok(Some(Input::Built(Ok(built))));
                 }
             }
@@ -145,11 +147,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Moves a branch to a commit, in another thread.
-    pub(super) fn land(&self, branch: String, onto: CommitId, commit: CommitId) {
+    /// Moves a branch to the last commit of a batch, in another thread.
+    pub(super) fn land(&self, batch: VerifiedBatch) {
         let (root, outbox) = (self.workspace.root().to_owned(), self.inbox.sender());
         thread::spawn(move || {
-            let landed = Repo::discover(&root).and_then(|repo| repo.land(&branch, &onto, &commit));
+            let landed = Repo::discover(&root)
+                .and_then(|repo| repo.land(batch.branch(), batch.onto(), batch.tip()));
             let landed = landed.map(|landing| match landing {
                 git::Landing::Landed => LandOutcome::Landed,
                 git::Landing::Moved => LandOutcome::Moved,

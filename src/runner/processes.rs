@@ -1,11 +1,17 @@
 //! The processes of the open attempts: their output, and the orders to their guardians.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use crate::core::commit_id::CommitId;
 use crate::{
-    adapters::{agent_output::Follow, process::AgentProcess, terminal},
-    core::run::command::AttemptId,
+    adapters::{agent_output::Follow, git::Repo, process::AgentProcess, terminal},
+    core::{
+        commit_id::CommitId,
+        run::{command::AttemptId, verified_batch::HeadSpan},
+    },
 };
 
 /// A running process of an attempt.
@@ -19,8 +25,28 @@ pub(super) struct ProcessHandle {
     pub(super) doing: Option<String>,
     /// The log of a command other than the agent, relative to the repository.
     pub(super) log: Option<String>,
+    /// The tree in which it verifies isolated work, and HEAD of that tree before it started.
+    pub(super) verifies: Option<(PathBuf, Option<CommitId>)>,
     /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
+}
+
+impl ProcessHandle {
+    /// HEAD of the tree in which it verified isolated work, before and after.
+    pub(super) fn head(&self) -> HeadSpan {
+        let Some((tree, before)) = &self.verifies else {
+            return HeadSpan::default();
+        };
+        HeadSpan { before: before.clone(), after: head_of(tree) }
+    }
+}
+
+/// HEAD of the worktree at this path, if there is one.
+pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
+    let repo = Repo::discover(tree).ok()?;
+    // Without its own git directory, the folder belongs to the repository around it.
+    let is_top = fs::canonicalize(tree).is_ok_and(|tree| tree == repo.root());
+    is_top.then(|| repo.head().ok()?.commit)?
 }
 
 /// The progress of a process since the last look.

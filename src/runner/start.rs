@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, RunnerMessage, process_spec, processes::ProcessHandle};
+use super::{
+    Runner, RunnerMessage, process_spec,
+    processes::{self, ProcessHandle},
+};
 use crate::{
     adapters::{
         agent_output::Follow,
@@ -24,6 +27,7 @@ use crate::{
             input::Input,
             open_attempt::OpenAttempt,
             process_watch::ProcessLimits,
+            verified_batch::HeadSpan,
         },
         select::{SelectionKey, Turn},
         verdict::Outcome,
@@ -38,6 +42,17 @@ pub(super) enum ProcessKind {
     Agent,
     /// A command: its purpose, its number among the commands of that purpose, and its text.
     Check(CheckPurpose, usize, String),
+}
+
+impl ProcessKind {
+    /// Whether it verifies the work of an attempt.
+    fn verifies(&self) -> bool {
+        match self {
+            ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial, ..) => true,
+            ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
+            | ProcessKind::Agent => false,
+        }
+    }
 }
 
 impl Runner {
@@ -158,6 +173,8 @@ impl Runner {
             redact: self.workspace.redacts(),
             screen: pane.as_deref().map(tmux::screen),
         };
+        let verifies = record.worktree.is_some() && kind.verifies();
+        let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
         let process = match AgentProcess::spawn(&spec, &post, send) {
@@ -171,7 +188,9 @@ impl Runner {
                 let (swept, _) = self.end_unguarded(&record);
                 let (outcome, took) = (Some(outcome), limits.started.elapsed());
                 let log = log.unwrap_or_default();
-                let end = ProcessEnd { outcome, took, swept, log, last_line: None };
+                let head = verifies.and_then(|(_, head)| head);
+                let head = HeadSpan { before: head.clone(), after: head };
+                let end = ProcessEnd { outcome, took, swept, log, last_line: None, head };
                 return Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))));
             }
         };
@@ -190,6 +209,7 @@ impl Runner {
             in_pane: record.pane.is_some(),
             doing: None,
             log,
+            verifies,
             seen: (record.base.clone(), record.dirty.clone()),
         };
         self.processes.insert(id.clone(), handle);

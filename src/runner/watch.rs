@@ -61,6 +61,7 @@ impl Runner {
             id.task_id,
             closed.immortal,
         );
+        let head = handle.head();
         let log = handle.log.unwrap_or_default();
         let last_line = (!log.is_empty())
             .then(|| agent_output::last_line(&self.workspace.root().join(&log)))
@@ -71,6 +72,7 @@ impl Runner {
             swept: closed.swept,
             log,
             last_line,
+            head,
         };
         Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }

@@ -76,7 +76,7 @@ pub struct BranchWork<'a> {
 pub enum Integrated {
     /// The work is in this commit.
     Done(CommitId),
-    /// The work conflicts with the target.
+    /// The work conflicts with the target. It is in no commit.
     Conflict {
         /// The paths that both have changed.
         paths: Vec<String>,
@@ -112,12 +112,14 @@ impl Repo {
         Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.into()))
     }
 
-    /// Integrates the work onto `onto`, in this worktree. Afterwards HEAD is at the result and on
-    /// no branch. No branch is moved and no hook is run. What the branch changed at the paths `own`
-    /// is left out: its commits are rewritten without it, and a commit that changed nothing else is
-    /// dropped. `attributes` is an additional attributes file (gitattributes(5)).
+    /// Integrates the work onto `onto`, in this worktree. No branch is moved and no hook is run.
+    /// What the branch changed at the paths `own` is left out: its commits are rewritten without
+    /// it, and a commit that changed nothing else is dropped. `attributes` is an additional
+    /// attributes file (gitattributes(5)).
     ///
-    /// After a conflict the worktree is clean. It may be called again after a kill at any moment.
+    /// Afterwards the worktree is clean, and HEAD is on no branch: at the commit of
+    /// [`Integrated::Done`], else at `onto`. After an error HEAD may be at any commit. It may be
+    /// called again after a kill at any moment.
     ///
     /// # Errors
     /// The error of `git`; in the main worktree.
@@ -129,19 +131,33 @@ impl Repo {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
+        let integrated = self.combine(onto, piece, how, own, attributes)?;
+        // Git returns to the head of the branch when it aborts a rebase.
+        self.detach_at(match &integrated {
+            Integrated::Done(commit) => commit,
+            Integrated::Conflict { .. } | Integrated::Nothing => onto,
+        })?;
+        Ok(integrated)
+    }
+
+    /// Does the work of [`integrate`](Repo::integrate). Leaves HEAD where git leaves it.
+    fn combine(
+        &self,
+        onto: &str,
+        piece: &BranchWork<'_>,
+        how: IntegrationMethod,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Integrated> {
         self.clean_up().context("cannot clean the worktree for merges")?;
         if let Some(same) = self.fits_as_it_is(onto, piece, how, own)? {
-            self.detach_at(&same)?;
             return Ok(Integrated::Done(same));
         }
         let links = self.links(piece.head, [onto, piece.base])?;
         let head = self.rewrite_without(&links, piece.head, own)?;
         let piece = &BranchWork { head: &head, ..*piece };
         let links = self.links(piece.head, [onto, piece.base])?;
-        let Some(first) = links.first() else {
-            self.detach_at(onto)?;
-            return Ok(Integrated::Nothing);
-        };
+        let Some(first) = links.first() else { return Ok(Integrated::Nothing) };
         let has_merges = links.iter().any(|link| link.parents.len() > 1);
         let is_based = self.is_ancestor(piece.base, onto)?;
         let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
@@ -223,11 +239,8 @@ impl Repo {
             return git.conflict(&arguments, &output);
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
-        if self.tree_of(Some(&result))? == self.tree_of(Some(onto))? {
-            self.detach_at(onto)?;
-            return Ok(Integrated::Nothing);
-        }
-        Ok(Integrated::Done(result))
+        let is_same = self.tree_of(Some(&result))? == self.tree_of(Some(onto))?;
+        Ok(if is_same { Integrated::Nothing } else { Integrated::Done(result) })
     }
 
     fn squash(
@@ -245,7 +258,6 @@ impl Repo {
         };
         let tree = self.with_entries(piece.head, own, &self.entries(&from, own)?)?;
         if tree == self.tree_of(Some(&from))? {
-            self.detach_at(onto)?;
             return Ok(Integrated::Nothing);
         }
         let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &from];
@@ -379,8 +391,9 @@ mod tests {
             assert_eq!(at.branch, None);
             match &done {
                 Integrated::Done(commit) => assert_eq!(at.commit.as_ref(), Some(commit)),
-                Integrated::Nothing => assert_eq!(at.commit.as_deref(), Some(onto)),
-                Integrated::Conflict { .. } => {}
+                Integrated::Nothing | Integrated::Conflict { .. } => {
+                    assert_eq!(at.commit.as_deref(), Some(onto));
+                }
             }
             done
         }

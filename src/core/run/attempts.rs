@@ -379,6 +379,7 @@ impl Attempts {
         if !done || attempt.verify.is_empty() {
             return attempt.close(end);
         }
+        end.verified.changed.clone_from(&end.evidence.leftovers);
         attempt.end = Some(end);
         let commands = attempt.verify.clone();
         attempt.start_checks(CheckPurpose::Verify, commands)

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 
+use super::verified_batch::{HeadSpan, VerifiedBatch, VerifyRun};
 use crate::core::{
     agents::transcript::Usage,
     commit_id::CommitId,
@@ -68,6 +69,8 @@ pub struct PendingResult {
     pub unlocked: Vec<String>,
     /// The evidence from the repository and the graph.
     pub evidence: Evidence,
+    /// The run of its verify commands.
+    pub verified: VerifyRun,
     /// The usage of its agent.
     pub usage: Usage,
     /// The number of calls of each tool by its agent.
@@ -104,6 +107,8 @@ pub struct ProcessEnd {
     pub log: String,
     /// The last line of that output.
     pub last_line: Option<String>,
+    /// HEAD of the tree in which a command that verifies isolated work ran.
+    pub head: HeadSpan,
 }
 
 /// A command to the runner.
@@ -155,26 +160,19 @@ pub enum RunCommand {
     },
     /// Run the hook for the end of an attempt.
     AfterAttempt(AttemptId),
-    /// Combine the work of these attempts on top of a commit of a branch.
+    /// Combine the work of these attempts on top of a commit of the target branch.
     Build {
-        /// The target branch.
-        branch: String,
-        /// Its current commit.
+        /// The commit.
         onto: CommitId,
         /// The attempts, in order.
         members: Vec<AttemptId>,
+        /// Whether to use the worktree for merges even if there is nothing to combine.
+        in_trial: bool,
     },
     /// Write the commit that is about to land into the record of an attempt.
     RecordLanding(AttemptId, CommitId),
-    /// Move a branch from one commit to another.
-    Land {
-        /// The branch.
-        branch: String,
-        /// Its current commit.
-        onto: CommitId,
-        /// Its new commit.
-        commit: CommitId,
-    },
+    /// Move a branch to the last commit of a batch.
+    Land(VerifiedBatch),
     /// Rename the output of a failed trial, because the next trial writes the same files.
     KeepLog {
         /// The file, relative to the repository.

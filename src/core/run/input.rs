@@ -6,11 +6,11 @@ use super::{
     command::{AttemptId, PendingResult, ProcessEnd},
     open_attempt::OpenAttempt,
     process_watch::ProcessLimits,
+    verified_batch::BuiltCommit,
 };
 use crate::core::{
-    commit_id::CommitId,
     event::{ChildrenLeft, Event},
-    verdict::{Commit, Merge, Outcome},
+    verdict::{Merge, Outcome},
 };
 
 /// An input of a run.
@@ -104,17 +104,11 @@ pub struct BuiltBatch {
     pub commits: Vec<BuiltCommit>,
     /// The conflict of the next attempt: the files, and the file that contains the diff.
     pub conflict: Option<Vec<String>>,
-    /// Whether the only work is unchanged, and its verify commands have passed on this tip.
-    pub is_verified: bool,
-}
-
-/// The work of one attempt on top of the target branch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BuiltCommit {
-    /// Its last commit.
-    pub commit: CommitId,
-    /// Its commits, if they are not the commits of the attempt itself.
-    pub rebuilt: Option<Vec<Commit>>,
+    /// The files of the worktree for merges that differ from the last commit, which is its HEAD.
+    pub changed: Vec<String>,
+    /// Whether nothing was built: the only work is on top of the target branch already, and the
+    /// worktree for merges was not used.
+    pub as_is: bool,
 }
 
 /// The outcome of moving the target branch.

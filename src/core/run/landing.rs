@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::{
     Situation,
     command::{AttemptId, RunCommand},
-    input::{BuiltBatch, BuiltCommit, LandOutcome},
+    input::{BuiltBatch, LandOutcome},
+    verified_batch::{BuiltCommit, CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
 };
 use crate::core::{
     commit_id::CommitId,
@@ -22,11 +23,15 @@ const BUSY: Duration = Duration::from_millis(300);
 const BLOCKED: Duration = Duration::from_secs(10);
 
 /// Work that passed and is queued to land.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct QueuedWork {
     pub(super) id: AttemptId,
     pub(super) iteration: u32,
     pub(super) target: String,
+    /// The commands that verify it.
+    pub(super) verify: Vec<String>,
+    /// The run of these commands in its own worktree.
+    pub(super) own_run: VerifyRun,
 }
 
 /// A batch in a trial.
@@ -34,8 +39,26 @@ pub(super) struct QueuedWork {
 struct QueueTrial {
     branch: String,
     onto: CommitId,
-    /// The work of each member on top of the members before it.
-    commits: Vec<BuiltCommit>,
+    began: Instant,
+    stage: TrialStage,
+}
+
+/// The step of a trial.
+#[derive(Clone, Debug, PartialEq)]
+enum TrialStage {
+    /// The work of the members is being combined.
+    Building,
+    /// The commands that verify the batch run.
+    Verifying {
+        /// The work of each member on top of the members before it.
+        commits: Vec<BuiltCommit>,
+        /// The files that differed from the last commit before the first command.
+        changed: Vec<String>,
+        /// The commands that must pass.
+        required: Vec<String>,
+    },
+    /// The branch is being moved.
+    Landing(VerifiedBatch),
 }
 
 /// The merge queue of a run.
@@ -44,9 +67,11 @@ pub struct LandingQueue {
     queue: MergeQueue<QueuedWork>,
     trial: Option<QueueTrial>,
     /// A batch that passed and could not land yet.
-    green: Option<QueueTrial>,
+    green: Option<VerifiedBatch>,
     /// The command that failed with the suspects, and the tip of that trial.
     red: Option<(CheckResult, CommitId)>,
+    /// The tip of the last trial, if its commands did not run on the batch.
+    strayed: Option<CommitId>,
     /// What blocks landing on the target branch.
     held: Option<Held>,
     /// When the next step is due.
@@ -60,8 +85,8 @@ pub struct LandingQueue {
 pub(super) enum LandingNext {
     /// Execute these commands.
     Commands(Vec<RunCommand>),
-    /// Run the verify commands of the trial under its first member, this attempt.
-    Verify(AttemptId),
+    /// Run these commands in the trial, under its first member, this attempt.
+    Verify(AttemptId, Vec<String>),
     /// Execute the commands, then conclude these attempts. Each has the outcome of its landing, the
     /// failed command if there is one, and its work on the target branch.
     Ended(Vec<RunCommand>, Vec<(AttemptId, Merge, Option<CheckResult>, Option<BuiltCommit>)>),
@@ -98,12 +123,6 @@ impl LandingQueue {
         self.held.as_ref().filter(|_| waits)
     }
 
-    /// The attempts in the current trial.
-    pub(super) fn tried(&self) -> impl Iterator<Item = &AttemptId> {
-        let count = self.trial.as_ref().map_or(0, |trial| trial.commits.len());
-        self.queued().take(count)
-    }
-
     /// Queues work at the end; returns how many are queued.
     pub(super) fn push(&mut self, work: QueuedWork) -> usize {
         self.queue.push(work);
@@ -114,9 +133,8 @@ impl LandingQueue {
     pub(super) fn step(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> LandingNext {
         self.again = None;
         // A batch that passed is not tried again if the branch has not moved.
-        if let Some(trial) = self.green.take().filter(|trial| Some(&trial.onto) == tip) {
-            self.trial = Some(trial);
-            return LandingNext::Commands(self.land());
+        if let Some(batch) = self.green.take().filter(|batch| Some(batch.onto()) == tip) {
+            return LandingNext::Commands(self.land(batch, sit));
         }
         if self.red.as_ref().is_some_and(|(_, onto)| Some(onto) != tip) {
             self.red = None;
@@ -167,31 +185,27 @@ impl LandingQueue {
         let members = waiting[..count].iter().take_while(|work| work.target == branch);
         let members: Vec<AttemptId> = members.map(|work| work.id.clone()).collect();
         let merging = self.emit(Event::Merging(self.batch(members.len(), &branch, &onto)));
-        self.trial =
-            Some(QueueTrial { branch: branch.clone(), onto: onto.clone(), commits: Vec::new() });
-        vec![merging, RunCommand::Build { branch, onto, members }]
+        let (stage, began) = (TrialStage::Building, sit.now);
+        self.trial = Some(QueueTrial { branch, onto: onto.clone(), began, stage });
+        vec![merging, RunCommand::Build { onto, members, in_trial: false }]
     }
 
-    /// Handles a built batch.
+    /// Handles a built batch. `required` are the commands that must pass on it.
     pub(super) fn built(
         &mut self,
         built: Result<BuiltBatch, String>,
-        verifies: bool,
+        required: Vec<String>,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        let Some(trial) = &mut self.trial else {
+        let Some(trial) = self.trial.take() else {
             return LandingNext::Commands(Vec::new());
         };
-        let (branch, onto) = (trial.branch.clone(), trial.onto.clone());
-        let BuiltBatch { commits, conflict, is_verified } = match built {
+        let QueueTrial { branch, onto, .. } = trial.clone();
+        let BuiltBatch { commits, conflict, changed, as_is } = match built {
             Ok(built) => built,
-            Err(why) => {
-                self.trial = None;
-                return LandingNext::Commands(self.hold(Held::because(branch, why), sit));
-            }
+            Err(why) => return LandingNext::Commands(self.hold(Held::because(branch, why), sit)),
         };
         if commits.is_empty() {
-            self.trial = None;
             let paths = conflict.unwrap_or_default();
             return self.send_back(
                 Vec::new(),
@@ -199,64 +213,105 @@ impl LandingQueue {
                 None,
             );
         }
-        trial.commits = commits;
-        if sit.is_ending() && !is_verified {
-            self.trial = None;
+        if as_is {
+            return LandingNext::Commands(self.land_as_is(trial, &commits, sit));
+        }
+        if sit.is_ending() {
             return LandingNext::Commands(Vec::new());
         }
-        if is_verified || !verifies {
-            return LandingNext::Commands(self.land());
+        let leader = self.queued().next().cloned();
+        let stage = TrialStage::Verifying { commits, changed, required: required.clone() };
+        self.trial = Some(QueueTrial { stage, ..trial });
+        match leader {
+            Some(leader) if !required.is_empty() => LandingNext::Verify(leader, required),
+            _ => LandingNext::Commands(self.verified(Some(Vec::new()), sit)),
         }
-        match self.queued().next().cloned() {
-            Some(leader) => LandingNext::Verify(leader),
-            None => LandingNext::Commands(Vec::new()),
+    }
+
+    /// Lands the first entry, whose work is on top of the target branch already, if its verify
+    /// commands passed there. If not, it is tried as any other work.
+    fn land_as_is(
+        &mut self,
+        trial: QueueTrial,
+        commits: &[BuiltCommit],
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let Some(QueuedWork { id, verify, own_run, .. }) = self.queue.waiting().first() else {
+            return Vec::new();
+        };
+        let (branch, onto) = (&trial.branch, trial.onto.clone());
+        if let Ok(batch) = VerifiedBatch::new(branch, &onto, commits, verify, own_run) {
+            return self.land(batch, sit);
         }
+        let members = vec![id.clone()];
+        self.trial = Some(trial);
+        vec![RunCommand::Build { onto, members, in_trial: true }]
     }
 
     /// Handles the results of the verify commands of a trial. None means that they were
     /// interrupted; the next run tries again.
-    pub(super) fn verified(&mut self, checks: Option<Vec<CheckResult>>) -> Vec<RunCommand> {
-        let Some(checks) = checks else {
-            self.trial = None;
+    pub(super) fn verified(
+        &mut self,
+        commands: Option<Vec<CheckedCommand>>,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let Some(QueueTrial { branch, onto, began, stage }) = self.trial.take() else {
             return Vec::new();
         };
-        let Some(mut check) = checks.into_iter().find(|check| !check.is_green()) else {
-            return self.land();
-        };
-        let Some(trial) = self.trial.take() else {
+        let (Some(commands), TrialStage::Verifying { commits, changed, required }) =
+            (commands, stage)
+        else {
             return Vec::new();
         };
+        let run = VerifyRun { changed, commands };
+        match VerifiedBatch::new(&branch, &onto, &commits, &required, &run) {
+            Ok(batch) => self.land(batch, sit),
+            Err(Unproven::Red(check)) => self.red(check, commits.len(), &branch, onto),
+            // It is no verdict on the work. The next trial starts from a clean worktree.
+            Err(Unproven::Strayed(why)) => {
+                if self.strayed.replace(onto.clone()) != Some(onto) {
+                    return Vec::new();
+                }
+                let commands = self.hold(Held::because(branch, why), sit);
+                // Verify commands can take long.
+                self.again = self.again.max(Some(sit.now + (sit.now - began)));
+                commands
+            }
+        }
+    }
+
+    /// Handles a batch of the first `count` entries that fails.
+    fn red(
+        &mut self,
+        mut check: CheckResult,
+        count: usize,
+        branch: &str,
+        onto: CommitId,
+    ) -> Vec<RunCommand> {
         // The next trial under the same attempt writes to the same file.
         let from = check.log.clone();
         check.log = check.log.replace("/merge-", "/red-merge-");
         let mut commands = vec![RunCommand::KeepLog { from, to: check.log.clone() }];
-        let count = trial.commits.len();
         if count > 1 {
-            let batch = self.batch(count, &trial.branch, &trial.onto);
-            commands.push(self.emit(Event::Split(batch)));
+            commands.push(self.emit(Event::Split(self.batch(count, branch, &onto))));
         }
-        self.red = Some((check, trial.onto));
+        self.strayed = None;
+        self.red = Some((check, onto));
         self.queue.red(count);
         commands
     }
 
     /// Moves the target branch, after the records contain the commits that are about to land.
-    fn land(&mut self) -> Vec<RunCommand> {
-        let Some(trial) = &self.trial else {
-            return Vec::new();
-        };
-        let Some(last) = trial.commits.last() else {
-            return Vec::new();
-        };
-        let members = self.queue.waiting().iter().zip(&trial.commits);
+    fn land(&mut self, batch: VerifiedBatch, sit: &Situation<'_>) -> Vec<RunCommand> {
+        self.strayed = None;
+        let members = self.queue.waiting().iter().zip(batch.commits());
         let record = members
             .map(|(work, built)| RunCommand::RecordLanding(work.id.clone(), built.commit.clone()));
-        let land = RunCommand::Land {
-            branch: trial.branch.clone(),
-            onto: trial.onto.clone(),
-            commit: last.commit.clone(),
-        };
-        record.chain([land]).collect()
+        let commands = record.chain([RunCommand::Land(batch.clone())]).collect();
+        let (branch, onto) = (batch.branch().to_owned(), batch.onto().clone());
+        let (stage, began) = (TrialStage::Landing(batch), sit.now);
+        self.trial = Some(QueueTrial { branch, onto, began, stage });
+        commands
     }
 
     /// Handles the result of moving the target branch.
@@ -265,18 +320,18 @@ impl LandingQueue {
         landed: Result<LandOutcome, String>,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        let Some(trial) = self.trial.take() else {
+        let Some(QueueTrial { branch, stage: TrialStage::Landing(batch), .. }) = self.trial.take()
+        else {
             return LandingNext::Commands(Vec::new());
         };
-        let branch = trial.branch.clone();
         let commands = match landed {
-            Ok(LandOutcome::Landed) => return self.has_landed(trial),
+            Ok(LandOutcome::Landed) => return self.has_landed(&batch),
             Ok(LandOutcome::Moved) => {
                 self.queue.moved();
                 Vec::new()
             }
             Ok(LandOutcome::Busy { why }) => {
-                self.green = Some(trial);
+                self.green = Some(batch);
                 let since = *self.busy.get_or_insert(sit.now);
                 if sit.now.saturating_duration_since(since) > BLOCKED {
                     self.hold(Held::because(branch, why), sit)
@@ -286,7 +341,7 @@ impl LandingQueue {
                 }
             }
             Ok(LandOutcome::Blocked { checkout, paths, why }) => {
-                self.green = Some(trial);
+                self.green = Some(batch);
                 let why = paths.is_empty().then_some(why);
                 self.hold(Held { branch, checkout, paths, why }, sit)
             }
@@ -295,16 +350,16 @@ impl LandingQueue {
         LandingNext::Commands(commands)
     }
 
-    fn has_landed(&mut self, trial: QueueTrial) -> LandingNext {
-        let QueueTrial { branch, commits, .. } = trial;
+    fn has_landed(&mut self, batch: &VerifiedBatch) -> LandingNext {
         (self.held, self.busy) = (None, None);
-        if let (Some((_, onto)), Some(last)) = (&mut self.red, commits.last()) {
-            onto.clone_from(&last.commit);
+        if let Some((_, onto)) = &mut self.red {
+            onto.clone_from(batch.tip());
         }
+        let commits = batch.commits();
         let members = self.queue.landed(commits.len());
         let ended = members.into_iter().zip(commits).map(|(work, built)| {
-            let merge = Merge::Landed { branch: branch.clone(), commit: built.commit.clone() };
-            (work.id, merge, None, Some(built))
+            let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
+            (work.id, Merge::Landed { branch, commit }, None, Some(built.clone()))
         });
         LandingNext::Ended(Vec::new(), ended.collect())
     }

@@ -6,6 +6,7 @@ use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
     process_watch::ProcessWatch,
+    verified_batch::CheckedCommand,
 };
 use crate::core::{
     commit_id::CommitId,
@@ -59,8 +60,8 @@ pub struct AttemptProcess {
     pub purpose: Option<CheckPurpose>,
     /// The commands of this purpose.
     pub(super) commands: Vec<String>,
-    /// The results of those that have run.
-    pub(super) done: Vec<CheckResult>,
+    /// Those that have run.
+    pub(super) done: Vec<CheckedCommand>,
     /// Its limits, once it runs.
     pub watch: Option<ProcessWatch>,
     /// The processes that its agent left running, while the run waits for them.
@@ -76,7 +77,7 @@ pub(super) enum Next {
     Queue(AttemptId, String),
     /// Handle the results of the merge queue's trial that this attempt leads; none if the trial was
     /// interrupted.
-    Tried(Option<Vec<CheckResult>>),
+    Tried(Option<Vec<CheckedCommand>>),
 }
 
 impl From<Vec<RunCommand>> for Next {
@@ -181,7 +182,7 @@ impl OpenAttempt {
             log: end.log,
         };
         let is_green = check.is_green();
-        process.done.push(check.clone());
+        process.done.push(CheckedCommand { result: check.clone(), head: end.head });
         let mut commands = match purpose {
             CheckPurpose::Setup => Vec::new(),
             CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
@@ -206,19 +207,22 @@ impl OpenAttempt {
                 commands.push(RunCommand::TakeAsGiven(self.id.clone()));
             }
             CheckPurpose::Setup => {
-                let setup = process.done.pop();
+                let setup = process.done.pop().map(|command| command.result);
                 let evidence = Evidence { setup, ..Evidence::default() };
                 let end = PendingResult::not_started("setup failed".to_owned());
                 commands.extend(self.close(PendingResult { took, evidence, ..end }));
             }
             CheckPurpose::Baseline => {
-                let evidence = Evidence { verify: process.done, ..Evidence::default() };
+                let verify = process.done.into_iter().map(|command| command.result).collect();
+                let evidence = Evidence { verify, ..Evidence::default() };
                 let end = PendingResult::not_started("baseline broken".to_owned());
                 commands.extend(self.close(PendingResult { took, evidence, ..end }));
             }
             CheckPurpose::Verify => {
                 let mut end = self.end.take().unwrap_or_default();
-                end.evidence.verify = process.done;
+                let results = process.done.iter().map(|command| command.result.clone());
+                end.evidence.verify = results.collect();
+                end.verified.commands = process.done;
                 commands.extend(self.close(end));
             }
         }

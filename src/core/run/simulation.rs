@@ -18,9 +18,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     OpenWork, Run, RunDecision, Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{BuiltBatch, BuiltCommit, FoundAttempt, Input, LandOutcome, WorktreeReason},
+    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, WorktreeReason},
     open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
+    verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
 };
 use crate::core::{
     commit_id::CommitId,
@@ -73,7 +74,10 @@ struct DiskRecord {
     slot: usize,
     /// The exit of the agent, if its guardian wrote it.
     exit: Option<Outcome>,
+    /// The last commit of the attempt.
     head: Option<CommitId>,
+    /// HEAD of its worktree.
+    tree_head: Option<CommitId>,
 }
 
 /// A running process.
@@ -82,6 +86,8 @@ struct DiskRecord {
 struct SimProcess {
     purpose: Option<CheckPurpose>,
     command: String,
+    /// HEAD of its tree when it started.
+    head: Option<CommitId>,
     /// Whether it has been asked to end.
     told: bool,
     /// Whether it has been killed.
@@ -116,14 +122,17 @@ struct World {
     records: BTreeMap<AttemptId, DiskRecord>,
     processes: BTreeMap<AttemptId, SimProcess>,
     preparing: BTreeSet<AttemptId>,
-    building: Option<(CommitId, Vec<AttemptId>)>,
-    built: Option<CommitId>,
-    landing: Option<(CommitId, CommitId)>,
+    building: Option<(CommitId, Vec<AttemptId>, bool)>,
+    /// HEAD of the worktree for merges.
+    trial_head: CommitId,
+    landing: Option<VerifiedBatch>,
     /// Every commit by its id; `positions` has the commits of the branch over time.
     commits: BTreeMap<CommitId, Works>,
     positions: Vec<CommitId>,
-    /// The commits on which all verify commands passed.
-    proven: BTreeSet<CommitId>,
+    /// The commands that passed on each commit: HEAD was there before and after.
+    green_at: BTreeMap<CommitId, BTreeSet<String>>,
+    /// The commits on which a command of a trial failed.
+    reds: BTreeSet<CommitId>,
     /// The work that each attempt started from.
     bases: BTreeMap<AttemptId, Works>,
     started: BTreeMap<AttemptId, u32>,
@@ -134,8 +143,6 @@ struct World {
     crashes: u64,
     /// The commands that passed for each open attempt, by purpose and in order.
     passed: BTreeMap<(AttemptId, &'static str), Vec<String>>,
-    /// The batch that is tried, and whether it passed already in its own worktree.
-    batch: (Vec<AttemptId>, bool),
     /// The attempts whose work was found on the branch after a crash.
     found_landed: BTreeSet<AttemptId>,
     /// When SIGTERM came, and how many signals came.
@@ -192,11 +199,12 @@ impl World {
             processes: BTreeMap::new(),
             preparing: BTreeSet::new(),
             building: None,
-            built: None,
+            trial_head: tip.clone(),
             landing: None,
             commits: BTreeMap::from([(tip.clone(), Works::new())]),
-            positions: vec![tip.clone()],
-            proven: BTreeSet::from([tip]),
+            positions: vec![tip],
+            green_at: BTreeMap::new(),
+            reds: BTreeSet::new(),
             bases: BTreeMap::new(),
             started: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -204,7 +212,6 @@ impl World {
             landings: 0,
             crashes: 0,
             passed: BTreeMap::new(),
-            batch: (Vec::new(), false),
             found_landed: BTreeSet::new(),
             signalled: (None, 0),
             parked: BTreeSet::new(),
@@ -345,6 +352,9 @@ impl World {
             let count = self.ended.entry(id.clone()).or_default();
             *count += 1;
             assert_eq!(*count, 1, "{id} ended twice");
+            if let Some(Merge::Red { onto, .. }) = &ended.evidence.merge {
+                self.check_sent_back(&id, onto);
+            }
         }
         let attempt = if let Event::AgentStarted { attempt }
         | Event::SettingUp { attempt, .. }
@@ -424,24 +434,23 @@ impl World {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
                 self.records.remove(&id);
             }
-            RunCommand::Build { onto, members, .. } => {
+            RunCommand::Build { onto, members, in_trial } => {
                 assert!(self.building.is_none() && self.landing.is_none());
-                self.building = Some((onto, members));
+                self.passed.retain(|(_, purpose), _| *purpose != "merge");
+                self.building = Some((onto, members, in_trial));
             }
             RunCommand::RecordLanding(id, commit) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.landing = Some(commit);
                 }
             }
-            RunCommand::Land { onto, commit, .. } => {
-                let works = self.commits[&commit].clone();
-                assert!(!self.verify || self.is_proven(&commit), "{commit} was not verified");
-                assert!(!self.verify || self.is_green(&works), "{commit} fails");
-                for id in works.difference(&self.commits[&onto].clone()) {
-                    let record = self.records.get(id);
+            RunCommand::Land(batch) => {
+                for id in self.new_works(batch.onto(), batch.tip()) {
+                    let record = self.records.get(&id);
                     assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
                 }
-                self.landing = Some((onto, commit));
+                self.check_verified(&batch);
+                self.landing = Some(batch);
             }
             RunCommand::Abandon(_) => return Err(End::Crashed),
             RunCommand::TakeAsGiven(id) if self.rough && self.dice.chance(10) => {
@@ -462,18 +471,35 @@ impl World {
         self.passed.get(&(id.clone(), purpose)).cloned().unwrap_or_default()
     }
 
-    /// Whether all verify commands passed on a commit that is about to land.
-    fn is_proven(&self, commit: &CommitId) -> bool {
-        let (members, is_verified) = &self.batch;
-        if *is_verified {
-            return self.proven.contains(commit);
+    /// The work that is in the second commit and not in the first.
+    fn new_works(&self, onto: &CommitId, tip: &CommitId) -> Works {
+        &self.commits[tip] - &self.commits[onto]
+    }
+
+    /// Checks that all verify commands passed on exactly the commit that is about to land, and the
+    /// setup of the first member too if that was in the worktree for merges.
+    fn check_verified(&self, batch: &VerifiedBatch) {
+        let (tip, none) = (batch.tip(), BTreeSet::new());
+        let green = self.green_at.get(tip).unwrap_or(&none);
+        for id in self.new_works(batch.onto(), tip) {
+            let open = self.run.attempts().get(&id).expect("only open attempts land");
+            let missing = open.verify.iter().find(|command| !green.contains(*command));
+            assert_eq!(missing, None, "{tip} lands and was not verified there");
         }
-        let Some(first) = members.first() else { return false };
+        assert!(!self.verify || self.is_green(&self.commits[tip]), "{tip} lands and fails");
+        let first = self.run.landing().queued().next().expect("a batch is not empty");
+        let setup = self.run.attempts().get(first).map(|open| open.setup.clone());
         let passed = self.passed(first, "merge");
-        members.iter().filter_map(|id| self.run.attempts().get(id)).enumerate().all(|(at, open)| {
-            let setup = open.setup.iter().filter(|_| at == 0);
-            setup.chain(&open.verify).all(|command| passed.contains(command))
-        })
+        let set_up = setup.unwrap_or_default().iter().all(|command| passed.contains(command));
+        assert!(passed.is_empty() || set_up, "{tip} lands and was verified without setup");
+    }
+
+    /// Checks that work that is sent back to `onto` was in a commit that failed.
+    fn check_sent_back(&self, id: &AttemptId, onto: &CommitId) {
+        let mut works = self.commits[onto].clone();
+        works.insert(id.clone());
+        let is_why = |red: &CommitId| works.is_subset(&self.commits[red]);
+        assert!(self.reds.iter().any(is_why), "{id} is sent back for a failure without its work");
     }
 
     /// The record of the next attempt at a task.
@@ -533,23 +559,32 @@ impl World {
             format: crate::core::agents::transcript::Format::Text,
             worktree: self.isolated.then(|| slot.to_string()),
         };
-        let record =
-            DiskRecord { attempt: open.clone(), landing: None, slot, exit: None, head: None };
+        let record = DiskRecord {
+            attempt: open.clone(),
+            landing: None,
+            slot,
+            exit: None,
+            head: None,
+            tree_head: None,
+        };
         assert!(self.records.insert(id, record).is_none());
         Input::Recorded(Box::new(open), Box::new(started))
     }
 
     fn start(&mut self, id: AttemptId, purpose: Option<CheckPurpose>, command: &str) -> Input {
+        let is_trial = purpose == Some(CheckPurpose::Trial);
+        let own = self.records[&id].tree_head.clone();
+        let tree_head = if is_trial { Some(self.trial_head.clone()) } else { own };
         if self.rough && self.dice.chance(2) {
             let outcome = Some(Outcome::NotStarted { error: "no such program".to_owned() });
-            return Input::ProcessEnded(
-                id,
-                Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }),
-            );
+            self.reds.extend(tree_head.clone().filter(|_| is_trial));
+            let head = HeadSpan { before: tree_head.clone(), after: tree_head };
+            let end = ProcessEnd { outcome, head, ..ProcessEnd::default() };
+            return Input::ProcessEnded(id, Box::new(end));
         }
         assert!(!self.found_landed.contains(&id), "{id} had landed");
         let slot = self.records[&id].slot;
-        for other in self.processes.keys().filter(|_| purpose != Some(CheckPurpose::Trial)) {
+        for other in self.processes.keys().filter(|_| !is_trial) {
             let trial = self.processes[other].purpose == Some(CheckPurpose::Trial);
             assert!(trial || self.records[other].slot != slot, "{id} runs alongside {other}");
         }
@@ -557,7 +592,8 @@ impl World {
         let deaf = self.rough && self.dice.chance(4);
         let endless = deaf || (self.rough && self.dice.chance(6));
         let (told, killed) = (false, false);
-        let process = SimProcess { purpose, command, told, killed, endless, deaf };
+        let head = tree_head;
+        let process = SimProcess { purpose, command, head, told, killed, endless, deaf };
         let before = self.processes.insert(id.clone(), process);
         assert!(before.is_none(), "{id} has two processes");
         let limits = ProcessLimits {
@@ -588,6 +624,7 @@ impl World {
         };
         if let Some(record) = self.records.get_mut(id) {
             record.head.clone_from(&head);
+            record.tree_head.clone_from(&head);
         }
         let commits = head.into_iter().map(|id| Commit { id, subject: String::new() }).collect();
         let diff = Some(DiffStat { files: 1, insertions: 1, deletions: 0 });
@@ -674,14 +711,13 @@ impl World {
 
     fn end_process(&mut self, id: AttemptId) -> Result<(), End> {
         let process = self.processes.remove(&id).expect("it was chosen");
+        let is_trial = process.purpose == Some(CheckPurpose::Trial);
+        let verifies = is_trial || process.purpose == Some(CheckPurpose::Verify);
+        // What it finds depends on HEAD, whatever was meant to be verified.
+        let works = process.head.as_ref().map(|head| self.commits[head].clone());
         let good = match process.purpose {
-            Some(CheckPurpose::Trial) => {
-                let built = self.built.clone().expect("a trial of something");
-                self.is_green(&self.commits[&built].clone())
-            }
+            Some(CheckPurpose::Trial) => works.is_some_and(|works| self.is_green(&works)),
             Some(CheckPurpose::Verify) => {
-                let head = self.records[&id].head.clone();
-                let works = head.as_ref().map(|head| self.commits[head].clone());
                 works.is_none_or(|works| self.is_green(&works))
                     && !(self.rough && self.dice.chance(10))
             }
@@ -694,15 +730,21 @@ impl World {
             (true, false) => Some(Outcome::Signaled { signal: 15 }),
             (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
         };
-        if let (Some(purpose), Some(Outcome::Exited { exit_code: 0 })) = (process.purpose, &outcome)
-        {
+        if verifies && self.rough && self.dice.chance(3) {
+            self.move_head(&id, is_trial);
+        }
+        let own = self.records[&id].tree_head.clone();
+        let after = if is_trial { Some(self.trial_head.clone()) } else { own };
+        let head = HeadSpan { before: process.head, after };
+        let is_green = outcome == Some(Outcome::Exited { exit_code: 0 });
+        let stayed = head.after.clone().filter(|_| head.before == head.after && verifies);
+        if let Some(commit) = stayed.clone().filter(|_| is_green) {
+            self.green_at.entry(commit).or_default().insert(process.command.clone());
+        }
+        self.reds.extend(stayed.filter(|_| is_trial && !is_green));
+        if let Some(purpose) = process.purpose.filter(|_| is_green) {
             let passed = self.passed.entry((id.clone(), purpose.log_name())).or_default();
             passed.push(process.command);
-            let verify = self.run.attempts().get(&id).map(|open| open.verify.clone());
-            let head = self.records[&id].head.clone().filter(|_| purpose == CheckPurpose::Verify);
-            if let Some(head) = head.filter(|_| verify.as_ref() == Some(passed)) {
-                self.proven.insert(head);
-            }
         }
         if process.purpose.is_none()
             && let Some(record) = self.records.get_mut(&id)
@@ -712,46 +754,60 @@ impl World {
         let took = Duration::from_secs(1);
         self.handle(Input::ProcessEnded(
             id,
-            Box::new(ProcessEnd { outcome, took, ..ProcessEnd::default() }),
+            Box::new(ProcessEnd { outcome, took, head, ..ProcessEnd::default() }),
         ))
     }
 
+    /// Simulates a verify command that moves HEAD of its tree.
+    fn move_head(&mut self, id: &AttemptId, is_trial: bool) {
+        let number = self.dice.below(self.commits.len());
+        let commit = self.commits.keys().nth(number).cloned().expect("a number below the length");
+        if is_trial {
+            self.trial_head = commit;
+        } else if let Some(record) = self.records.get_mut(id) {
+            record.tree_head = Some(commit);
+        }
+    }
+
     fn end_build(&mut self) -> Result<(), End> {
-        let (onto, members) = self.building.take().expect("it was chosen");
+        let (onto, members, in_trial) = self.building.take().expect("it was chosen");
         if self.rough && self.dice.chance(3) {
             return self.handle(Input::Built(Err("git failed".to_owned())));
         }
         let mut batch = BuiltBatch::default();
-        let mut tip = onto.clone();
+        if let ([id], false) = (&members[..], in_trial)
+            && self.records[id].attempt.base.as_ref() == Some(&onto)
+            && self.dice.chance(80)
+        {
+            let commit = self.records[id].head.clone().expect("queued work has a commit");
+            batch.commits.push(BuiltCommit { commit, rebuilt: None });
+            return self.handle(Input::Built(Ok(BuiltBatch { as_is: true, ..batch })));
+        }
+        self.trial_head = onto;
         for id in &members {
-            let works = self.commits[&tip].clone();
+            let mut works = self.commits[&self.trial_head].clone();
             if self.conflicts(id, &works) {
                 batch.conflict = Some(vec!["file".to_owned()]);
+                if self.rough && self.dice.chance(20) {
+                    // What git left of the conflict was not cleaned up.
+                    self.trial_head = self.records[id].head.clone().expect("it has a commit");
+                }
                 break;
             }
-            let head = self.records[id].head.clone().expect("queued work has a commit");
-            let as_it_is = members.len() == 1 && self.bases[id] == works;
-            let commit = if as_it_is && self.dice.chance(80) {
-                batch.is_verified = true;
-                head
-            } else {
-                let mut works = works;
-                works.insert(id.clone());
-                self.commit(works)
-            };
-            tip.clone_from(&commit);
+            works.insert(id.clone());
+            self.trial_head = self.commit(works);
+            let commit = self.trial_head.clone();
             let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
             batch.commits.push(BuiltCommit { commit, rebuilt: Some(rebuilt) });
         }
-        let fitting = members[..batch.commits.len()].to_vec();
-        self.batch = (fitting, batch.is_verified);
-        self.passed.retain(|(_, purpose), _| *purpose != "merge");
-        self.built = Some(tip);
+        if self.rough && self.dice.chance(2) {
+            batch.changed.push("file".to_owned());
+        }
         self.handle(Input::Built(Ok(batch)))
     }
 
     fn end_landing(&mut self) -> Result<(), End> {
-        let (onto, commit) = self.landing.take().expect("it was chosen");
+        let batch = self.landing.take().expect("it was chosen");
         let landed = match self.dice.below(if self.rough { 20 } else { 1 }) {
             1 => Ok(LandOutcome::Busy { why: "index.lock".to_owned() }),
             2 => {
@@ -759,9 +815,9 @@ impl World {
                 Ok(LandOutcome::Blocked { checkout, paths, why: String::new() })
             }
             3 => Err("git failed".to_owned()),
-            _ if self.tip() != onto => Ok(LandOutcome::Moved),
+            _ if self.tip() != *batch.onto() => Ok(LandOutcome::Moved),
             _ => {
-                self.positions.push(commit);
+                self.positions.push(batch.tip().clone());
                 self.landings += 1;
                 Ok(LandOutcome::Landed)
             }
@@ -781,7 +837,6 @@ impl World {
             2 => {
                 let works = self.commits[&self.tip()].clone();
                 let commit = self.commit(works);
-                self.proven.insert(commit.clone());
                 self.positions.push(commit);
             }
             3 => {
@@ -858,11 +913,11 @@ impl World {
         // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();
-        (self.building, self.built) = (None, None);
-        if let Some((onto, commit)) = self.landing.take() {
+        self.building = None;
+        if let Some(batch) = self.landing.take() {
             // Git may or may not have finished.
-            if self.tip() == onto && self.dice.chance(50) {
-                self.positions.push(commit);
+            if self.tip() == *batch.onto() && self.dice.chance(50) {
+                self.positions.push(batch.tip().clone());
                 self.landings += 1;
             }
         }

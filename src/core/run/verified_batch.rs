@@ -1,0 +1,149 @@
+//! A batch that may land, and the proof for it: its verify commands passed in a tree whose HEAD was
+//! at its last commit.
+//!
+//! [`VerifiedBatch::new`] is the only way to make one, and nothing else can land.
+
+use crate::core::{
+    commit_id::CommitId,
+    verdict::{CheckResult, Commit},
+};
+
+/// HEAD of the tree in which a command ran; `None` where it could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadSpan {
+    /// The commit right before the command started.
+    pub before: Option<CommitId>,
+    /// The commit after all its processes had ended.
+    pub after: Option<CommitId>,
+}
+
+impl HeadSpan {
+    /// Whether HEAD was at this commit before and after the command.
+    fn is_at(&self, commit: &CommitId) -> bool {
+        [&self.before, &self.after].iter().all(|head| head.as_ref() == Some(commit))
+    }
+}
+
+/// The work of one attempt on top of the target branch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltCommit {
+    /// Its last commit.
+    pub commit: CommitId,
+    /// Its commits, if they are not the commits of the attempt itself.
+    pub rebuilt: Option<Vec<Commit>>,
+}
+
+/// A command that ran in a tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedCommand {
+    /// Its result.
+    pub result: CheckResult,
+    /// HEAD of the tree.
+    pub head: HeadSpan,
+}
+
+/// Verify commands that ran in one tree, up to the first failure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VerifyRun {
+    /// The files that differed from HEAD before the first command.
+    pub changed: Vec<String>,
+    /// The commands, in order.
+    pub commands: Vec<CheckedCommand>,
+}
+
+impl VerifyRun {
+    /// The reason why the commands did not run on this commit, if they did not.
+    fn strayed(&self, commit: &CommitId) -> Option<String> {
+        let list = |names: Vec<&str>| names.join("`, `");
+        if !self.changed.is_empty() {
+            let paths = self.changed.iter().map(String::as_str).take(5).collect();
+            return Some(format!("files differ from the commit to verify: `{}`", list(paths)));
+        }
+        let strayed: Vec<_> = self.commands.iter().filter(|it| !it.head.is_at(commit)).collect();
+        let moved = strayed.iter().filter(|it| it.head.before != it.head.after);
+        let moved: Vec<&str> = moved.map(|it| &*it.result.command).collect();
+        if !moved.is_empty() {
+            return Some(format!("verify commands moved HEAD: `{}`", list(moved)));
+        }
+        let first = strayed.first()?;
+        let head = first.head.before.as_ref().map_or("no commit", CommitId::short);
+        let expected = commit.short();
+        Some(format!("HEAD was at {head}, not at {expected}, for `{}`", first.result.command))
+    }
+}
+
+/// Why a batch must not land.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unproven {
+    /// This command failed on it.
+    Red(CheckResult),
+    /// The commands did not run on its last commit, for this reason: they prove nothing.
+    Strayed(String),
+}
+
+/// A batch whose verify commands passed on its last commit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VerifiedBatch {
+    branch: String,
+    onto: CommitId,
+    commits: Vec<BuiltCommit>,
+    tip: CommitId,
+}
+
+impl VerifiedBatch {
+    /// Makes one of the commits on top of `onto`, a commit of `branch`, if every one of `required`
+    /// passed on the last commit.
+    ///
+    /// # Errors
+    /// A command failed or did not run on that commit.
+    pub fn new(
+        branch: &str,
+        onto: &CommitId,
+        commits: &[BuiltCommit],
+        required: &[String],
+        run: &VerifyRun,
+    ) -> Result<VerifiedBatch, Unproven> {
+        let strayed = |why: &str| Err(Unproven::Strayed(why.to_owned()));
+        let Some(BuiltCommit { commit: tip, .. }) = commits.last() else {
+            return strayed("the batch is empty");
+        };
+        if !required.is_empty()
+            && let Some(why) = run.strayed(tip)
+        {
+            return Err(Unproven::Strayed(why));
+        }
+        if let Some(red) = run.commands.iter().find(|it| !it.result.is_green()) {
+            return Err(Unproven::Red(red.result.clone()));
+        }
+        let ran = run.commands.iter().map(|it| &it.result.command);
+        if !required.iter().eq(ran) {
+            return strayed("not every verify command ran");
+        }
+        Ok(VerifiedBatch {
+            branch: branch.to_owned(),
+            onto: onto.clone(),
+            commits: commits.to_vec(),
+            tip: tip.clone(),
+        })
+    }
+
+    /// The branch that moves.
+    pub fn branch(&self) -> &str {
+        &self.branch
+    }
+
+    /// The commit of the branch on top of which the batch was built.
+    pub fn onto(&self) -> &CommitId {
+        &self.onto
+    }
+
+    /// The commit on which the verify commands passed: the new commit of the branch.
+    pub fn tip(&self) -> &CommitId {
+        &self.tip
+    }
+
+    /// The work of each member on top of the members before it.
+    pub fn commits(&self) -> &[BuiltCommit] {
+        &self.commits
+    }
+}
