@@ -174,7 +174,8 @@ impl Run {
         if let Some(done) = self.done(sit) {
             return RunDecision::Act(vec![done]);
         }
-        if let Some(branch) = self.landing.due(sit) {
+        let is_alone = self.has_only_queued();
+        if let Some(branch) = self.landing.due(is_alone, sit) {
             return RunDecision::Land(branch.to_owned());
         }
         if let Some(stop) = self.stuck(sit) {
@@ -196,16 +197,20 @@ impl Run {
 
     /// The reason to stop if only queued work is left and a person has to unblock landing.
     fn stuck(&self, sit: &Situation<'_>) -> Option<StopReason> {
-        let held = self.landing.held()?;
+        let held = self.landing.held().filter(|_| self.has_only_queued())?;
+        (!sit.view.policy.wait && !sit.is_ending()).then(|| StopReason::MergeHeld(held.clone()))
+    }
+
+    /// Whether every open attempt is queued to land.
+    fn has_only_queued(&self) -> bool {
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
-        let idle = self.attempts.open().iter().all(|open| queued.contains(&&open.id));
-        (idle && !sit.view.policy.wait && !sit.is_ending())
-            .then(|| StopReason::MergeHeld(held.clone()))
+        self.attempts.open().iter().all(|open| queued.contains(&&open.id))
     }
 
     /// Takes a step of the merge queue, whose target branch is at `tip`.
     pub fn land(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> Vec<RunCommand> {
-        let next = self.landing.step(tip, sit);
+        let is_alone = self.has_only_queued();
+        let next = self.landing.step(tip, is_alone, sit);
         self.go_on_landing(next)
     }
 

@@ -72,8 +72,12 @@ pub struct LandingQueue {
     red: Option<(CheckResult, CommitId)>,
     /// The tip of the last trial, if its commands did not run on the batch.
     strayed: Option<CommitId>,
-    /// What blocks landing on the target branch.
+    /// What blocked landing at the last step.
     held: Option<Held>,
+    /// The last such reason that was journalled, until something lands.
+    told: Option<Held>,
+    /// Whether only queued work was left at the last step, and is since then.
+    is_last_step: bool,
     /// When the next step is due.
     again: Option<Instant>,
     /// Since when another git process holds a lock.
@@ -103,9 +107,13 @@ impl LandingQueue {
         self.trial.is_some()
     }
 
-    /// The target branch of the next step, if a step is due.
-    pub fn due(&self, sit: &Situation<'_>) -> Option<&str> {
-        let waits = self.again.is_some_and(|at| sit.now < at);
+    /// The target branch of the next step, if a step is due. `is_alone` says whether only queued
+    /// work is left.
+    pub(super) fn due(&mut self, is_alone: bool, sit: &Situation<'_>) -> Option<&str> {
+        self.is_last_step &= is_alone;
+        // What blocked landing before may be gone, and the run is about to stop because of it.
+        let is_stale = is_alone && self.held.is_some() && !self.is_last_step;
+        let waits = self.again.is_some_and(|at| sit.now < at) && !is_stale;
         if self.is_trying() || sit.is_ending() || waits {
             return None;
         }
@@ -129,9 +137,15 @@ impl LandingQueue {
         self.queue.waiting().len()
     }
 
-    /// Takes the next step, with the target branch at `tip`.
-    pub(super) fn step(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> LandingNext {
-        self.again = None;
+    /// Takes the next step, with the target branch at `tip`. `is_alone` as in
+    /// [`due`](LandingQueue::due).
+    pub(super) fn step(
+        &mut self,
+        tip: Option<&CommitId>,
+        is_alone: bool,
+        sit: &Situation<'_>,
+    ) -> LandingNext {
+        (self.again, self.held, self.is_last_step) = (None, None, is_alone);
         // A batch that passed is not tried again if the branch has not moved.
         if let Some(batch) = self.green.take().filter(|batch| Some(batch.onto()) == tip) {
             return LandingNext::Commands(self.land(batch, sit));
@@ -324,6 +338,7 @@ impl LandingQueue {
         else {
             return LandingNext::Commands(Vec::new());
         };
+        let busy = self.busy.take();
         let commands = match landed {
             Ok(LandOutcome::Landed) => return self.has_landed(&batch),
             Ok(LandOutcome::Moved) => {
@@ -332,7 +347,7 @@ impl LandingQueue {
             }
             Ok(LandOutcome::Busy { why }) => {
                 self.green = Some(batch);
-                let since = *self.busy.get_or_insert(sit.now);
+                let since = *self.busy.insert(busy.unwrap_or(sit.now));
                 if sit.now.saturating_duration_since(since) > BLOCKED {
                     self.hold(Held::because(branch, why), sit)
                 } else {
@@ -351,7 +366,7 @@ impl LandingQueue {
     }
 
     fn has_landed(&mut self, batch: &VerifiedBatch) -> LandingNext {
-        (self.held, self.busy) = (None, None);
+        self.told = None;
         if let Some((_, onto)) = &mut self.red {
             onto.clone_from(batch.tip());
         }
@@ -367,7 +382,8 @@ impl LandingQueue {
     /// Pauses landing, and journals each new reason once.
     fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.again = Some(sit.now + RETRY);
-        if self.held.replace(held.clone()).as_ref() == Some(&held) {
+        self.held = Some(held.clone());
+        if self.told.replace(held.clone()).as_ref() == Some(&held) {
             return Vec::new();
         }
         vec![RunCommand::Emit(None, Box::new(Event::MergeHeld(held)))]
