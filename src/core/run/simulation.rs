@@ -123,14 +123,27 @@ struct World {
     processes: BTreeMap<AttemptId, SimProcess>,
     preparing: BTreeSet<AttemptId>,
     building: Option<(CommitId, Vec<AttemptId>, bool)>,
-    /// HEAD of the worktree for merges.
+    /// HEAD of the worktree for merges, the commit that it should be at, and whether its files
+    /// differ from HEAD.
     trial_head: CommitId,
+    trial_tip: Option<CommitId>,
+    trial_changed: bool,
     landing: Option<VerifiedBatch>,
+    /// Whether a person's changes block landing.
+    in_the_way: bool,
+    /// The attempts that had started at the last step of the merge queue, if it was taken when only
+    /// queued work was left.
+    last_step: Option<usize>,
+    /// What has just blocked landing.
+    hindrance: Option<LandOutcome>,
     /// Every commit by its id; `positions` has the commits of the branch over time.
     commits: BTreeMap<CommitId, Works>,
     positions: Vec<CommitId>,
-    /// The commands that passed on each commit: HEAD was there before and after.
+    /// The commands that passed on each commit: HEAD was there before and after, and no file
+    /// differed.
     green_at: BTreeMap<CommitId, BTreeSet<String>>,
+    /// The commits on which every verify command of their work passed, and those of a person.
+    verified: BTreeSet<CommitId>,
     /// The commits on which a command of a trial failed.
     reds: BTreeSet<CommitId>,
     /// The work that each attempt started from.
@@ -200,8 +213,14 @@ impl World {
             preparing: BTreeSet::new(),
             building: None,
             trial_head: tip.clone(),
+            trial_tip: None,
+            trial_changed: false,
             landing: None,
+            in_the_way: false,
+            last_step: None,
+            hindrance: None,
             commits: BTreeMap::from([(tip.clone(), Works::new())]),
+            verified: BTreeSet::from([tip.clone()]),
             positions: vec![tip],
             green_at: BTreeMap::new(),
             reds: BTreeSet::new(),
@@ -426,7 +445,10 @@ impl World {
                 let result = Box::new(self.collect(&id, &end));
                 return Ok(Some(Input::Collected(id, result)));
             }
-            RunCommand::Judge(id, end) => return Ok(Some(Input::Judged(id, end))),
+            RunCommand::Judge(id, mut end) => {
+                self.commit_leftovers(&id, &mut end);
+                return Ok(Some(Input::Judged(id, end)));
+            }
             RunCommand::Keep(id, ..) => {
                 return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
             }
@@ -467,6 +489,25 @@ impl World {
         Ok(None)
     }
 
+    /// Commits what an agent left, if its verify commands passed.
+    fn commit_leftovers(&mut self, id: &AttemptId, end: &mut PendingResult) {
+        let evidence = &mut end.evidence;
+        let Some(head) = evidence.commits.last().map(|commit| commit.id.clone()) else { return };
+        if evidence.leftovers.is_empty() || evidence.red().is_some() {
+            return;
+        }
+        evidence.leftovers.clear();
+        if self.dice.chance(30) {
+            // A verify command removed it.
+            return;
+        }
+        let commit = self.commit(self.commits[&head].clone());
+        evidence.commits.push(Commit { id: commit.clone(), subject: String::new() });
+        if let Some(record) = self.records.get_mut(id) {
+            (record.head, record.tree_head) = (Some(commit.clone()), Some(commit));
+        }
+    }
+
     fn passed(&self, id: &AttemptId, purpose: &'static str) -> Vec<String> {
         self.passed.get(&(id.clone(), purpose)).cloned().unwrap_or_default()
     }
@@ -478,7 +519,7 @@ impl World {
 
     /// Checks that all verify commands passed on exactly the commit that is about to land, and the
     /// setup of the first member too if that was in the worktree for merges.
-    fn check_verified(&self, batch: &VerifiedBatch) {
+    fn check_verified(&mut self, batch: &VerifiedBatch) {
         let (tip, none) = (batch.tip(), BTreeSet::new());
         let green = self.green_at.get(tip).unwrap_or(&none);
         for id in self.new_works(batch.onto(), tip) {
@@ -492,14 +533,15 @@ impl World {
         let passed = self.passed(first, "merge");
         let set_up = setup.unwrap_or_default().iter().all(|command| passed.contains(command));
         assert!(passed.is_empty() || set_up, "{tip} lands and was verified without setup");
+        self.verified.insert(tip.clone());
     }
 
-    /// Checks that work that is sent back to `onto` was in a commit that failed.
+    /// Checks that work that is sent back failed on top of `onto`, without any other.
     fn check_sent_back(&self, id: &AttemptId, onto: &CommitId) {
         let mut works = self.commits[onto].clone();
         works.insert(id.clone());
-        let is_why = |red: &CommitId| works.is_subset(&self.commits[red]);
-        assert!(self.reds.iter().any(is_why), "{id} is sent back for a failure without its work");
+        let failed = self.reds.iter().any(|red| self.commits[red] == works);
+        assert!(failed, "{id} is sent back and did not fail");
     }
 
     /// The record of the next attempt at a task.
@@ -628,7 +670,10 @@ impl World {
         }
         let commits = head.into_iter().map(|id| Commit { id, subject: String::new() }).collect();
         let diff = Some(DiffStat { files: 1, insertions: 1, deletions: 0 });
-        let evidence = Evidence { report, commits, diff, question, ..Evidence::default() };
+        let left = self.rough && self.dice.chance(10);
+        let leftovers = left.then(|| "file".to_owned()).into_iter().collect();
+        let evidence =
+            Evidence { report, commits, diff, leftovers, question, ..Evidence::default() };
         PendingResult { evidence, outcome, took: end.took, ..PendingResult::default() }
     }
 
@@ -730,14 +775,19 @@ impl World {
             (true, false) => Some(Outcome::Signaled { signal: 15 }),
             (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
         };
-        if verifies && self.rough && self.dice.chance(3) {
+        let is_elsewhere = is_trial && Some(&self.trial_head) != self.trial_tip.as_ref();
+        if verifies && self.rough && self.dice.chance(if is_elsewhere { 30 } else { 3 }) {
             self.move_head(&id, is_trial);
         }
         let own = self.records[&id].tree_head.clone();
         let after = if is_trial { Some(self.trial_head.clone()) } else { own };
         let head = HeadSpan { before: process.head, after };
         let is_green = outcome == Some(Outcome::Exited { exit_code: 0 });
-        let stayed = head.after.clone().filter(|_| head.before == head.after && verifies);
+        let end = self.run.attempts().get(&id).and_then(|open| open.end.as_ref());
+        let leftovers = end.is_some_and(|end| !end.evidence.leftovers.is_empty());
+        let is_clean = if is_trial { !self.trial_changed } else { !leftovers };
+        let is_proof = verifies && is_clean && head.before == head.after;
+        let stayed = head.after.clone().filter(|_| is_proof);
         if let Some(commit) = stayed.clone().filter(|_| is_green) {
             self.green_at.entry(commit).or_default().insert(process.command.clone());
         }
@@ -761,7 +811,11 @@ impl World {
     /// Simulates a verify command that moves HEAD of its tree.
     fn move_head(&mut self, id: &AttemptId, is_trial: bool) {
         let number = self.dice.below(self.commits.len());
-        let commit = self.commits.keys().nth(number).cloned().expect("a number below the length");
+        let any = self.commits.keys().nth(number).cloned().expect("a number below the length");
+        // A command may also go where HEAD should have been.
+        let verified =
+            if is_trial { self.trial_tip.clone() } else { self.records[id].head.clone() };
+        let commit = verified.filter(|_| self.dice.chance(50)).unwrap_or(any);
         if is_trial {
             self.trial_head = commit;
         } else if let Some(record) = self.records.get_mut(id) {
@@ -786,6 +840,7 @@ impl World {
         self.trial_head = onto;
         for id in &members {
             let mut works = self.commits[&self.trial_head].clone();
+            self.trial_tip = Some(self.trial_head.clone());
             if self.conflicts(id, &works) {
                 batch.conflict = Some(vec!["file".to_owned()]);
                 if self.rough && self.dice.chance(20) {
@@ -800,9 +855,11 @@ impl World {
             let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
             batch.commits.push(BuiltCommit { commit, rebuilt: Some(rebuilt) });
         }
-        if self.rough && self.dice.chance(2) {
-            batch.changed.push("file".to_owned());
+        if batch.conflict.is_none() {
+            self.trial_tip = Some(self.trial_head.clone());
         }
+        self.trial_changed = self.rough && self.dice.chance(2);
+        batch.changed.extend(self.trial_changed.then(|| "file".to_owned()));
         self.handle(Input::Built(Ok(batch)))
     }
 
@@ -810,11 +867,11 @@ impl World {
         let batch = self.landing.take().expect("it was chosen");
         let landed = match self.dice.below(if self.rough { 20 } else { 1 }) {
             1 => Ok(LandOutcome::Busy { why: "index.lock".to_owned() }),
-            2 => {
+            2 => Err("git failed".to_owned()),
+            _ if self.in_the_way => {
                 let (checkout, paths) = ("/repo".to_owned(), vec!["file".to_owned()]);
                 Ok(LandOutcome::Blocked { checkout, paths, why: String::new() })
             }
-            3 => Err("git failed".to_owned()),
             _ if self.tip() != *batch.onto() => Ok(LandOutcome::Moved),
             _ => {
                 self.positions.push(batch.tip().clone());
@@ -822,6 +879,7 @@ impl World {
                 Ok(LandOutcome::Landed)
             }
         };
+        self.hindrance = landed.as_ref().ok().cloned();
         self.handle(Input::Landed(landed))
     }
 
@@ -830,15 +888,17 @@ impl World {
         let number = self.dice.below(self.graph.tasks().len());
         let id = self.graph.task(number).id.clone();
         let status = self.graph.task(number).status;
-        match self.dice.below(6) {
+        match self.dice.below(7) {
             0 if status == Status::Pending => self.set_by_hand(number, Status::Complete),
             4 if self.graph.tasks().len() > 1 => self.remove_by_hand(number),
             1 if status == Status::Pending => self.set_by_hand(number, Status::Blocked),
             2 => {
                 let works = self.commits[&self.tip()].clone();
                 let commit = self.commit(works);
+                self.verified.insert(commit.clone());
                 self.positions.push(commit);
             }
+            5 => self.in_the_way = !self.in_the_way,
             3 => {
                 let stop = crate::core::event::StopRequest { signal: None, now: false };
                 self.emit(None, Event::StopRequested(stop));
@@ -941,6 +1001,11 @@ impl World {
                 RunDecision::Act(commands) => drop(self.carry_out(commands)?),
                 RunDecision::Land(_) => {
                     let tip = self.tip();
+                    let queued: Vec<&AttemptId> = self.run.landing().queued().collect();
+                    let mut open = self.run.attempts().open().iter();
+                    let is_last = open.all(|open| queued.contains(&&open.id));
+                    self.last_step = is_last.then_some(self.started.len());
+                    self.hindrance = None;
                     let commands = self.with(|run, sit| run.land(Some(&tip), sit));
                     self.carry_out(commands)?;
                 }
@@ -990,6 +1055,7 @@ impl World {
 
     /// Checks the invariants of every step.
     fn check(&self) {
+        assert!(self.verified.contains(&self.tip()), "the branch is at an unverified commit");
         for task in self.graph.tasks() {
             let landed = self.commits[&self.tip()].iter().any(|id| id.task_id == task.id);
             let done = task.status == Status::Complete && !self.by_hand.contains(&task.id);
@@ -1009,6 +1075,12 @@ impl World {
             // A crash right after the end of an attempt loses the line, not the state.
             let told = self.crashes > 0 || self.parked.contains(&task.id);
             assert!(!spent || told, "{} is not parked", task.id);
+        }
+        if let StopReason::MergeHeld(held) = reason {
+            let last = Some(self.started.len());
+            assert_eq!(self.last_step, last, "landing was not tried after everything else ended");
+            let is_blocked = matches!(self.hindrance, Some(LandOutcome::Blocked { .. }));
+            assert_eq!(!held.paths.is_empty(), is_blocked, "{held:?} blocks landing no more");
         }
         let all = self.graph.tasks().iter().all(|task| task.status.is_over());
         if !matches!(reason, StopReason::Signal(..) | StopReason::MergeHeld(_)) {
@@ -1038,7 +1110,7 @@ fn schedule(seed: u64) -> (u64, u64) {
             End::Stopped(_) => {}
         }
     }
-    world.rough = false;
+    (world.rough, world.in_the_way) = (false, false);
     for _ in 0..2 {
         if let End::Crashed = world.run_once() {
             panic!("a run without failures crashed");

@@ -147,3 +147,61 @@ impl VerifiedBatch {
         &self.commits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::verdict::Outcome;
+
+    fn ran(command: &str, exit_code: i32, before: &str, after: &str) -> CheckedCommand {
+        let head = HeadSpan { before: Some(before.into()), after: Some(after.into()) };
+        let result = CheckResult {
+            command: command.to_owned(),
+            outcome: Outcome::Exited { exit_code },
+            duration_seconds: 1.0,
+            last_line: None,
+            log: String::new(),
+        };
+        CheckedCommand { result, head }
+    }
+
+    /// Why a batch with the last commit `b` may not land, if it may not.
+    fn refused(changed: &[&str], commands: Vec<CheckedCommand>) -> Option<String> {
+        let commit = |id: &str| BuiltCommit { commit: id.into(), rebuilt: None };
+        let required = ["one", "two"].map(str::to_owned);
+        let changed = changed.iter().map(|path| (*path).to_owned()).collect();
+        let run = VerifyRun { changed, commands };
+        let commits = [commit("a"), commit("b")];
+        match VerifiedBatch::new("main", &"0".into(), &commits, &required, &run) {
+            Ok(batch) => {
+                assert_eq!((batch.tip(), batch.commits()), (&"b".into(), &commits[..]));
+                None
+            }
+            Err(Unproven::Red(check)) => Some(format!("{} is red", check.command)),
+            Err(Unproven::Strayed(why)) => Some(why),
+        }
+    }
+
+    #[test]
+    fn only_commands_that_passed_on_the_last_commit_are_a_proof() {
+        let (one, two) = (ran("one", 0, "b", "b"), ran("two", 0, "b", "b"));
+        let both = || vec![one.clone(), two.clone()];
+        assert_eq!(refused(&[], both()), None);
+        for (commands, why) in [
+            (vec![one.clone(), ran("two", 1, "b", "b")], "two is red"),
+            (vec![ran("one", 1, "a", "a")], "HEAD was at a, not at b, for `one`"),
+            (vec![ran("one", 0, "a", "b"), two.clone()], "verify commands moved HEAD: `one`"),
+            (vec![one.clone(), ran("two", 1, "b", "a")], "verify commands moved HEAD: `two`"),
+            (vec![one.clone()], "not every verify command ran"),
+            (vec![two.clone(), one.clone()], "not every verify command ran"),
+            (Vec::new(), "not every verify command ran"),
+        ] {
+            assert_eq!(refused(&[], commands).as_deref(), Some(why));
+        }
+        let changed = refused(&["x", "y"], both());
+        assert_eq!(changed.unwrap(), "files differ from the commit to verify: `x`, `y`");
+        let mut unknown = both();
+        unknown[0].head.before = None;
+        assert!(refused(&[], unknown).is_some(), "HEAD could not be read");
+    }
+}
