@@ -16,7 +16,7 @@ const CHECK: &str = "\
 for test in tests/*.sh; do [ ! -e \"$test\" ] || sh \"$test\" || exit 1; done
 ";
 /// Makes the first verification of `a` wait for the file `on`, once `count.txt` exists.
-const HOLD: &str = "\
+pub const HOLD: &str = "\
 if [ -e count.txt ] && [ -e work/a.txt ] && mkdir \"$TRIAL_DIR/held\"; then
     until [ -e \"$TRIAL_DIR/on\" ]; do sleep 0.02; done
 fi 2> /dev/null
@@ -24,7 +24,7 @@ fi 2> /dev/null
 const PAIR: &str = "tasks: [{id: a}, {id: b}]\n";
 
 /// A repository for two verified attempts at a time.
-fn stage(graph: &str, more: &str) -> TestProject {
+pub fn stage(graph: &str, more: &str) -> TestProject {
     let jobs = if more.contains("jobs:") { "" } else { "jobs: 2\n" };
     let verify = if more.contains("verify:") { "" } else { "verify: [sh check.sh]\n" };
     let settings = format!("{SETTINGS}{jobs}{verify}{more}");
@@ -39,7 +39,7 @@ fn stage(graph: &str, more: &str) -> TestProject {
 }
 
 /// Sets the script of the agent: `a` for every attempt at `a`, `a-2` for the second.
-fn tell(trial: &TestProject, name: &str, script: &str) {
+pub fn tell(trial: &TestProject, name: &str, script: &str) {
     let name = if name.is_empty() { "do".to_owned() } else { format!("do-{name}") };
     fs::write(trial.sign(&name), script).unwrap();
 }
@@ -52,7 +52,7 @@ fn sound_but(trial: &TestProject, dirt: &[&str]) {
 }
 
 #[track_caller]
-fn sound(trial: &TestProject) {
+pub fn sound(trial: &TestProject) {
     sound_but(trial, &[]);
 }
 
@@ -64,7 +64,7 @@ fn completes(trial: &TestProject) {
 }
 
 /// The worktrees of the pool, and `merge`.
-fn slots(trial: &TestProject) -> Vec<String> {
+pub fn slots(trial: &TestProject) -> Vec<String> {
     let folder = trial.dir().join("repo.worktrees");
     let mut all: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -76,7 +76,7 @@ fn slots(trial: &TestProject) -> Vec<String> {
 }
 
 /// The lines of a file in `main`.
-fn landed(trial: &TestProject, path: &str) -> String {
+pub fn landed(trial: &TestProject, path: &str) -> String {
     trial.git(&["show", &format!("main:{path}")])
 }
 

@@ -23,6 +23,7 @@ mod faults;
 mod help;
 mod init;
 mod json;
+mod landing;
 mod licences;
 mod limits;
 mod logs;

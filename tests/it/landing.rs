@@ -1,0 +1,143 @@
+//! What lands was verified on exactly the commit that lands, in every form of merge.
+
+use serde_json::json;
+
+use crate::{
+    apart::{HOLD, landed, slots, sound, stage, tell},
+    support::{TestProject, each, wait_for},
+};
+
+const FORMS: &[&str] = &["rebase", "merge", "squash"];
+
+/// Runs until `a` is verified on a tip that a person moved, lets `b` and `c` queue behind it in
+/// this order, and goes on. `c` conflicts with `b`, so the next trial is of `b` alone.
+fn b_before_a_conflict(trial: TestProject) -> TestProject {
+    let trial = trial.file("tests/hold.sh", HOLD);
+    tell(&trial, "c-1", "await c; put line 'by c'; work");
+    let run = trial.start_until(["run"], "waiting-a");
+    wait_for(&trial.sign("waiting-b"));
+    wait_for(&trial.sign("waiting-c"));
+    let trial = trial.file("count.txt", "1\n");
+    trial.leave("a");
+    wait_for(&trial.sign("held"));
+    for (count, id) in (2..).zip(["b", "c"]) {
+        trial.leave(id);
+        trial.wait_for_records(count, "queued");
+    }
+    trial.leave("on");
+    run.end(&trial).graph_complete();
+    sound(&trial);
+    let batches: Vec<_> = trial.lines("merging").iter().map(|it| it["tasks"].clone()).collect();
+    assert!(batches.contains(&json!(["b", "c"])), "{batches:?}");
+    trial
+}
+
+/// `a` and `b` fail together. At the head of `c`, which has neither, everything passes.
+#[test]
+fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
+    let only_one = "[ \"$(cat of-a of-b 2> /dev/null | grep -c first)\" -lt 2 ]\n";
+    let work = |form: &&str| {
+        let graph = "tasks: [{id: a}, {id: b}, {id: c}]\n";
+        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
+        let trial = trial.file("tests/only-one.sh", only_one);
+        tell(&trial, "a", "await a; put of-a first; work");
+        tell(&trial, "b-1", "await b; put of-b first; put line 'by b'; work");
+        tell(&trial, "b-2", "put of-b second; work");
+        let trial = b_before_a_conflict(trial);
+        let failed = trial.lines("failed").remove(0);
+        assert_eq!((&failed["task_id"], &failed["merge"]["result"]), (&json!("b"), &json!("red")));
+        assert_eq!(landed(&trial, "of-b"), "second\n", "{form}");
+    };
+    each(3, FORMS, work);
+}
+
+/// The verify command of `b` fails at the head of `c`, and passes on what is tried.
+#[test]
+fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
+    let work = |form: &&str| {
+        let graph = "tasks: [{id: a}, {id: b, verify: test -e of-b}, {id: c}]\n";
+        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
+        tell(&trial, "a", "await a; work");
+        tell(&trial, "b", "await b; put of-b 1; put line 'by b'; work");
+        tell(&trial, "c-2", "put line 'by b and c'; work");
+        let trial = b_before_a_conflict(trial);
+        assert_eq!(trial.tasks("failed"), ["c"], "{form}");
+        assert_eq!(trial.lines("failed")[0]["merge"]["result"], "conflict");
+        assert_eq!(landed(&trial, "line"), "by b and c\n");
+    };
+    each(3, FORMS, work);
+}
+
+/// A verify command that moves HEAD in the worktree of the attempt only: its result there does not
+/// count, and the trial decides.
+#[test]
+fn work_whose_verify_command_moved_head_is_tried_again() {
+    let stray = "git commit --quiet --allow-empty -m Stray";
+    let verify = format!("verify: ['case $PWD in */merge) ;; *) {stray} ;; esac']\n");
+    let trial = stage("tasks: [{id: a}]\n", &format!("jobs: 1\nworktree: true\n{verify}"));
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert_eq!(slots(&trial), ["1", "merge"]);
+}
+
+/// It moves HEAD in the trial too: nothing is known of the work.
+#[test]
+fn a_verify_command_that_moves_head_holds_landing() {
+    let work = |form: &&str| {
+        let settings = format!("merge: {form}\nverify: ['git checkout --quiet HEAD~1', 'true']\n");
+        let trial = stage("tasks: [{id: a}]\n", &settings);
+        let base = trial.git(&["rev-parse", "main"]);
+        trial.run(["run"]).code(4).stderr_has("moved HEAD: `git checkout --quiet HEAD~1`");
+        trial.no_process_is_left();
+        assert_eq!(trial.git(&["rev-parse", "main"]), base, "{form}");
+        assert_eq!(trial.tasks("merging").len(), 2, "one more trial");
+        assert_eq!(trial.lines("merge_held").len(), 1);
+        assert_eq!(trial.lines("failed").len(), 0, "it is no verdict on the work");
+    };
+    each(3, FORMS, work);
+}
+
+/// What `ralph` commits for the agent is another commit than the one that was verified: a hook may
+/// have changed the files.
+#[test]
+fn work_that_ralph_commits_is_verified_as_committed() {
+    let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nworktree: true\n");
+    let trial = trial.file("tests/good.sh", "! grep -q bad work/a.txt 2> /dev/null\n");
+    let spoil = "if mkdir \"$TRIAL_DIR/spoiled\"; then echo bad >> work/a.txt; git add work; fi";
+    trial.hook("pre-commit", &format!("{spoil} 2> /dev/null"));
+    tell(&trial, "a-1", "mkdir -p work; echo 1 > work/a.txt; report");
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert_eq!(trial.lines("failed")[0]["merge"]["result"], "red");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+}
+
+/// The last attempt ends right after a person has made room: the queued work lands before the run
+/// decides that it has to stop.
+#[test]
+fn landing_is_tried_again_before_a_run_stops_for_it() {
+    let trial = stage("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", "");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "await open; exit 1");
+    trial.write("line", "mine\n");
+    let run = trial.start_until(["run"], "waiting-b");
+    trial.wait_for_records(1, "merge_held");
+    trial.git(&["stash", "--quiet", "--", "line"]);
+    trial.leave("open");
+    run.end(&trial).code(3);
+    sound(&trial);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+
+    // It is still in the way: the run stops for it.
+    let trial = stage("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", "");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "await open; exit 1");
+    trial.write("line", "mine\n");
+    let run = trial.start_until(["run"], "waiting-b");
+    trial.wait_for_records(1, "merge_held");
+    trial.leave("open");
+    run.end(&trial).code(4);
+    trial.no_process_is_left();
+    assert_eq!(trial.lines("merge_held").len(), 1, "each reason is recorded once");
+    assert_eq!(trial.read("line"), "mine\n");
+}
