@@ -44,7 +44,11 @@ simulate N:
 
 # Kill runs N times at random moments, and check the result
 torture N:
-    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture -- --nocapture
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_kill -- --nocapture
+
+# Kill runs N times while colliding work lands, and verify every position of the target branch
+positions N:
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_position -- --nocapture
 
 # Kill runs at every passing of every crash point
 crash-points:

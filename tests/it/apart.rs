@@ -47,7 +47,7 @@ pub fn tell(trial: &TestProject, name: &str, script: &str) {
 #[track_caller]
 fn sound_but(trial: &TestProject, dirt: &[&str]) {
     trial.no_process_is_left();
-    let faults = oracle::merged(trial, "sh check.sh", dirt);
+    let faults = oracle::merged(trial, "[ ! -e check.sh ] || sh check.sh", dirt);
     assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
 }
 

@@ -60,4 +60,6 @@ mod units;
 mod usage;
 mod verdicts;
 mod verify;
+#[cfg(target_os = "linux")]
+mod workload;
 mod worktrees;

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{SETTINGS, TestProject};
+use crate::support::{SETTINGS, TestProject, each};
 
 /// A repository with this many tasks, and enough attempts for any number of kills.
 pub fn stage(tasks: usize) -> TestProject {
@@ -36,6 +36,11 @@ fn graph(tasks: usize, status: &str) -> String {
 
 /// Returns every violation, and the number of incomplete journal lines.
 pub fn faults(trial: &TestProject, tasks: usize) -> (Vec<String>, usize) {
+    faults_of(trial, tasks, &graph(tasks, "complete"))
+}
+
+/// The same for tasks of another graph; `complete` is its text at the end, without times.
+pub fn faults_of(trial: &TestProject, tasks: usize, complete: &str) -> (Vec<String>, usize) {
     let mut faults = Vec::new();
     let bytes = fs::read(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -45,7 +50,7 @@ pub fn faults(trial: &TestProject, tasks: usize) -> (Vec<String>, usize) {
     if !text.ends_with('\n') {
         faults.push("the journal's last line has no end".to_owned());
     }
-    work(trial, tasks, &mut faults);
+    work(trial, tasks, complete, &mut faults);
     debris(trial, &mut faults);
     (faults, text.lines().count() - lines.len())
 }
@@ -92,7 +97,7 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
 
 /// Checks that no attempt ran twice, no commit is lost, every task is complete and has a commit,
 /// and the graph is the same as after an undisturbed run.
-fn work(trial: &TestProject, tasks: usize, faults: &mut Vec<String>) {
+fn work(trial: &TestProject, tasks: usize, complete: &str, faults: &mut Vec<String>) {
     let begun = fs::read_to_string(trial.sign("begun")).unwrap_or_default();
     let distinct: BTreeSet<_> = begun.lines().collect();
     if distinct.len() != begun.lines().count() {
@@ -114,7 +119,7 @@ fn work(trial: &TestProject, tasks: usize, faults: &mut Vec<String>) {
     let text = trial.graph_text();
     let times = |line: &&str| !line.trim_start().starts_with("completed_at: ");
     let rest: String = text.split_inclusive('\n').filter(times).collect();
-    if rest != graph(tasks, "complete") {
+    if rest != complete {
         faults.push(format!("the graph has become\n{text}"));
     }
 }
@@ -139,11 +144,11 @@ fn debris(trial: &TestProject, faults: &mut Vec<String>) {
 }
 
 /// Returns every violation of what must hold after isolated attempts, when no run is active.
-/// `verify` is the command that must pass at every commit of the target branch `main`; `dirt` are
+/// `verify` is the command that must pass at every position of the target branch `main`; `dirt` are
 /// the uncommitted changes of a person.
 pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
-    let mut faults = Vec::new();
-    green(trial, verify, &mut faults);
+    let mut faults = red_positions(trial, verify);
+    moves(trial, &mut faults);
     let all = trial.git(&["rev-list", "--all"]);
     let made = fs::read_to_string(trial.sign("made")).unwrap_or_default();
     for commit in made.lines().filter(|commit| !all.contains(commit)) {
@@ -161,8 +166,14 @@ pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
         faults.push(format!("`{subject}` changes the graph"));
     }
     let trees = trial.git(&["worktree", "list", "--porcelain"]);
-    for line in trees.lines().filter(|line| line.starts_with("locked")) {
-        faults.push(format!("a work tree is {line}"));
+    // What could not be kept elsewhere, because git was killed, stays in its worktree.
+    let kept = trial.lines("worktree_kept");
+    let is_kept = |tree: &str| {
+        let path = tree.lines().next().and_then(|line| line.strip_prefix("worktree "));
+        kept.iter().any(|line| line["worktree"].as_str() == path)
+    };
+    for tree in trees.split("\n\n").filter(|tree| tree.contains("\nlocked") && !is_kept(tree)) {
+        faults.push(format!("a worktree is locked: {tree}"));
     }
     let debris = trial
         .process("find")
@@ -178,31 +189,49 @@ pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
     faults
 }
 
-/// Checks that every commit to which the merge queue moved `main` passes `verify` in a clean
-/// checkout.
-fn green(trial: &TestProject, verify: &str, faults: &mut Vec<String>) {
-    let moves = trial.git(&["reflog", "show", "--format=%H %gs", "main", "--"]);
-    let ours = |line: &&str| {
-        let said = &line[41..];
-        said.starts_with("merge ") || said.starts_with("ralph: ")
-    };
-    let mut landed: BTreeSet<String> =
-        moves.lines().filter(ours).map(|line| line[..40].to_owned()).collect();
-    for line in trial.lines("completed") {
-        landed.extend(line["merge"]["commit"].as_str().map(str::to_owned));
+/// Every position that the branch `main` has had, each value of the ref once, oldest first.
+pub fn positions(trial: &TestProject) -> Vec<String> {
+    let moves = trial.git(&["reflog", "show", "--format=%H", "main", "--"]);
+    let tip = trial.git(&["rev-parse", "main"]);
+    let mut positions: Vec<String> = Vec::new();
+    for position in moves.lines().rev().chain(tip.lines()) {
+        if !positions.iter().any(|earlier| earlier == position) {
+            positions.push(position.to_owned());
+        }
     }
-    for commit in landed {
+    positions
+}
+
+/// Returns the positions of `main` at which `verify` fails in a clean checkout.
+pub fn red_positions(trial: &TestProject, verify: &str) -> Vec<String> {
+    let check = |commit: &String| {
         let script = format!(
             "fresh=$(mktemp -d -p '{}') && git archive {commit} | tar -x -C $fresh && cd $fresh && \
-             {verify}",
+             {{ {verify}; }}",
             trial.dir().display()
         );
         let ran = trial.process("sh").args(["-c", &script]).output().unwrap();
-        if !ran.status.success() {
-            let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-            faults.push(format!("red: {commit}: {said}{}", String::from_utf8_lossy(&ran.stderr)));
-        }
-        if !trial.git(&["rev-list", "main"]).contains(&commit) {
+        let said = [&ran.stdout[..], &ran.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (!ran.status.success()).then(|| format!("red: {commit}: {said}"))
+    };
+    each(2, &positions(trial), check).into_iter().flatten().collect()
+}
+
+/// Checks that `main` only moved forward, and that it contains all work that has landed.
+fn moves(trial: &TestProject, faults: &mut Vec<String>) {
+    let positions = positions(trial);
+    let contains = |later: &str, earlier: &str| {
+        let arguments = ["merge-base", "--is-ancestor", earlier, later];
+        trial.process("git").args(arguments).status().unwrap().success()
+    };
+    for pair in positions.windows(2).filter(|pair| !contains(&pair[1], &pair[0])) {
+        faults.push(format!("`main` moved from {} to {}", pair[0], pair[1]));
+    }
+    let tip = positions.last().unwrap();
+    for line in trial.lines("completed") {
+        let landed = line["merge"]["commit"].as_str();
+        if let Some(commit) = landed.filter(|commit| !contains(tip, commit)) {
             faults.push(format!("{commit} has landed and is not in `main`"));
         }
     }

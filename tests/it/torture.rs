@@ -1,5 +1,5 @@
 //! Runner, guardian and agent are killed at random, alone or together, until the graph is complete;
-//! then the oracle checks the result.
+//! then the oracle checks the result, and that of every position of the target branch.
 //!
 //! `RALPH_TORTURE_SEED` repeats a test, `RALPH_TORTURE_KILLS` sets the number of kills.
 
@@ -14,8 +14,10 @@ use std::{
 use crate::{
     oracle,
     support::{RALPH, SOON, TestProject, agent},
+    workload::{self, Shape, Workload},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const TASKS: usize = 6;
 
@@ -43,6 +45,17 @@ struct Tally {
     survivors: usize,
     violations: Vec<String>,
     recovery: Vec<Duration>,
+}
+
+impl Tally {
+    /// Counts the processes that are left of a repository, and ends them.
+    fn end_survivors(&mut self, trial: &TestProject) {
+        let left = survivors(trial);
+        self.survivors += left.len();
+        for pid in left {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 fn number(text: &str) -> Option<Pid> {
@@ -74,9 +87,9 @@ fn below(ancestor: u32) -> Vec<(Pid, u32)> {
     found
 }
 
-fn start(trial: &TestProject) -> Child {
+fn start(trial: &TestProject, agent_name: &str) -> Child {
     let mut command = trial.process(RALPH);
-    command.args(["run", "--"]).arg(agent("chaos"));
+    command.args(["run", "--"]).arg(agent(agent_name));
     command.stdout(Stdio::null()).stderr(fs::File::create(trial.sign("said")).unwrap());
     command.spawn().unwrap()
 }
@@ -103,26 +116,42 @@ fn strike(run: &Child, dice: &mut SeededNumbers) -> Option<&'static str> {
     (!targets.is_empty()).then_some(what)
 }
 
-/// One repository: `kills` kills, each at a random moment, then a run to the end.
-fn torment(
-    trial: TestProject,
+/// What is done to one repository.
+struct Torment {
+    agent: &'static str,
     kills: usize,
+    /// The longest time between two kills.
+    pause: Duration,
+    /// How often a run may stop because of failures that are part of the work.
+    stops: usize,
+}
+
+/// One repository: kills at random moments, then a run to the end. Returns its exit code.
+fn torment(
+    trial: &TestProject,
+    order: &Torment,
     dice: &mut SeededNumbers,
     tally: &mut Tally,
-) -> (TestProject, i32) {
-    let mut run = start(&trial);
+) -> i32 {
+    let Torment { agent, kills, mut stops, .. } = *order;
+    let pause = u64::try_from(order.pause.as_micros()).unwrap();
+    let mut run = start(trial, agent);
     let (mut struck, mut hit, mut died) = (0, false, None::<Instant>);
-    let deadline = Instant::now() + SOON * 2;
+    let deadline = Instant::now() + SOON * 4;
     loop {
-        assert!(Instant::now() < deadline, "the trial does not end");
+        if Instant::now() > deadline {
+            println!("the run does not end");
+            run.kill().unwrap();
+            return run.wait().unwrap().code().unwrap_or(-1);
+        }
         // Not a wait for something: each kill comes at another moment.
-        thread::sleep(Duration::from_micros(dice.roll(120_000)));
+        thread::sleep(Duration::from_micros(dice.roll(pause)));
         if struck < kills && run.try_wait().unwrap().is_none() && strike(&run, dice).is_some() {
             (struck, hit) = (struck + 1, true);
             tally.kills += 1;
         }
         if let Some(began) = died
-            && said(&trial)
+            && said(trial)
         {
             tally.recovery.push(began.elapsed());
             died = None;
@@ -134,12 +163,13 @@ fn torment(
                 Some(5) => thread::sleep(Duration::from_millis(1)),
                 // A run may stop because too many of its processes were killed, for no other
                 // reason.
-                Some(code) if !hit || code == 0 => return (trial, code),
+                Some(code) if (!hit && stops == 0) || code == 0 => return code,
+                Some(_) if !hit => stops -= 1,
                 Some(_) => {}
             }
-            (run, hit) = (start(&trial), false);
+            (run, hit) = (start(trial, agent), false);
             if let Some(began) = died.filter(|_| struck >= kills) {
-                await_recovery(&trial, &mut run, began, tally);
+                await_recovery(trial, agent, &mut run, began, tally);
                 died = None;
             }
         }
@@ -152,17 +182,34 @@ fn said(trial: &TestProject) -> bool {
     said.contains("Iteration ") || said.contains("complete (")
 }
 
-fn await_recovery(trial: &TestProject, run: &mut Child, began: Instant, tally: &mut Tally) {
+fn await_recovery(
+    trial: &TestProject,
+    agent: &str,
+    run: &mut Child,
+    began: Instant,
+    tally: &mut Tally,
+) {
     while began.elapsed() < SOON {
         if said(trial) {
             tally.recovery.push(began.elapsed());
             return;
         }
         if run.try_wait().unwrap().is_some_and(|status| status.code() == Some(5)) {
-            *run = start(trial);
+            *run = start(trial, agent);
         }
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn given(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|text| text.parse().expect(name))
+}
+
+/// The seed of a test, which it prints.
+fn seed() -> u64 {
+    let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
+    println!("RALPH_TORTURE_SEED={seed}");
+    seed
 }
 
 /// The processes with this project's folder in their command lines.
@@ -178,11 +225,9 @@ fn survivors(trial: &TestProject) -> Vec<Pid> {
 
 #[test]
 fn no_kill_at_any_moment_costs_anything() {
-    let given = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let wanted = given("RALPH_TORTURE_KILLS").unwrap_or(25);
     let limit = Duration::from_secs(given("RALPH_TORTURE_SECONDS").unwrap_or(u64::MAX));
-    let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
-    println!("RALPH_TORTURE_SEED={seed}");
+    let seed = seed();
     let began = Instant::now();
     let mut dice = SeededNumbers(seed);
     let mut tally = Tally::default();
@@ -192,12 +237,10 @@ fn no_kill_at_any_moment_costs_anything() {
         // Alternately in one checkout and in worktrees; the seed decides which is first.
         let is_isolated = (tally.kills / KILLS + seed as usize) % 2 == 1;
         let trial = if is_isolated { oracle::apart(trial) } else { trial };
-        let (trial, code) = torment(trial, kills, &mut dice, &mut tally);
-        let left = survivors(&trial);
-        tally.survivors += left.len();
-        for pid in left {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        let pause = Duration::from_millis(120);
+        let order = Torment { agent: "chaos", kills, pause, stops: 0 };
+        let code = torment(&trial, &order, &mut dice, &mut tally);
+        tally.end_survivors(&trial);
         let (mut faults, torn) = oracle::faults(&trial, TASKS);
         tally.torn += torn;
         if is_isolated {
@@ -227,4 +270,62 @@ fn no_kill_at_any_moment_costs_anything() {
     );
     assert!(tally.violations.is_empty(), "seed {seed}: {:#?}", tally.violations);
     assert_eq!(tally.survivors, 0, "seed {seed}");
+}
+
+/// Tasks collide while their work lands and processes are killed. Every commit that the target
+/// branch ever was at passes the verify command.
+#[test]
+fn no_position_of_the_target_branch_is_red() {
+    const FORMS: [&str; 3] = ["rebase", "squash", "merge"];
+    let seed = seed();
+    let mut dice = SeededNumbers(seed);
+    // By default one small graph.
+    let long = given("RALPH_TORTURE_KILLS").map(|kills| usize::try_from(kills).unwrap());
+    let (wanted, kills, most) = long.map_or((4, 4, 8), |wanted| (wanted, 25, 40));
+    let (mut tally, mut positions, mut red) = (Tally::default(), 0, 0);
+    for round in seed as usize.. {
+        if tally.kills >= wanted {
+            break;
+        }
+        let shape = Shape::ALL[round / FORMS.len() % Shape::ALL.len()];
+        let form = FORMS[round % FORMS.len()];
+        let tasks = most - usize::try_from(dice.roll(most as u64 / 2)).unwrap();
+        let Workload { trial, complete, .. } =
+            Workload::new(shape, tasks, form, &mut |below| dice.roll(below));
+        let kills = kills.min(wanted - tally.kills);
+        let order =
+            Torment { agent: "collide", kills, pause: Duration::from_millis(300), stops: tasks };
+        let code = torment(&trial, &order, &mut dice, &mut tally);
+        tally.end_survivors(&trial);
+        let (mut faults, _) = oracle::faults_of(&trial, tasks, &complete);
+        faults.extend(oracle::merged(&trial, workload::CHECK, &[]));
+        if code != 0 {
+            faults.push(format!("exit code {code}"));
+        }
+        let count = oracle::positions(&trial).len();
+        (positions, red) = (positions + count, red + red_among(&faults));
+        println!("{tasks} tasks, {shape:?}, {form}: {count} positions, {}", collisions(&trial));
+        if !faults.is_empty() {
+            println!("{}\n{}", faults.join("\n"), trial.read("logs/ralph.jsonl"));
+        }
+        tally.violations.extend(faults);
+    }
+    println!("kills={} positions={positions} red_positions={red}", tally.kills);
+    assert!(tally.violations.is_empty(), "seed {seed}: {:#?}", tally.violations);
+    assert_eq!(tally.survivors, 0, "seed {seed}");
+}
+
+/// The collisions of a repository, in words.
+fn collisions(trial: &TestProject) -> String {
+    let failed = trial.lines("failed");
+    let sent_back = |result| failed.iter().filter(|line| line["merge"]["result"] == result).count();
+    let merging = trial.lines("merging");
+    let of_many = |line: &&Value| line["tasks"].as_array().is_some_and(|tasks| tasks.len() > 1);
+    let batches = merging.iter().filter(of_many).count();
+    let (conflicts, red) = (sent_back("conflict"), sent_back("red"));
+    format!("{batches} batches of several tasks, sent back: {conflicts} in conflict, {red} red")
+}
+
+fn red_among(faults: &[String]) -> usize {
+    faults.iter().filter(|fault| fault.starts_with("red: ")).count()
 }
