@@ -14,19 +14,16 @@ mod child;
 pub mod guard;
 mod guarded;
 mod group;
+mod program;
 mod stream;
 mod tree;
 
 use std::{
     env,
-    ffi::OsStr,
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader, PipeWriter, Write},
-    os::{
-        fd::OwnedFd,
-        unix::{fs::PermissionsExt, process::ExitStatusExt},
-    },
-    path::{self, Path, PathBuf},
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
@@ -42,8 +39,10 @@ use crate::{
 };
 pub use child::{Foreground, ForegroundGroup};
 use group::Process;
+pub use group::check;
 use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
+pub use program::{absolute, resolve};
 use stream::Streams;
 pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
 
@@ -121,6 +120,8 @@ pub struct Closed {
 /// The reason why an agent does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotStarted {
+    /// Its program is missing or cannot be executed, for this reason.
+    Missing(String),
     /// It cannot be started, for this reason.
     Refused(String),
     /// Its guardian was killed before it could report whether it had started the agent.
@@ -184,7 +185,12 @@ impl AgentProcess {
             let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
             gone();
             return Err(match notice {
-                Some(GuardianNotice::NotStarted { error }) => NotStarted::Refused(error),
+                Some(GuardianNotice::NotStarted { error, missing: true }) => {
+                    NotStarted::Missing(error)
+                }
+                Some(GuardianNotice::NotStarted { error, missing: false }) => {
+                    NotStarted::Refused(error)
+                }
                 _ if killed => NotStarted::Unguarded,
                 _ => NotStarted::Refused("its guardian could not be started".to_owned()),
             });
@@ -374,54 +380,6 @@ pub fn close_stdio() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
-/// Finds the program that `argv[0]` means in `dir`: a path from `dir` if it has a slash, otherwise
-/// a name on the `PATH` of this process. The result is absolute.
-///
-/// # Errors
-/// A message for a person, when there is no such program or it may not be executed.
-pub fn resolve(program: &str, dir: &Path) -> Result<PathBuf, String> {
-    find(program, dir, env::var_os("PATH").as_deref())
-}
-
-fn find(program: &str, dir: &Path, search: Option<&OsStr>) -> Result<PathBuf, String> {
-    if program.is_empty() {
-        return Err("the command is empty; name a program".to_owned());
-    }
-    let dir = path::absolute(dir).map_err(|error| format!("`{}`: {error}", dir.display()))?;
-    let not_executable = |name: &str| format!("`{name}` is not executable; chmod +x it");
-    if program.contains('/') {
-        let file = dir.join(program);
-        return match fs::metadata(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(format!("`{program}` does not exist in `{}`; check the path", dir.display()))
-            }
-            Err(error) => Err(format!("`{program}` cannot be read: {error}")),
-            Ok(found) if found.is_dir() => {
-                Err(format!("`{program}` is a directory; name a program"))
-            }
-            Ok(found) if !may_execute(&found) => Err(not_executable(program)),
-            Ok(_) => Ok(file),
-        };
-    }
-    let mut blocked = None;
-    for place in env::split_paths(search.unwrap_or_default()) {
-        let file = dir.join(place).join(program);
-        match fs::metadata(&file) {
-            Ok(found) if found.is_file() && may_execute(&found) => return Ok(file),
-            Ok(found) if found.is_file() => blocked = blocked.or(Some(file)),
-            _ => {}
-        }
-    }
-    Err(match blocked {
-        Some(file) => not_executable(&file.display().to_string()),
-        None => format!("`{program}` is not on PATH"),
-    })
-}
-
-fn may_execute(file: &fs::Metadata) -> bool {
-    file.permissions().mode() & 0o111 != 0
-}
-
 /// Whether this process has root privileges; Claude Code refuses to skip permissions with them.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -429,7 +387,7 @@ pub fn is_root() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use std::fs;
 
     use super::*;
 
@@ -466,32 +424,9 @@ mod tests {
         assert_eq!(start("read -r _; kill -KILL $$"), NotStarted::Unguarded);
         let refused = |why: &str| NotStarted::Refused(why.to_owned());
         assert_eq!(start("exit 3"), refused("its guardian could not be started"));
-        let notice = r#"read -r _; echo '{"not_started":{"error":"no"}}' >&2"#;
+        let notice = r#"read -r _; echo '{"not_started":{"error":"no","missing":false}}' >&2"#;
         assert_eq!(start(notice), refused("no"));
-    }
-
-    #[test]
-    fn programs_are_found_as_the_child_would_find_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = folder.path();
-        fs::create_dir(dir.join("bin")).unwrap();
-        fs::write(dir.join("x.sh"), "#!/bin/sh\n").unwrap();
-        fs::copy(dir.join("x.sh"), dir.join("bin/tool")).unwrap();
-        let search = OsString::from("bin:/nowhere");
-        let find = |program: &str| find(program, dir, Some(&search));
-        assert_eq!(find("./x.sh"), Err("`./x.sh` is not executable; chmod +x it".to_owned()));
-        let tool = dir.join("bin/tool");
-        let blocked = format!("`{}` is not executable; chmod +x it", tool.display());
-        assert_eq!(find("tool"), Err(blocked));
-        for file in ["x.sh", "bin/tool"] {
-            fs::set_permissions(dir.join(file), fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        assert_eq!(find("./x.sh"), Ok(dir.join("./x.sh")));
-        assert_eq!(find("tool"), Ok(tool));
-        assert_eq!(find("clude"), Err("`clude` is not on PATH".to_owned()));
-        assert!(find("./bin").unwrap_err().contains("is a directory"));
-        assert!(find("./none").unwrap_err().contains("does not exist"));
-        assert!(find("").unwrap_err().contains("empty"));
-        assert!(resolve("sh", dir).unwrap().is_absolute());
+        let notice = r#"read -r _; echo '{"not_started":{"error":"no","missing":true}}' >&2"#;
+        assert_eq!(start(notice), NotStarted::Missing("no".to_owned()));
     }
 }

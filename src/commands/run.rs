@@ -1,6 +1,6 @@
 //! `ralph run`: configures and starts a run.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -21,7 +21,7 @@ use crate::{
     },
     project::{
         attempt,
-        config::{ConfigLayer, NotifierTarget},
+        config::{self, ConfigLayer, NotifierTarget},
         graph_file::GraphFile,
         workspace::{Workspace, find, view},
     },
@@ -48,7 +48,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
     let run = RunOptions {
         filter: filter(options.which),
-        agents: given_agent(options.agent, options.agent_name.as_deref())?,
+        agents: given_agent(invocation, options.agent, options.agent_name.as_deref())?,
         once: options.once,
         wait: options.wait,
         before: 0,
@@ -171,20 +171,27 @@ pub fn work(
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 
-/// The agent from the flags.
+/// The agent from the flags. A relative path starts from the working directory.
 ///
 /// # Errors
-/// An unknown name.
+/// An unknown name; the working directory no longer exists.
 pub(super) fn given_agent(
+    invocation: &Invocation,
     words: Vec<String>,
     name: Option<&str>,
 ) -> Result<Option<Vec<AgentCommand>>> {
-    if !words.is_empty() {
-        return Ok(Some(vec![AgentCommand::command(words)]));
-    }
     let read =
         |name: &str| AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
-    Ok(name.map(read).transpose()?)
+    let given = if words.is_empty() {
+        name.map(read).transpose()?
+    } else {
+        Some(vec![AgentCommand::command(words)])
+    };
+    let Some(calls) = given else {
+        return Ok(None);
+    };
+    let dir = invocation.file(Path::new(""))?;
+    Ok(Some(calls.into_iter().map(|call| config::anchored(call, &dir)).collect()))
 }
 
 /// Warns of a high iteration limit.

@@ -448,9 +448,13 @@ impl Verdict {
             | Verdict::Interrupted
             | Verdict::RateLimited
             | Verdict::Denied
-            | Verdict::Again => match &evidence.obstacle {
-                Some(error) => error.obstacle.to_string(),
-                None => outcome.to_string(),
+            | Verdict::Again => match (&evidence.obstacle, outcome) {
+                // The outcome has the reason.
+                (Some(error), Outcome::NotStarted { error: why }) => {
+                    format!("{}: {why}", error.obstacle)
+                }
+                (Some(error), _) => error.obstacle.to_string(),
+                (None, _) => outcome.to_string(),
             },
         }
     }

@@ -36,7 +36,7 @@ use crate::{
 };
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
-pub use agents::Agents;
+pub use agents::{Agents, anchored};
 pub use hooks::Hooks;
 pub use notify::{Notifier, NotifierTarget};
 

@@ -71,6 +71,8 @@ struct LayerSource {
 /// All sources, and their settings when they were last read.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigLayers {
+    /// The top of the repository, from which relative paths in files start.
+    root: PathBuf,
     files: Vec<LayerSource>,
     variables: ConfigLayer,
     flags: ConfigLayer,
@@ -103,7 +105,12 @@ impl ConfigLayers {
             }
             None => source(own, PATH.to_owned(), false),
         });
-        Ok(ConfigLayers { files, variables: variables()?, ..ConfigLayers::default() })
+        Ok(ConfigLayers {
+            root: root.to_owned(),
+            files,
+            variables: variables()?,
+            ..ConfigLayers::default()
+        })
     }
 
     /// The file that replaces the settings file of the project.
@@ -156,10 +163,22 @@ impl ConfigLayers {
             set.insert(key.clone(), (value.clone(), Origin::Flag));
         }
         let whole = set.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        let config =
+        let mut config =
             Config::of(&whole).map_err(|faults| refused("the flags", &faults.join("; ")))?;
+        config.agent.anchor(&self.base_of_agents(&set)?);
         self.set = set;
         Ok(config)
+    }
+
+    /// Returns the folder from which a relative path of an agent starts: the working directory for
+    /// a variable, and the repository for a file.
+    fn base_of_agents(&self, set: &BTreeMap<String, (Value, Origin)>) -> Result<PathBuf> {
+        match set.get("agent") {
+            Some((_, Origin::Variable(_) | Origin::Flag)) => {
+                env::current_dir().context("the working directory is gone")
+            }
+            Some((_, Origin::File(..) | Origin::Default)) | None => Ok(self.root.clone()),
+        }
     }
 
     /// Reads the files again if one of them has changed, and returns the names of the changed

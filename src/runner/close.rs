@@ -12,7 +12,7 @@ use super::{Runner, start::attempt_id};
 use crate::{
     adapters::{agent_output, process, terminal},
     core::{
-        agents::provider_error::ProviderError,
+        agents::provider_error::{ProviderError, ProviderErrorKind},
         event::Event,
         graph::task::CommitRule,
         run::{
@@ -53,7 +53,8 @@ impl Runner {
             Err(_) => attempt::evidence_of_nothing(&record, report),
         };
         let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
-        evidence.obstacle = error_kind.map(|error_kind| {
+        let missing = end.no_program.then_some(ProviderErrorKind::Missing);
+        evidence.obstacle = missing.or(error_kind).map(|error_kind| {
             let name = record.call.as_ref().map_or("", |call| call.name.as_str());
             let earlier = self.store.history().errors_before(name, &id.task_id);
             ProviderError::new(error_kind, earlier, Utc::now())

@@ -33,7 +33,10 @@ use crate::{
         verdict::Outcome,
     },
     crash,
-    project::attempt::{self, AcceptanceCriteria, AttemptRecord},
+    project::{
+        attempt::{self, AcceptanceCriteria, AttemptRecord},
+        config,
+    },
 };
 
 /// The kind of a process of an attempt.
@@ -69,6 +72,7 @@ impl Runner {
             // The clock was set back since the agent was chosen.
             Turn::Busy(_) | Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         });
+        let call = call.map(|call| config::anchored(call, self.workspace.root()));
         let place = self.assign_worktree()?;
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, attempt)?;
         let record = match place {
@@ -157,6 +161,8 @@ impl Runner {
         let call = record.call.clone().context("an attempt without an agent")?;
         let spec = process_spec::agent(&self.workspace, &record, &call);
         let is_agent = matches!(kind, ProcessKind::Agent);
+        // The terminal of an agent would start without it.
+        let missing = if is_agent { process::check(&spec).err() } else { None };
         let (mut spec, log) = self.spec_of(spec, &record, kind);
         let limits = self.limits_of(&record, kind);
         let sign = self.workspace.state.attempt(&record.name());
@@ -177,20 +183,21 @@ impl Runner {
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
-        let process = match AgentProcess::spawn(&spec, &post, send) {
+        let started = match missing {
+            Some(why) => Err(NotStarted::Missing(why)),
+            None => AgentProcess::spawn(&spec, &post, send),
+        };
+        let process = match started {
             Ok(process) => process,
             Err(reason) => {
-                let outcome = match reason {
-                    NotStarted::Refused(error) => Outcome::NotStarted { error },
-                    NotStarted::Unguarded => Outcome::Interrupted,
+                let end = ProcessEnd {
+                    took: limits.started.elapsed(),
+                    log: log.unwrap_or_default(),
+                    ..self.not_started(&record, reason, is_agent)
                 };
-                // A guardian may have started the process before it was killed.
-                let (swept, _) = self.end_unguarded(&record);
-                let (outcome, took) = (Some(outcome), limits.started.elapsed());
-                let log = log.unwrap_or_default();
                 let head = verifies.and_then(|(_, head)| head);
                 let head = HeadSpan { before: head.clone(), after: head };
-                let end = ProcessEnd { outcome, took, swept, log, last_line: None, head };
+                let end = ProcessEnd { head, ..end };
                 return Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))));
             }
         };
@@ -215,6 +222,25 @@ impl Runner {
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
         Ok(Some(Input::ProcessStarted(id.clone(), limits)))
+    }
+
+    /// Returns the end of a process that was not started.
+    fn not_started(
+        &self,
+        record: &AttemptRecord,
+        reason: NotStarted,
+        is_agent: bool,
+    ) -> ProcessEnd {
+        let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
+        let outcome = match reason {
+            NotStarted::Missing(error) | NotStarted::Refused(error) => {
+                Outcome::NotStarted { error }
+            }
+            NotStarted::Unguarded => Outcome::Interrupted,
+        };
+        // A guardian may have started the process before it was killed.
+        let (swept, _) = self.end_unguarded(record);
+        ProcessEnd { outcome: Some(outcome), swept, no_program, ..ProcessEnd::default() }
     }
 
     /// Returns the process to start, and the path of its log if it is not an agent.

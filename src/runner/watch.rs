@@ -73,6 +73,7 @@ impl Runner {
             log,
             last_line,
             head,
+            no_program: false,
         };
         Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }

@@ -37,6 +37,7 @@ mod oracle;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
 mod plan;
+mod programs;
 mod prompt;
 mod real;
 mod replay;

@@ -353,8 +353,8 @@ fn an_invalid_graph_is_drawn_and_nothing_starts() {
 fn a_missing_agent_is_found_before_anything_is_claimed() {
     for (words, why) in [
         ("no-such-agent", "`no-such-agent` is not on PATH"),
-        ("./nowhere/agent", "`./nowhere/agent` does not exist in `[repo]`; check the path"),
-        ("./notes.txt", "`./notes.txt` is not executable; chmod +x it"),
+        ("./nowhere/agent", "`[repo]/nowhere/agent` does not exist; check the path"),
+        ("./notes.txt", "`[repo]/notes.txt` is not executable; chmod +x it"),
     ] {
         let trial = TestProject::new().graph(DIAMOND).file("notes.txt", "x").command([words]);
         trial.run(["run"]).code(69).stderr(&format!(

@@ -13,7 +13,7 @@ use std::{
     fs::File,
     io,
     os::{fd::OwnedFd, unix::process::CommandExt},
-    path::{self, Path},
+    path::{self, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
@@ -23,7 +23,11 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
 };
 
-use super::{Identity, ProcessSpec, find, tree::number};
+use super::{
+    Identity, ProcessSpec,
+    program::{self, NoProgram},
+    tree::number,
+};
 use crate::core::verdict::Outcome;
 
 /// A started process and its group.
@@ -51,7 +55,8 @@ impl Process {
         stderr: impl Into<OwnedFd>,
         ended: impl FnOnce(Outcome) + Send + 'static,
     ) -> io::Result<Process> {
-        let handle = command(spec, stdout.into(), stderr.into())?.start()?;
+        let (program, command) = command(spec, stdout.into(), stderr.into())?;
+        let handle = command.start().map_err(|error| NoProgram::of_start(&program, error))?;
         let pid = *handle.pids().first().expect("a started command has a process");
         // Nothing can reap the process before the waiter exists, so that even a process that is
         // already over has its entry in /proc.
@@ -94,25 +99,30 @@ impl Process {
     }
 }
 
+/// Returns the program and the command that runs it.
+///
 /// The program is made absolute because duct passes the whole environment, and std takes its fast
 /// path (`posix_spawn`) with a changed `PATH` only if it need not search it.
-fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<duct::Expression> {
+fn command(
+    spec: &ProcessSpec,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+) -> io::Result<(PathBuf, duct::Expression)> {
     let (program, arguments) = spec
         .argv
         .split_first()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
     let dir = path::absolute(&spec.dir)?;
-    let mut environment = environment(spec);
-    environment.insert("PWD".into(), dir.clone().into());
-    let search = environment.get(OsStr::new("PATH"));
-    let program = find(program, &dir, search.map(OsString::as_os_str))
-        .map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
     if !dir.is_dir() {
         let why = format!("`{}` is not a directory", dir.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
+    let mut environment = environment(spec);
+    environment.insert("PWD".into(), dir.clone().into());
+    let search = environment.get(OsStr::new("PATH"));
+    let program = program::find(program, &dir, search.map(OsString::as_os_str))?;
     let stdin = named(&spec.stdin, File::open(&spec.stdin))?;
-    Ok(duct::cmd(program, arguments)
+    let command = duct::cmd(&program, arguments)
         .dir(dir)
         .full_env(environment)
         .stdin_file(stdin)
@@ -122,7 +132,20 @@ fn command(spec: &ProcessSpec, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<d
             command.process_group(0);
             Ok(())
         })
-        .unchecked())
+        .unchecked();
+    Ok((program, command))
+}
+
+/// Checks that the program of a process can be executed, as far as that can be seen.
+///
+/// # Errors
+/// A message for a person.
+pub fn check(spec: &ProcessSpec) -> Result<(), String> {
+    let program = spec.argv.first().map_or("", String::as_str);
+    let environment = environment(spec);
+    let search = environment.get(OsStr::new("PATH"));
+    let found = program::find(program, &spec.dir, search.map(OsString::as_os_str));
+    found.map(drop).map_err(|why| why.0)
 }
 
 /// The environment that a process of this specification gets, apart from `PWD`.

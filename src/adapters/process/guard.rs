@@ -21,7 +21,8 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Identity, Member, PANE, ProcessSpec, group::Process, secrets, send, sign, stream::Streams, tree,
+    Identity, Member, PANE, ProcessSpec, group::Process, program::NoProgram, secrets, send, sign,
+    stream::Streams, tree,
 };
 use crate::{core::verdict::Outcome, crash};
 
@@ -73,6 +74,8 @@ pub enum GuardianNotice {
     NotStarted {
         /// The reason.
         error: String,
+        /// Whether its program is missing or cannot be executed.
+        missing: bool,
     },
     /// Nothing in the tree has printed or used the processor for the configured time.
     Idle {},
@@ -179,7 +182,10 @@ pub fn run() -> io::Result<()> {
     let pulse = Pulse::new(brief.screen.clone());
     let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
         Ok(started) => started,
-        Err(error) => return tell(&GuardianNotice::NotStarted { error: error.to_string() }),
+        Err(error) => {
+            let missing = NoProgram::is(&error);
+            return tell(&GuardianNotice::NotStarted { error: error.to_string(), missing });
+        }
     };
     crash::point("guard.spawned");
     tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;

@@ -47,6 +47,8 @@ pub enum ProviderErrorKind {
     Model,
     /// The agent rejected its command line or settings at start.
     Setup,
+    /// The agent's program is missing or cannot be executed.
+    Missing,
     /// The model refused the request.
     Refused,
     /// The conversation or the answer is too long for the model.
@@ -105,6 +107,7 @@ impl ProviderErrorKind {
             | ProviderErrorKind::Credit
             | ProviderErrorKind::Model
             | ProviderErrorKind::Setup
+            | ProviderErrorKind::Missing
             | ProviderErrorKind::Refused
             | ProviderErrorKind::TooLong
             | ProviderErrorKind::TurnLimit
@@ -116,7 +119,9 @@ impl ProviderErrorKind {
     fn fatal(self) -> Option<Exit> {
         match self {
             ProviderErrorKind::Authentication | ProviderErrorKind::Credit => Some(Exit::Denied),
-            ProviderErrorKind::Model | ProviderErrorKind::Setup => Some(Exit::Agent),
+            ProviderErrorKind::Model | ProviderErrorKind::Setup | ProviderErrorKind::Missing => {
+                Some(Exit::Agent)
+            }
             ProviderErrorKind::UsageLimit { .. }
             | ProviderErrorKind::RateLimit
             | ProviderErrorKind::Overloaded
@@ -144,6 +149,7 @@ impl fmt::Display for ProviderErrorKind {
             ProviderErrorKind::Credit => "the account has no credit",
             ProviderErrorKind::Model => "the model is not available to this account",
             ProviderErrorKind::Setup => "the agent rejected its command line",
+            ProviderErrorKind::Missing => "the agent cannot be started",
             ProviderErrorKind::Refused => "the model refused the request",
             ProviderErrorKind::TooLong => "the conversation is too long for the model",
             ProviderErrorKind::TurnLimit => "the agent reached its turn limit",

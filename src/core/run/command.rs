@@ -109,6 +109,8 @@ pub struct ProcessEnd {
     pub last_line: Option<String>,
     /// HEAD of the tree in which a command that verifies isolated work ran.
     pub head: HeadSpan,
+    /// Whether it did not start because its program is missing or cannot be executed.
+    pub no_program: bool,
 }
 
 /// A command to the runner.

@@ -1,9 +1,11 @@
 //! The agents of the settings, with the value as it was written.
 
+use std::path::Path;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
-use crate::core::agents::agent_command::AgentCommand;
+use crate::{adapters::process, core::agents::agent_command::AgentCommand};
 
 /// Agents, in the order in which they are tried; see [`AgentCommand::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,23 @@ impl Agents {
     pub(super) fn new(given: Value, calls: Vec<AgentCommand>) -> Agents {
         Agents { given, calls }
     }
+
+    /// Makes relative paths of their programs absolute, starting from `dir`.
+    pub fn anchor(&mut self, dir: &Path) {
+        for call in &mut self.calls {
+            *call = anchored(call.clone(), dir);
+        }
+    }
+}
+
+/// Returns the command of an agent with the path of its program made absolute, starting from `dir`:
+/// an isolated attempt works in another folder.
+#[must_use]
+pub fn anchored(mut call: AgentCommand, dir: &Path) -> AgentCommand {
+    for program in [call.argv.first_mut(), call.version_check.first_mut()].into_iter().flatten() {
+        *program = process::absolute(program, dir);
+    }
+    call
 }
 
 impl<'de> Deserialize<'de> for Agents {
