@@ -374,11 +374,6 @@ impl Runner {
     }
 
     fn publish(&mut self, records: &[Record]) {
-        if let Some(before) = &mut self.graph.before {
-            for record in records {
-                before.note(record);
-            }
-        }
         let mut reporters = mem::take(&mut self.reporters);
         self.with_view(|view| {
             for record in records {

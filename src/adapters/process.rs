@@ -44,7 +44,9 @@ use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
 pub use program::{absolute, resolve};
 use stream::Streams;
-pub use tree::{Member, is_alive, is_childless, kill_marked, outlast_children, sweep, works_in};
+pub use tree::{
+    Member, is_alive, is_below, is_childless, kill_marked, outlast_children, sweep, works_in,
+};
 
 /// The variables by which Claude Code detects that it runs inside another Claude Code.
 pub const NESTED: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"];

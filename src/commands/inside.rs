@@ -8,12 +8,13 @@ use std::{
 use anyhow::Result;
 
 use crate::{
+    adapters::process,
     core::{
         exit::{Exit, Failure},
         graph::task::TaskId,
         loop_paths::LoopPaths,
     },
-    project::workspace::Workspace,
+    project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
 /// The attempt around this process, which is its agent or a child of the agent.
@@ -61,6 +62,68 @@ impl AttemptContext {
     /// No repository.
     pub(super) fn workspace(&self) -> Result<Workspace> {
         Workspace::heard(&self.folder, place())
+    }
+}
+
+/// The attempt that a command about tasks runs in.
+pub(super) struct SurroundingAttempt {
+    task_id: TaskId,
+    attempt: u32,
+    /// Whether the command is about the graph or the loop of the attempt.
+    same_loop: bool,
+}
+
+impl SurroundingAttempt {
+    /// Returns the attempt around this process if it belongs to this repository. An iteration of a
+    /// plain loop is none for the graph: a loop may work on a graph by these commands.
+    ///
+    /// The environment names the attempt. A process without it still descends from the guardian.
+    pub(super) fn of(workspace: &Workspace) -> Option<SurroundingAttempt> {
+        let is_here = |context: &AttemptContext| {
+            let own = context.workspace();
+            own.is_ok_and(|own| own.root() == workspace.root())
+        };
+        let named = AttemptContext::of_environment("", "").ok().filter(is_here);
+        if let Some(AttemptContext { task_id, attempt, .. }) = named {
+            let place = place();
+            let same_loop = place.name() == workspace.place.name();
+            let drives_graph = place.name().is_some() && workspace.place.name().is_none();
+            return (!drives_graph).then_some(SurroundingAttempt { task_id, attempt, same_loop });
+        }
+        let is_around =
+            |record: &AttemptRecord| record.guardian.as_ref().is_some_and(process::is_below);
+        let record = workspace.state.peek::<AttemptRecord>().into_iter().find(is_around)?;
+        let AttemptRecord { task_id, attempt, .. } = record;
+        Some(SurroundingAttempt { task_id, attempt, same_loop: true })
+    }
+
+    /// The number of the attempt, if it is one at this task.
+    ///
+    /// # Errors
+    /// It is an attempt at another task, which cannot complete this one.
+    pub(super) fn at(&self, id: &str) -> Result<u32> {
+        let SurroundingAttempt { task_id: own, attempt, same_loop } = self;
+        if *same_loop && own.as_str() == id {
+            return Ok(*attempt);
+        }
+        let id = id.escape_debug();
+        let message = format!(
+            "`{id}` is not the task of this attempt, which is `{own}`: only an attempt at `{id}` \
+             can report it, and a person can complete it; do your own task, and leave `{id}` to the \
+             run"
+        );
+        Err(Failure::new(Exit::Usage, message).into())
+    }
+
+    /// Refuses a command that only people may use.
+    pub(super) fn refuse(&self, command: &str) -> anyhow::Error {
+        let SurroundingAttempt { task_id, attempt, .. } = self;
+        let message = format!(
+            "`ralph {command}` is for people, and this is attempt {attempt} at `{task_id}`: it can \
+             report its own task with `ralph task-complete {task_id}` and ask a person with \
+             `ralph ask \"…\"`"
+        );
+        Failure::new(Exit::Usage, message).into()
     }
 }
 

@@ -107,9 +107,12 @@ pub fn ask(text: &str) -> Result<Exit> {
 /// Answers the question of a task and sets the task to pending. Without an answer, shows the question.
 ///
 /// # Errors
-/// An unknown task; a task that does not need input.
+/// An unknown task; a task that does not need input; an answer inside an attempt.
 pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
     let mut desk = task::TaskEditor::open(invocation)?;
+    if text.is_some() {
+        desk.refuse_inside("answer")?;
+    }
     let (id, number) = find(&desk.file, id)?;
     if let Some(attempt) = live_attempt(&desk.workspace, &desk.store, &id)? {
         return refuse(format!(

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use chrono::Utc;
 
-use super::Invocation;
+use super::{Invocation, inside::SurroundingAttempt};
 use crate::{
     adapters::terminal,
     core::{
@@ -12,6 +12,7 @@ use crate::{
         graph::task::{Status, TaskId},
     },
     project::{
+        attempt::AttemptRecord,
         event_store::EventStore,
         graph_file::{GraphFile, Write, rfc3339},
         workspace::{Workspace, find},
@@ -36,6 +37,11 @@ impl TaskEditor {
 
     pub(super) fn status(&self, number: usize) -> Status {
         self.file.graph().task(number).status
+    }
+
+    /// Refuses a command for people in an attempt.
+    pub(super) fn refuse_inside(&self, command: &str) -> Result<()> {
+        SurroundingAttempt::of(&self.workspace).map_or(Ok(()), |around| Err(around.refuse(command)))
     }
 
     /// Refuses to change a task while an attempt is running.
@@ -84,9 +90,10 @@ pub(super) fn live_attempt(
 /// Sets tasks to pending, with all attempts available again.
 ///
 /// # Errors
-/// An unknown task, before any is changed; a task with a running attempt.
+/// An unknown task, before any is changed; a task with a running attempt; inside an attempt.
 pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
     let mut desk = TaskEditor::open(invocation)?;
+    desk.refuse_inside("task-reset")?;
     let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
         desk.refuse_if_live(id)?;
@@ -113,7 +120,7 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
 /// the end of the attempt.
 ///
 /// # Errors
-/// An unknown task.
+/// An unknown task; inside an attempt at another task.
 pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
     if report(invocation, id)? {
         return Ok(Exit::Success);
@@ -133,12 +140,28 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
 /// lost because the file is being edited.
 fn report(invocation: &Invocation, id: &str) -> Result<bool> {
+    let workspace = invocation.heard()?;
+    let around = SurroundingAttempt::of(&workspace).map(|around| around.at(id)).transpose()?;
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);
     };
-    let workspace = invocation.heard()?;
     let mut store = workspace.event_store()?;
-    let Some(attempt) = live_attempt(&workspace, &store, &id)? else {
+    let attempt = match around {
+        None => live_attempt(&workspace, &store, &id)?,
+        // Its run may just have been killed. Then the next run judges it.
+        Some(own) => {
+            let active = store.history().active.of(&id).map(|active| active.attempt);
+            // An agent may have removed the journal.
+            let is_open = |record: &AttemptRecord| record.task_id == id && record.attempt == own;
+            let open = workspace.state.peek::<AttemptRecord>();
+            if active != Some(own) && !open.iter().any(is_open) {
+                let message = format!("attempt {own} at `{id}` has ended");
+                return Err(Failure::new(Exit::Error, message).into());
+            }
+            Some(own)
+        }
+    };
+    let Some(attempt) = attempt else {
         return Ok(false);
     };
     store.emit(None, Some(&id), Event::Reported { attempt })?;
@@ -151,9 +174,10 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
 /// Blocks a task.
 ///
 /// # Errors
-/// An unknown task; a task with a running attempt.
+/// An unknown task; a task with a running attempt; inside an attempt.
 pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     let mut desk = TaskEditor::open(invocation)?;
+    desk.refuse_inside("task-block")?;
     let (id, _) = find(&desk.file, id)?;
     desk.refuse_if_live(&id)?;
     let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason))?;

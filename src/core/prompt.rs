@@ -101,6 +101,7 @@ pub fn context(
             "leftovers": last.ended.evidence.leftovers,
             "last_line": last.ended.last_line,
             "pinned": last.ended.pinned,
+            "others": last.ended.evidence.others,
             "merge": last.ended.evidence.merge,
             "conflict": facts.conflict,
             "verify": last.ended.evidence.red().map(|check| json!({

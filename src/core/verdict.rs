@@ -11,7 +11,7 @@ pub use crate::core::outcome::Outcome;
 use crate::core::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
-    graph::task::CommitRule,
+    graph::task::{CommitRule, TaskId},
 };
 
 /// The way in which the agent reported that it is done. An exit code is never a report.
@@ -194,6 +194,9 @@ pub struct Evidence {
     /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_off")]
     pub metadata_only: bool,
+    /// Other tasks whose status the attempt set. It was not taken over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<TaskId>,
     /// The failed `setup` command, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CheckResult>,

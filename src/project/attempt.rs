@@ -221,17 +221,18 @@ pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
         Ok(file) => return Ok(file),
         Err(error) => error,
     };
-    let kept = workspace.kept_graph().filter(|file| {
-        // The copy belongs to this attempt only if it contains its claim: the run may have been
-        // killed before making a new copy.
-        let claimed = |record: &AttemptRecord| {
-            let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
-            let at = task.and_then(|task| task.claimed_at.as_deref());
-            at == Some(&rfc3339(record.started_at))
-        };
-        workspace.state.peek::<AttemptRecord>().iter().any(claimed)
-    });
-    kept.ok_or(error)
+    let records = workspace.state.peek::<AttemptRecord>();
+    records.iter().find_map(|record| kept_graph(workspace, record)).ok_or(error)
+}
+
+/// Returns the graph at the start of an attempt, as if the file still had that text. None if the
+/// copy belongs to another attempt: the run may have been killed before it made a new one.
+pub fn kept_graph(workspace: &Workspace, record: &AttemptRecord) -> Option<GraphFile> {
+    workspace.kept_graph().filter(|file| {
+        let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
+        let at = task.and_then(|task| task.claimed_at.as_deref());
+        at == Some(&rfc3339(record.started_at))
+    })
 }
 
 /// Returns the path of the file that reports a task done.

@@ -44,14 +44,16 @@ impl Runner {
         // The agent's change to its own task counts even if its other changes are undone.
         let graph = self.graph.file.graph();
         let status = graph.number(&id.task_id).map(|number| graph.task(number).status);
-        let status = self.adopt_graph_changes(&record)?.or(status);
-        self.guard_graph(&record)?;
+        let own = self.adopt_graph_changes(&record)?;
+        let status = own.status.or(status);
+        let others = [own.others, self.guard_graph(&record)?].concat();
         crash::point("close.settled");
         let report = self.report(&record, status);
         let mut evidence = match tree {
             Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
             Err(_) => attempt::evidence_of_nothing(&record, report),
         };
+        evidence.others = others;
         let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
         let missing = end.no_program.then_some(ProviderErrorKind::Missing);
         evidence.obstacle = missing.or(error_kind).map(|error_kind| {
@@ -108,7 +110,9 @@ impl Runner {
                 // Changes made by a verify command do not belong to the attempt.
                 now.leftovers.retain(|path| left.binary_search(path).is_ok());
                 let verify = mem::take(&mut evidence.verify);
-                *evidence = Evidence { autocommit, verify, obstacle: evidence.obstacle, ..now };
+                let others = mem::take(&mut evidence.others);
+                let obstacle = evidence.obstacle;
+                *evidence = Evidence { verify, autocommit, others, obstacle, ..now };
             } else if verdict == Verdict::Complete
                 && rule == Rule::Task(CommitRule::Required)
                 && !evidence.leftovers.is_empty()

@@ -3,8 +3,10 @@
 //!
 //! A person may edit the file while an agent runs, so the author of an uncommitted change is
 //! unknown; such a change is only reported. Two cases are certain: a change in the agent's own
-//! commits, and a file that is no longer readable. Changes are undone only while an attempt is
-//! being closed.
+//! commits, and a file that is no longer readable. One change is undone although a person may have
+//! made it: another task is set to complete without a command. No agent may do that, and a person
+//! can repeat it with `ralph task-complete`. Changes are undone only while an attempt is being
+//! closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,37 +19,40 @@ use anyhow::{Context, Result};
 use super::{HALF_SAVED, Runner};
 use crate::{
     core::{
-        event::{Cause, Event, Harm, record::Record},
+        event::{Cause, Event, Harm},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
         },
     },
     project::{
-        attempt::AttemptRecord,
-        graph_file::{Rejected, Write, graph_of},
+        attempt::{self, AttemptRecord},
+        graph_file::{GraphFile, Rejected, Write, graph_of},
         workspace,
     },
 };
 
 /// The name under which a replaced graph file is kept in the attempt's folder.
 const KEPT: &str = "graph.damaged.yaml";
+/// The time that a command has to write the journal after the graph file.
+const COMMAND: Duration = Duration::from_millis(250);
 
 /// The graph at the start of an attempt, including its claim.
 pub(super) struct GraphBefore {
     text: String,
     statuses: BTreeMap<TaskId, Status>,
-    /// Tasks whose status a `ralph` command has changed since. These changes count as a person's.
-    commanded: BTreeSet<TaskId>,
+    /// Whether the run that started the attempt has died since, so that a person may have edited
+    /// and committed the file.
+    recovered: bool,
 }
 
 impl GraphBefore {
-    /// Notes status changes that happen while the attempt runs.
-    pub(super) fn note(&mut self, record: &Record) {
-        if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) =
-            (&record.event, &record.task_id)
-        {
-            self.commanded.insert(id.clone());
+    fn of(file: &GraphFile, recovered: bool) -> GraphBefore {
+        let tasks = file.graph().tasks().iter();
+        GraphBefore {
+            text: file.text().to_owned(),
+            statuses: tasks.map(|task| (task.id.clone(), task.status)).collect(),
+            recovered,
         }
     }
 }
@@ -59,12 +64,7 @@ impl Runner {
             .state
             .keep_graph(self.graph.file.text())
             .context("keep a copy of the graph")?;
-        let tasks = self.graph.file.graph().tasks().iter();
-        self.graph.before = Some(GraphBefore {
-            text: self.graph.file.text().to_owned(),
-            statuses: tasks.map(|task| (task.id.clone(), task.status)).collect(),
-            commanded: BTreeSet::new(),
-        });
+        self.graph.before = Some(GraphBefore::of(&self.graph.file, false));
         Ok(())
     }
 
@@ -94,61 +94,118 @@ impl Runner {
         self.emit_guarded(record, what, Vec::new(), true, kept)
     }
 
-    /// Undoes changes to other tasks that the agent committed.
-    pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<()> {
+    /// Undoes changes to other tasks that are certainly the agent's, and completions of other tasks.
+    /// Returns the tasks whose status was restored.
+    pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<Vec<TaskId>> {
         // An isolated attempt changes only its own copy, which never becomes the graph file.
-        let Some(before) = self.graph.before.take().filter(|_| record.worktree.is_none()) else {
-            return Ok(());
+        if record.worktree.is_some() {
+            return Ok(Vec::new());
+        }
+        let kept = || attempt::kept_graph(&self.workspace, record);
+        let before = self.graph.before.take().or_else(|| Some(GraphBefore::of(&kept()?, true)));
+        let Some(before) = before else {
+            return Ok(Vec::new());
         };
         self.report_changes(record, &before)?;
-        let foreign = |id: &TaskId| *id != record.task_id && !before.commanded.contains(id);
+        let mut restored = self.completed_by(record, &before)?;
+        let ended = if before.recovered { Vec::new() } else { self.ended_by(record, &before)? };
+        let (dropped, cancelled): (Vec<_>, Vec<_>) =
+            ended.into_iter().partition(|(_, new)| new.is_none());
+        restored.extend(cancelled.into_iter().map(|(id, _)| id));
+        if !dropped.is_empty() {
+            let ids = dropped.into_iter().map(|(id, _)| id).collect();
+            // Restore only if the file is exactly what the agent committed; otherwise a person's
+            // edit would be lost.
+            let head = self.workspace.repo.head()?.commit;
+            let head = head.map(|head| self.committed(&head)).transpose()?.flatten();
+            if head.is_some_and(|head| self.graph.file.text().as_bytes() == head) {
+                let kept = self.put_back(record, &before.text)?;
+                self.emit_guarded(record, Harm::Dropped, ids, true, kept)?;
+            } else {
+                self.emit_guarded(record, Harm::Dropped, ids, false, None)?;
+            }
+        }
+        if restored.is_empty() {
+            return Ok(restored);
+        }
+        for id in &restored {
+            // A new task has no status to return to.
+            let old = before.statuses.get(id).copied().unwrap_or(Status::Pending);
+            if self.status_now(id).is_some_and(|now| now != old) {
+                self.set((id, record.iteration), Write::Plain(old), Cause::PutBack)?;
+            }
+        }
+        self.emit_guarded(record, Harm::Finished, restored.clone(), true, None)?;
+        Ok(restored)
+    }
+
+    fn status_now(&self, id: &TaskId) -> Option<Status> {
         let graph = self.graph.file.graph();
-        let now = |id: &TaskId| graph.number(id).map(|number| graph.task(number).status);
-        let changed: Vec<(TaskId, Status, Option<Status>)> = before
-            .statuses
-            .iter()
-            .map(|(id, old)| (id.clone(), *old, now(id)))
+        graph.number(id).map(|number| graph.task(number).status)
+    }
+
+    /// Whether the status of a task is the attempt's to set, or was set by a command.
+    fn is_commanded(&self, record: &AttemptRecord, id: &TaskId) -> bool {
+        let active = self.store.history().active.of(&record.task_id);
+        *id == record.task_id || active.is_some_and(|active| active.commanded.contains(id))
+    }
+
+    /// Returns the other tasks that are complete in the file since the start of the attempt, and
+    /// not by a command.
+    fn completed_by(
+        &mut self,
+        record: &AttemptRecord,
+        before: &GraphBefore,
+    ) -> Result<Vec<TaskId>> {
+        let found = |runner: &Runner| -> Vec<TaskId> {
+            let tasks = runner.graph.file.graph().tasks().iter();
+            let is_new = |id: &TaskId| before.statuses.get(id) != Some(&Status::Complete);
+            let done = tasks.filter(|task| task.status == Status::Complete && is_new(&task.id));
+            let ids = done.map(|task| task.id.clone());
+            ids.filter(|id| !runner.is_commanded(record, id)).collect()
+        };
+        if found(self).is_empty() {
+            return Ok(Vec::new());
+        }
+        // A command that has just written the file is about to write the journal.
+        std::thread::sleep(COMMAND);
+        let records = self.store.catch_up()?;
+        self.publish(&records);
+        Ok(found(self))
+    }
+
+    /// Returns the other tasks that the agent's commits removed or cancelled.
+    fn ended_by(
+        &self,
+        record: &AttemptRecord,
+        before: &GraphBefore,
+    ) -> Result<Vec<(TaskId, Option<Status>)>> {
+        let ids = before.statuses.iter().map(|(id, old)| (id, *old, self.status_now(id)));
+        let changed: Vec<_> = ids
             .filter(|(id, old, new)| {
-                let ends = new.is_none_or(Status::is_over);
-                ends && *new != Some(*old) && foreign(id)
+                let ends = new.is_none_or(|new| new == Status::Cancelled);
+                ends && *new != Some(*old) && !self.is_commanded(record, id)
             })
             .collect();
         if changed.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let (Some(base), Some(head)) = (&record.base, self.workspace.repo.head()?.commit) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let (was, head) = (self.committed(base)?, self.committed(&head)?.unwrap_or_default());
         let (Some(base), Some(committed)) = (was.as_deref().and_then(graph_of), graph_of(&head))
         else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let status =
             |graph: &TaskGraph, id: &TaskId| graph.number(id).map(|n| graph.task(n).status);
-        let certain = changed.into_iter().filter(|(id, _, new)| {
+        let is_certain = |id: &TaskId, new: Option<Status>| {
             let was = status(&base, id);
-            was.is_some() && was != *new && status(&committed, id) == *new
-        });
-        let (dropped, finished): (Vec<_>, Vec<_>) = certain.partition(|(.., new)| new.is_none());
-        if !dropped.is_empty() {
-            let ids = dropped.into_iter().map(|(id, ..)| id).collect();
-            // Restore only if the file is exactly what the agent committed; otherwise a person's
-            // edit would be lost.
-            if self.graph.file.text().as_bytes() == head {
-                let kept = self.put_back(record, &before.text)?;
-                return self.emit_guarded(record, Harm::Dropped, ids, true, kept);
-            }
-            self.emit_guarded(record, Harm::Dropped, ids, false, None)?;
-        }
-        if finished.is_empty() {
-            return Ok(());
-        }
-        for (id, old, _) in &finished {
-            self.set((id, record.iteration), Write::Plain(*old), Cause::PutBack)?;
-        }
-        let ids = finished.into_iter().map(|(id, ..)| id).collect();
-        self.emit_guarded(record, Harm::Finished, ids, true, None)
+            was.is_some() && was != new && status(&committed, id) == new
+        };
+        let certain = changed.into_iter().filter(|(id, _, new)| is_certain(id, *new));
+        Ok(certain.map(|(id, _, new)| (id.clone(), new)).collect())
     }
 
     /// Reports the tasks whose definition changed during the attempt, including its own: it is

@@ -27,7 +27,7 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, WorktreeAssignment},
-        graph_file::graph_of,
+        graph_file::{Write, graph_of},
         workspace::Workspace,
         worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
@@ -105,6 +105,15 @@ fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     workspace.repo.exclude(&[&format!("/{inside}/")])
+}
+
+/// What an isolated attempt wrote into its own copy of the graph.
+#[derive(Debug, Default)]
+pub(super) struct OwnGraph {
+    /// The new status of its own task, if it changed. That is a report.
+    pub(super) status: Option<Status>,
+    /// Other tasks whose status it set, which is not taken over.
+    pub(super) others: Vec<TaskId>,
 }
 
 impl Runner {
@@ -197,43 +206,49 @@ impl Runner {
         Ok(Some(input))
     }
 
-    /// Adopts the new tasks that an attempt wrote into its own copy of the graph. Returns the new
-    /// status of its own task there, if it changed; that is a report. Other changes are recorded
-    /// and discarded.
-    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<Option<Status>> {
+    /// Adopts the new tasks that an attempt wrote into its own copy of the graph. Other changes are
+    /// recorded and discarded.
+    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<OwnGraph> {
+        let nothing = OwnGraph::default();
         let path = self.workspace.graph_name();
         if record.worktree.is_none() {
-            return Ok(None);
+            return Ok(nothing);
         }
         let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
-            return Ok(None);
+            return Ok(nothing);
         };
         let now = fs::read_to_string(tree.root().join(&path));
         let (Ok(now), Some(was)) = (now, tree.file_at(base, &path)?) else {
-            return Ok(None);
+            return Ok(nothing);
         };
         let was = String::from_utf8_lossy(&was).into_owned();
         if was == now {
-            return Ok(None);
+            return Ok(nothing);
         }
         let Some(old) = graph_of(was.as_bytes()) else {
-            return Ok(None);
+            return Ok(nothing);
         };
         let Some(new) = graph_of(now.as_bytes()) else {
             self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
-            return Ok(None);
+            return Ok(nothing);
         };
         let status = |graph: &TaskGraph, id: &TaskId| {
             graph.number(id).map(|number| graph.task(number).status)
         };
-        let is_other = |id: &TaskId| *id != record.task_id && status(&old, id) != status(&new, id);
+        let main = self.graph.file.graph();
+        // The agent may have merged what has landed since its start.
+        let is_other = |id: &TaskId| {
+            let set = status(&new, id);
+            *id != record.task_id && set != status(&old, id) && set != status(main, id)
+        };
         let ids = old.tasks().iter().map(|task| task.id.clone());
         let others: Vec<TaskId> = ids.filter(is_other).collect();
-        if !others.is_empty() {
-            self.emit_guarded(record, Harm::OwnCopy, others, true, None)?;
-        }
+        let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
         let unknown = new.tasks().iter().map(|task| task.id.clone());
-        let unknown: Vec<TaskId> = unknown.filter(|id| old.number(id).is_none()).collect();
+        let unknown: Vec<TaskId> = unknown.filter(is_new).collect();
+        if !others.is_empty() {
+            self.emit_guarded(record, Harm::OwnCopy, others.clone(), true, None)?;
+        }
         let adopt = |ours: &str| {
             let texts = Texts { base: &was, ours, theirs: &now };
             merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))
@@ -241,10 +256,28 @@ impl Runner {
         match self.graph.file.put_in(&self.workspace.state, adopt) {
             Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
             // The new tasks would make the graph invalid.
-            Err(_) => self.emit_guarded(record, Harm::OwnCopy, unknown, true, None)?,
+            Err(_) => self.emit_guarded(record, Harm::OwnCopy, unknown.clone(), true, None)?,
         }
-        let own_status = status(&new, &record.task_id);
-        Ok(own_status.filter(|own_status| Some(*own_status) != status(&old, &record.task_id)))
+        let own = status(&new, &record.task_id);
+        let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
+        Ok(OwnGraph { status: own, others: [others, self.reopen(record, &unknown)?].concat() })
+    }
+
+    /// Sets adopted tasks that are complete to pending: no attempt has worked on them. Returns them.
+    fn reopen(&mut self, record: &AttemptRecord, adopted: &[TaskId]) -> Result<Vec<TaskId>> {
+        let graph = self.graph.file.graph();
+        let is_done = |id: &&TaskId| {
+            let number = graph.number(id);
+            number.is_some_and(|number| graph.task(number).status == Status::Complete)
+        };
+        let done: Vec<TaskId> = adopted.iter().filter(is_done).cloned().collect();
+        for id in &done {
+            self.set((id, record.iteration), Write::Plain(Status::Pending), Cause::PutBack)?;
+        }
+        if !done.is_empty() {
+            self.emit_guarded(record, Harm::Finished, done.clone(), true, None)?;
+        }
+        Ok(done)
     }
 
     /// Releases the worktree of an attempt whose end is recorded.

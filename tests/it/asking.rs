@@ -209,7 +209,7 @@ fn only_the_agent_of_a_running_attempt_can_ask() {
     assert_eq!(late("7"), over(7));
     let stderr = trial.root().join("logs/attempts/a/1/stderr");
     until("it is refused", || {
-        std::fs::read_to_string(&stderr).unwrap().contains("attempt 1 at `a` is still running")
+        std::fs::read_to_string(&stderr).unwrap().contains("`ralph answer` is for people")
     });
     run.signal(rustix::process::Signal::INT);
     run.end(&trial).code(130);

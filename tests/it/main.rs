@@ -34,6 +34,7 @@ mod merge;
 mod notes;
 mod notify;
 mod oracle;
+mod others;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
 mod plan;

@@ -33,6 +33,18 @@ pub fn is_alive(identity: &Identity) -> bool {
     found(identity).is_some_and(|stat| stat.alive())
 }
 
+/// Whether this process descends from a running one.
+pub fn is_below(ancestor: &Identity) -> bool {
+    /// A number that was reused while the processes were read may close a circle.
+    const MOST: usize = 1000;
+    if !is_alive(ancestor) {
+        return false;
+    }
+    let parent = |pid: &u32| Stat::of(*pid).map(|stat| stat.parent).filter(|parent| *parent != 0);
+    let above = std::iter::successors(parent(&std::process::id()), parent);
+    above.take(MOST).any(|pid| pid == ancestor.pid)
+}
+
 /// A process that may have to be ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {

@@ -36,7 +36,7 @@ pub enum Harm {
     Damaged,
     /// The file was deleted.
     Deleted,
-    /// Other tasks were marked complete or cancelled.
+    /// Other tasks were marked complete, or the agent's commits cancelled them.
     Finished,
     /// Other tasks were removed.
     Dropped,

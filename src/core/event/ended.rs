@@ -10,6 +10,7 @@ use crate::core::{
         provider_error::ProviderError,
         transcript::{Tokens, Usage},
     },
+    graph::task::TaskId,
     verdict::{
         Autocommit, CheckResult, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict,
     },
@@ -93,6 +94,8 @@ struct Flat {
     verify_inputs_changed: Vec<String>,
     #[serde(default)]
     metadata_only: bool,
+    #[serde(default)]
+    others: Vec<TaskId>,
     setup: Option<CheckResult>,
     merge: Option<Merge>,
     obstacle: Option<ProviderError>,
@@ -166,6 +169,7 @@ impl TryFrom<Flat> for AttemptResult {
                 tampered: flat.tampered,
                 verify_inputs_changed: flat.verify_inputs_changed,
                 metadata_only: flat.metadata_only,
+                others: flat.others,
                 setup: flat.setup,
                 merge: flat.merge,
                 obstacle: flat.obstacle,

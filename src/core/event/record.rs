@@ -262,6 +262,7 @@ mod tests {
                 missing: vec!["there is no `x`".to_owned()],
                 tampered: vec![".git/config".to_owned()],
                 verify_inputs_changed: vec!["check.sh".to_owned()],
+                others: vec![TaskId::new("b").unwrap()],
                 metadata_only: true,
                 setup: Some(check()),
                 merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".into() }),

@@ -1,11 +1,13 @@
 //! The active attempts and the merge queue.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
     attempt::AttemptState,
-    event::{Batch, Event, Held, record::Record},
+    event::{Batch, Cause, Event, Held, record::Record},
     graph::task::TaskId,
 };
 
@@ -29,6 +31,9 @@ pub struct ActiveAttempt {
     /// Whether its completion was reported by command.
     #[serde(default)]
     pub reported: bool,
+    /// The tasks whose status a command changed since it started.
+    #[serde(default)]
+    pub commanded: BTreeSet<TaskId>,
     /// The number of ended attempts when it started.
     #[serde(default)]
     pub(super) began_after: u64,
@@ -84,6 +89,10 @@ impl ActiveAttempts {
             for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
                 active.reported = true;
             }
+        } else if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) = (event, id) {
+            for active in &mut self.attempts {
+                active.commanded.insert(id.clone());
+            }
         }
         if let Event::Merging(batch) = event {
             self.end_trial(event);
@@ -110,6 +119,7 @@ impl ActiveAttempts {
             branch: branch.clone(),
             log: log.clone(),
             reported: false,
+            commanded: BTreeSet::new(),
             began_after: ended,
         });
     }

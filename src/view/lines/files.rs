@@ -41,10 +41,13 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
         (Harm::Deleted, _) => {
             "the attempt left no graph file; the last valid version is restored".to_owned()
         }
-        (Harm::Finished, _) => format!(
-            "the attempt committed other tasks as complete or cancelled: {names}; their status is \
-             restored"
-        ),
+        (Harm::Finished, _) => {
+            let first = tasks.first().map_or("ID", TaskId::as_str);
+            format!(
+                "set to complete or cancelled during the attempt, and restored: {names}; only its own \
+                 attempt or a person completes a task (`ralph task-complete {first}`)"
+            )
+        }
         (Harm::Dropped, true) => format!(
             "the attempt committed a graph without {names}; the version before the attempt is restored{kept}"
         ),

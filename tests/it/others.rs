@@ -1,0 +1,176 @@
+//! An attempt completes only its own task: what an agent says of other tasks is refused, or put back.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::{RALPH, TestProject, agent};
+
+const TWO: &str = "tasks:\n  - id: a\n    priority: high\n  - id: b\n    status: pending\n";
+
+/// A project whose agent runs this script at task `a`, and completes every other task.
+fn scripted(graph: &str, script: &str) -> TestProject {
+    let commit = agent("commit");
+    let trial = TestProject::new().graph(graph);
+    let path = trial.sign("agent.sh");
+    let text = format!("[ \"$RALPH_TASK_ID\" = a ] || exec {commit}\ncat > /dev/null\n{script}");
+    trial.script(&path, &text);
+    let path = path.display().to_string();
+    trial.command([path.as_str()])
+}
+
+/// How an agent sets the status of `b` in the graph file, in one step.
+const EDIT: &str = "sed 's/status: pending/status: complete/' task-graph.yaml > ../new && \
+                    mv ../new task-graph.yaml";
+
+#[test]
+fn commands_about_other_tasks_are_refused_in_an_attempt() {
+    let script = r#"
+        try() { "$@" >> ../said 2>&1; echo "$?" >> "$TRIAL_DIR/codes"; }
+        try "$RALPH" task-complete b
+        try "$RALPH" task-reset b
+        try "$RALPH" task-reset a
+        try "$RALPH" task-block b --reason no
+        try "$RALPH" answer c blue
+        # Without the variables, and away from the agent's process group.
+        try env -u RALPH_TASK_ID -u RALPH_ATTEMPT -u RALPH_RUN_ID "$RALPH" task-complete b
+        try setsid --wait env -u RALPH_TASK_ID "$RALPH" task-complete b
+        echo work > work.txt
+        "$RALPH" task-complete a"#;
+    for words in [&["run"][..], &["run", "--worktree"]] {
+        let graph = format!("{TWO}  - id: c\n    status: needs-input\n");
+        let trial = scripted(&graph, script);
+        trial.run(words).code(4);
+        assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(7));
+        assert_eq!(trial.tasks("completed"), ["a", "b"]);
+        // None of these commands changed a status.
+        let changes = trial.lines("status_changed");
+        assert!(changes.iter().all(|line| line["cause"] != "command"), "{changes:?}");
+        assert!(trial.lines("completed")[0]["others"].is_null());
+    }
+}
+
+#[test]
+fn the_refusal_says_what_to_do() {
+    let trial = scripted(TWO, "\"$RALPH\" task-complete b; \"$RALPH\" task-block a --reason x");
+    trial.run(["run", "--once"]).code(1);
+    let said = trial.read("logs/attempts/a/1/stderr");
+    insta::assert_snapshot!(said, @r#"
+    ralph: error: `b` is not the task of this attempt, which is `a`: only an attempt at `b` can report it, and a person can complete it; do your own task, and leave `b` to the run
+    ralph: error: `ralph task-block` is for people, and this is attempt 1 at `a`: it can report its own task with `ralph task-complete a` and ask a person with `ralph ask "…"`
+    "#);
+}
+
+#[test]
+fn an_attempt_that_has_ended_reports_nothing() {
+    let trial = TestProject::new().graph(TWO).agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    let late = |attempt: &str| {
+        let mut process = trial.process(RALPH);
+        process.args(["task-complete", "a"]).env("RALPH_RUN_ID", "r").env("RALPH_TASK_ID", "a");
+        process.env("RALPH_ATTEMPT", attempt).env("RALPH_TASK_DIR", trial.root());
+        process.output().unwrap()
+    };
+    let output = late("7");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("attempt 7 at `a` has ended"));
+    assert!(trial.lines("reported").is_empty());
+    trial.leave("open");
+    run.end(&trial).graph_complete();
+    assert_eq!(late("1").status.code(), Some(1));
+    assert_eq!(trial.tasks("reported"), ["a", "b"]);
+}
+
+#[test]
+fn a_report_in_the_moment_of_a_crash_is_judged_and_completes_nothing_by_itself() {
+    let script = "echo work > work.txt\ntouch \"$TRIAL_DIR/working\"\nexec sleep 600";
+    let graph = "tasks:\n  - id: a\n    verify: [test -e work.txt]\n";
+    let trial = scripted(graph, script);
+    trial.start_until(["run"], "working").kill();
+    let mut process = trial.process(RALPH);
+    process.args(["task-complete", "a"]).env("RALPH_RUN_ID", "r").env("RALPH_TASK_ID", "a");
+    process.env("RALPH_ATTEMPT", "1").env("RALPH_TASK_DIR", trial.root());
+    assert!(process.status().unwrap().success());
+    assert_eq!(trial.status("a"), "in-progress");
+    assert_eq!(trial.tasks("reported"), ["a"]);
+}
+
+#[test]
+fn a_status_that_is_set_in_the_file_is_put_back_and_the_next_prompt_says_so() {
+    let script = format!(
+        "if [ \"$RALPH_ATTEMPT\" = 1 ]; then {EDIT}\n\
+         printf '  - id: c\\n    status: complete\\n' >> task-graph.yaml; exit; fi\n\
+         echo done > mine; \"$RALPH\" task-complete a"
+    );
+    let trial = scripted(TWO, &script);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["b", "c", "a"], "each by its own attempt");
+    trial.assert_record(
+        "graph_guarded",
+        &json!({"task_id": "a", "what": "finished", "tasks": ["b", "c"], "undone": true}),
+    );
+    let put_back =
+        json!({"task_id": "b", "old": "complete", "new": "pending", "cause": "put_back"});
+    trial.assert_record("status_changed", &put_back);
+    assert_eq!(trial.lines("failed")[0]["others"], json!(["b", "c"]));
+    let prompt = trial.read("logs/attempts/a/2/prompt.md");
+    assert!(prompt.contains("It set the status of other tasks: `b`, `c`."), "{prompt}");
+}
+
+#[test]
+fn a_person_can_repeat_by_command_what_was_put_back() {
+    let trial = TestProject::new().graph(TWO).agent("gate");
+    let run = trial.start_until(["run", "--once"], "waiting-a");
+    trial.run(["task-complete", "b"]);
+    trial.leave("open");
+    run.end(&trial);
+    assert_eq!(trial.status("b"), "complete");
+    assert!(trial.lines("graph_guarded").is_empty());
+
+    let trial = TestProject::new().graph(TWO).agent("gate");
+    let run = trial.start_until(["run", "--once"], "waiting-a");
+    trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "complete"));
+    trial.leave("open");
+    run.end(&trial).stderr_has("`ralph task-complete b`");
+    assert_eq!(trial.status("b"), "pending");
+    trial.run(["task-complete", "b"]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a"]);
+}
+
+#[test]
+fn a_crash_makes_no_status_true() {
+    let script = format!("{EDIT}\ntouch \"$TRIAL_DIR/edited\"; exec sleep 600");
+    let trial = scripted(TWO, &script);
+    trial.start_until(["run"], "edited").kill();
+    assert_eq!(trial.status("b"), "complete");
+    let trial = trial.agent("commit");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    trial.assert_record("graph_guarded", &json!({"what": "finished", "tasks": ["b"]}));
+}
+
+#[test]
+fn a_status_in_the_copy_of_an_isolated_attempt_is_not_taken_over() {
+    let script = format!(
+        "if [ \"$RALPH_ATTEMPT\" = 1 ]; then {EDIT}\n\
+         printf '  - id: c\\n    status: complete\\n' >> task-graph.yaml\n\
+         git commit --quiet --all --message 'All done'; exit; fi\n\
+         echo done > mine; \"$RALPH\" task-complete a"
+    );
+    let trial = scripted(TWO, &script);
+    trial.run(["run", "--worktree"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["b", "c", "a"], "each by its own attempt");
+    assert_eq!(trial.lines("failed")[0]["others"], json!(["b", "c"]));
+    let prompt = trial.read("logs/attempts/a/2/prompt.md");
+    assert!(prompt.contains("It set the status of other tasks: `b`, `c`."), "{prompt}");
+}
+
+#[test]
+fn a_plain_loop_may_drive_the_graph() {
+    let script = "cat > /dev/null; \"$RALPH\" task-complete a && \"$RALPH\" task-complete loop";
+    let trial = TestProject::new().graph(TWO).file("PROMPT.md", "Go on.\n");
+    let trial = trial.command(["sh", "-c", script]);
+    trial.run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1", "--name", "loop"]);
+    assert_eq!(trial.status("a"), "complete");
+}
