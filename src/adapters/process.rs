@@ -226,6 +226,11 @@ impl AgentProcess {
         &self.guardian
     }
 
+    /// Notes that a person stopped the run, for an exit that only the next run sees.
+    pub fn cancel(&self) {
+        self.order(GuardianCommand::Cancel);
+    }
+
     /// Sends TERM to the agent and its group.
     pub fn terminate(&self) {
         self.order(GuardianCommand::Terminate);

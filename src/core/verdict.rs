@@ -238,6 +238,11 @@ impl Evidence {
         why
     }
 
+    /// Whether its work is in the target branch.
+    fn has_landed(&self) -> bool {
+        matches!(self.merge, Some(Merge::Landed { .. }))
+    }
+
     /// Whether the attempt committed changes. Commits without any change are no proof.
     fn proves(&self) -> bool {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
@@ -331,20 +336,26 @@ impl Verdict {
             };
         }
         let is_task = rule != Rule::Loop;
-        if is_task && evidence.strayed.is_some() {
-            return Verdict::OffBranch;
-        }
-        if is_task && !evidence.leftovers.is_empty() {
-            // The agent was cut off during its last changes, so the report came too early.
+        if is_task && !evidence.has_landed() {
+            // Processes of the attempt were still running, so it had not finished.
             match outcome {
-                Outcome::TimedOut { .. } | Outcome::Idle { .. } => return Verdict::TimedOut,
                 Outcome::Cancelled => return Verdict::Cancelled,
                 Outcome::Interrupted => return Verdict::Interrupted,
                 Outcome::Exited { .. }
                 | Outcome::Signaled { .. }
+                | Outcome::TimedOut { .. }
+                | Outcome::Idle { .. }
                 | Outcome::Lingered { .. }
                 | Outcome::NotStarted { .. } => {}
             }
+        }
+        if is_task && evidence.strayed.is_some() {
+            return Verdict::OffBranch;
+        }
+        let is_cut_off = matches!(outcome, Outcome::TimedOut { .. } | Outcome::Idle { .. });
+        if is_task && !evidence.leftovers.is_empty() && is_cut_off {
+            // The agent was cut off during its last changes, so the report came too early.
+            return Verdict::TimedOut;
         }
         match evidence.red() {
             None => {}
@@ -445,6 +456,9 @@ impl Verdict {
                 evidence.strayed.as_deref().unwrap_or("HEAD left the branch")
             ),
             Verdict::NeedsInput => "needs input".to_owned(),
+            Verdict::Cancelled | Verdict::Interrupted if evidence.report.is_some() => {
+                format!("reported done, but {}", cut_off(outcome))
+            }
             Verdict::Failed
             | Verdict::TimedOut
             | Verdict::Cancelled
@@ -460,6 +474,20 @@ impl Verdict {
                 (None, _) => outcome.to_string(),
             },
         }
+    }
+}
+
+/// Explains why an attempt that reported is not judged.
+fn cut_off(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Cancelled => "the run was stopped before its processes ended",
+        Outcome::Interrupted => "ralph exited before its processes ended",
+        Outcome::Exited { .. }
+        | Outcome::Signaled { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Idle { .. }
+        | Outcome::Lingered { .. }
+        | Outcome::NotStarted { .. } => "it was not verified before the run ended",
     }
 }
 
@@ -537,11 +565,18 @@ mod tests {
         let (ok, bad) = (Exited { exit_code: 0 }, Exited { exit_code: 1 });
         let late = TimedOut { limit_seconds: 1 };
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
+        let landed = |evidence| {
+            let merge = Merge::Landed { branch: "main".to_owned(), commit: "c".into() };
+            Evidence { merge: Some(merge), ..evidence }
+        };
         let table = [
             (ok.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
             (bad.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
             (late.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
-            (Interrupted, proof(true, 1, 0, false), req, Verdict::Complete),
+            (Interrupted, proof(true, 1, 0, false), req, Verdict::Interrupted),
+            (Interrupted, proof(true, 1, 0, true), req, Verdict::Interrupted),
+            (Interrupted, landed(proof(true, 1, 0, false)), req, Verdict::Complete),
+            (Cancelled, proof(true, 1, 0, false), req, Verdict::Cancelled),
             (ok.clone(), proof(true, 1, 1, false), req, Verdict::Complete),
             (ok.clone(), proof(true, 0, 0, false), opt, Verdict::Complete),
             (ok.clone(), proof(true, 0, 0, false), req, Verdict::Unverified),

@@ -13,9 +13,11 @@ use crate::{
         exit::{Exit, Failure},
         graph::task::TaskId,
         run::{
-            command::{RunCommand, StatusWrite},
+            command::{AttemptId, RunCommand, StatusWrite},
             input::Input,
+            process_watch::ProcessWatch,
         },
+        verdict::Outcome,
     },
     crash,
     project::graph_file::{Write, rfc3339},
@@ -63,8 +65,8 @@ impl Runner {
             RunCommand::StartCheck(id, purpose, number, command) => {
                 return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
             }
-            RunCommand::Terminate(id) => self.processes.order(&id, AgentProcess::terminate),
-            RunCommand::Kill(id) => self.processes.order(&id, AgentProcess::kill),
+            RunCommand::Terminate(id) => self.end_process(&id, AgentProcess::terminate),
+            RunCommand::Kill(id) => self.end_process(&id, AgentProcess::kill),
             RunCommand::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),
             RunCommand::Spare(id) => self.processes.spare(&id),
             RunCommand::Collect(id, end) => return self.collect(&id, *end),
@@ -90,6 +92,17 @@ impl Runner {
             }
         }
         Ok(None)
+    }
+
+    /// Gives an order that ends the process of an attempt. If a person stopped the run, the guardian
+    /// records that, because the next run may have to judge the attempt.
+    fn end_process(&self, id: &AttemptId, order: impl FnOnce(&AgentProcess)) {
+        let open = self.run.attempts().get(id);
+        let watch = open.and_then(|open| open.process.as_ref()?.watch.as_ref());
+        if watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled) {
+            self.processes.order(id, AgentProcess::cancel);
+        }
+        self.processes.order(id, order);
     }
 
     /// Emits an event and passes the crash points of the journal.

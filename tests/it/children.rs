@@ -90,19 +90,37 @@ fn children_are_not_waited_for_without_a_report() {
     trial.no_process_is_left();
 }
 
+/// Expects that the attempt at `a` was interrupted although it had reported, and is not counted.
+fn is_interrupted(trial: &TestProject, verdict: &str) {
+    let ended = trial.lines("interrupted").remove(0);
+    assert_eq!((&ended["task_id"], &ended["verdict"]), (&"a".into(), &verdict.into()));
+    assert!(ended["report"].is_string(), "{ended}");
+    assert_eq!(trial.tasks("completed"), [""; 0]);
+    assert_eq!(trial.status("a"), "pending");
+}
+
 #[test]
-fn stopping_an_attempt_ends_the_wait_for_children() {
-    let (trial, run) = waiting("commit");
-    run.signal(Signal::INT);
-    run.end(&trial).code(130);
-    trial.no_process_is_left();
-    assert_eq!(trial.status("a"), "complete", "it was reported and committed");
+fn stopping_a_run_interrupts_an_attempt_whose_children_are_waited_for() {
+    for how in ["commit", "done-file"] {
+        let (trial, run) = waiting(how);
+        run.signal(Signal::INT);
+        run.end(&trial).code(130);
+        trial.no_process_is_left();
+        is_interrupted(&trial, "cancelled");
+        // Its own file does not report for the next attempt.
+        let trial = trial.agent("silent");
+        trial.run(["run", "--task", "a", "--once"]).code(1);
+    }
 
     let (trial, run) = waiting("commit");
     trial.run(["stop", "--now"]);
-    run.end(&trial);
+    run.end(&trial).code(4);
     trial.no_process_is_left();
+    is_interrupted(&trial, "cancelled");
+}
 
+#[test]
+fn a_time_limit_ends_the_wait_for_children_and_the_report_counts() {
     let trial = stage("commit", "10m");
     trial.run(["run", "--task", "a", "--timeout", "2s"]).graph_complete();
     assert_eq!(trial.tasks("terminating"), ["a"]);
@@ -111,11 +129,62 @@ fn stopping_an_attempt_ends_the_wait_for_children() {
 }
 
 #[test]
-fn children_end_with_a_run_killed_during_the_wait() {
-    let (trial, run) = waiting("done-file");
+fn a_kill_during_the_wait_for_children_interrupts_the_attempt() {
+    for how in ["commit", "done-file"] {
+        let (trial, run) = waiting(how);
+        run.kill();
+        trial.no_process_is_left();
+        let trial = trial.agent("fail");
+        trial.run(["run", "--task", "a", "--once"]).code(1);
+        assert_eq!(trial.tasks("recovered"), ["a"]);
+        is_interrupted(&trial, "interrupted");
+        let trial = trial.agent("commit");
+        trial.run(["run", "--task", "a"]).graph_complete();
+        assert_eq!(trial.lines("completed")[0]["attempt"], 3);
+    }
+}
+
+#[test]
+fn a_stop_that_is_killed_before_its_end_is_remembered() {
+    // The guardian cannot end the children before the run is dead.
+    let settings = SETTINGS
+        .replace("child_wait_timeout: 0s", "child_wait_timeout: 10m")
+        .replace("grace: 200ms", "grace: 10m");
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .graph("tasks: [{id: a}]\n")
+        .agent("parent")
+        .env("HOW", "commit");
+    let run = trial.start(["run"]);
+    waits(&trial);
+    run.signal(Signal::INT);
+    trial.wait_for_records(1, "stop_requested");
     run.kill();
     trial.no_process_is_left();
-    trial.run(["run", "--task", "a"]).graph_complete();
-    assert_eq!(trial.tasks("recovered"), ["a"]);
-    assert_eq!((trial.lines("started").len(), trial.status("a")), (1, "complete".into()));
+    let trial = trial.agent("fail");
+    trial.run(["run", "--once"]).code(1);
+    is_interrupted(&trial, "interrupted");
+}
+
+#[test]
+fn an_attempt_whose_processes_had_all_ended_is_judged_after_a_kill() {
+    let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m")
+        + "verify: touch ../verifying; until [ -e ../verified ]; do sleep 0.05; done\n";
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .graph("tasks: [{id: a}]\n")
+        .agent("parent")
+        .env("HOW", "commit");
+    let run = trial.start(["run"]);
+    waits(&trial);
+    trial.leave("open");
+    wait_for(&trial.sign("verifying"));
+    run.kill();
+    trial.leave("verified");
+    let trial = trial.agent("fail");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(
+        (trial.tasks("recovered"), trial.tasks("started")),
+        (vec!["a".into()], vec!["a".into()])
+    );
 }

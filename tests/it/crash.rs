@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     oracle,
-    support::{DIAMOND, TestProject, until},
+    support::{DIAMOND, SETTINGS, TestProject, until},
 };
 
 #[test]
@@ -29,11 +29,13 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
 
 #[test]
 fn finished_work_is_not_repeated() {
-    let trial = TestProject::new().graph(DIAMOND).agent("reported-then-gate");
-    let first = trial.start_until(["run"], "waiting-start");
+    let gate = format!(
+        "{SETTINGS}verify: touch ../verifying; until [ -e ../open ]; do sleep 0.05; done\n"
+    );
+    let trial = TestProject::new().file(".ralph/config.yaml", &gate).graph(DIAMOND).agent("commit");
+    let first = trial.start_until(["run"], "verifying");
     first.kill();
-
-    let trial = trial.agent("commit");
+    trial.leave("open");
     trial.run(["run"]).graph_complete();
     trial.assert_record("recovered", &json!({"task_id": "start", "attempt": 1}));
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
@@ -53,14 +55,18 @@ fn a_group_left_by_a_dead_run_is_gone_before_the_next_attempt() {
 }
 
 #[test]
-fn an_agent_ends_with_its_run_and_what_it_reported_counts() {
+fn an_agent_ends_with_its_run_and_is_interrupted_whatever_it_reported() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     let first = trial.start_until(["run"], "waiting-a");
     first.kill();
     trial.no_process_is_left();
-    let trial = trial.agent("fail");
+    let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("recovered").len(), 1);
+    let interrupted = &trial.lines("interrupted")[0];
+    let why = "reported done, but ralph exited before its processes ended";
+    assert_eq!((&interrupted["why"], &interrupted["report"]), (&json!(why), &json!("command")));
+    assert_eq!(trial.lines("completed")[0]["attempt"], 2);
 }
 
 #[test]

@@ -79,14 +79,17 @@ fn a_process_that_ignores_signals_is_killed_after_the_grace() {
 }
 
 #[test]
-fn work_that_was_reported_before_the_signal_is_complete() {
+fn an_agent_that_still_runs_at_the_signal_completes_nothing() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("reported-then-gate");
     let run = trial.start_until(["run"], "waiting-a");
     run.signal(Signal::INT);
     run.end(&trial).code(130);
-    assert_eq!(trial.tasks("completed"), ["a"]);
+    assert_eq!(trial.tasks("completed"), [""; 0], "although it had reported");
     assert_eq!(trial.tasks("started"), ["a"], "and nothing new begins");
-    assert_eq!(trial.status("a"), "complete");
+    let ended = &trial.lines("interrupted")[0];
+    let why = "reported done, but the run was stopped before its processes ended";
+    assert_eq!((&ended["verdict"], &ended["why"]), (&"cancelled".into(), &why.into()));
+    assert_eq!(trial.status("a"), "pending");
     trial.no_process_is_left();
 }
 

@@ -59,6 +59,8 @@ pub enum GuardianCommand {
     Awake,
     /// Do not end what the agent left behind.
     Spare,
+    /// Note that a person stopped the run. The order to end the agent follows.
+    Cancel,
 }
 
 /// A line on the guardian's standard error.
@@ -101,8 +103,9 @@ pub enum GuardianNotice {
 pub struct AgentExit {
     /// The outcome.
     pub outcome: Outcome,
-    /// Whether the runner was gone by then, so that the guardian ended the agent.
-    pub alone: bool,
+    /// Whether the run died or a person stopped it before the agent and everything it started had
+    /// ended.
+    pub cut_off: bool,
 }
 
 enum GuardianMessage {
@@ -193,12 +196,20 @@ pub fn run() -> io::Result<()> {
     thread::spawn(move || listen(&outbox));
     let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
     let pane = pane.map(|(name, value)| format!("{name}={value}"));
-    let mut guard =
-        Guard { agent, inbox, pulse, idle: brief.idle, pane, frozen: false, fate: None };
+    let mut guard = Guard {
+        agent,
+        inbox,
+        pulse,
+        idle: brief.idle,
+        pane,
+        frozen: false,
+        cancelled: false,
+        fate: None,
+    };
     let outcome = guard.watch()?;
-    let alone = guard.fate == Some(GuardianFate::Abandoned);
     crash::point("guard.ended");
     guard.outlast()?;
+    let cut_off = guard.cancelled || guard.fate == Some(GuardianFate::Abandoned);
     let spared = guard.fate == Some(GuardianFate::Spared);
     if !spared {
         guard.agent.kill();
@@ -213,7 +224,7 @@ pub fn run() -> io::Result<()> {
         streams.drain();
     }
     if let Some(path) = &brief.exit {
-        leave(path, &AgentExit { outcome: outcome.clone(), alone })?;
+        leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
         crash::point("guard.left");
     }
     let swept = swept.into_iter().map(|member| member.name).collect();
@@ -245,6 +256,8 @@ struct Guard {
     /// The environment entry of the processes that only provide the agent's terminal.
     pane: Option<String>,
     frozen: bool,
+    /// Whether a person stopped the run.
+    cancelled: bool,
     /// None while nothing was ordered.
     fate: Option<GuardianFate>,
 }
@@ -310,6 +323,10 @@ impl Guard {
                 GuardianFate::Abandoned
             }
             GuardianMessage::Order(GuardianCommand::Spare) => GuardianFate::Spared,
+            GuardianMessage::Order(GuardianCommand::Cancel) => {
+                self.cancelled = true;
+                return;
+            }
             GuardianMessage::Order(GuardianCommand::Freeze) => {
                 self.frozen = true;
                 return tree::freeze();

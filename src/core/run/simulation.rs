@@ -359,6 +359,8 @@ impl World {
         }
         if let (Event::Completed(ended), Some(id)) = (&event, &task_id) {
             let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
+            let cut_off = matches!(ended.outcome, Outcome::Cancelled | Outcome::Interrupted);
+            assert!(!cut_off || self.found_landed.contains(&id), "{id} was still running");
             if let (Some(Merge::Landed { commit, .. }), false) =
                 (&ended.evidence.merge, self.found_landed.contains(&id))
             {
@@ -656,7 +658,8 @@ impl World {
         let (report, question) = match self.dice.below(if self.rough { 12 } else { 1 }) {
             1 => (None, None),
             2 => (None, Some("which?".to_owned())),
-            _ => (worked.then_some(Report::Command), None),
+            // It may have reported before it was ended.
+            _ => ((worked || self.rough && self.dice.chance(50)).then_some(Report::Command), None),
         };
         let head = if report.is_some() && !(self.rough && self.dice.chance(5)) {
             let head = self.records.get(id).and_then(|record| record.head.clone());

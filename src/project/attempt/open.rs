@@ -211,11 +211,12 @@ impl AttemptRecord {
         process::kill_marked(Some(&entry), &record).into_iter().map(|member| member.name).collect()
     }
 
-    /// Returns how the agent ended, if its guardian recorded that and the agent ended on its own.
+    /// Returns how the agent ended, if its guardian recorded that, and the agent and everything it
+    /// started had ended before its run did.
     pub fn outcome_left(&self, workspace: &Workspace) -> Option<Outcome> {
         let text = fs::read(workspace.state.exit(&self.name())).ok()?;
         let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
-        (!exit.alone).then_some(exit.outcome)
+        (!exit.cut_off).then_some(exit.outcome)
     }
 
     /// Returns the transcript of the agent, and the provider error that stopped it, if any.
