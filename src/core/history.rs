@@ -153,6 +153,9 @@ pub struct TaskHistory {
     pub last: Option<Box<LastAttempt>>,
     /// The commits of the attempt that completed it.
     pub commits: Vec<Commit>,
+    /// The tasks that its attempts added to the graph as their work, until it is complete.
+    #[serde(default)]
+    pub added: Vec<TaskId>,
     /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(default)]
     pub answers: Vec<Answer>,
@@ -229,6 +232,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     },
     last: None,
     commits: Vec::new(),
+    added: Vec::new(),
     answers: Vec::new(),
 };
 
@@ -445,9 +449,15 @@ impl History {
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
             past.spend.add(ended);
+            for id in &ended.evidence.added {
+                if !past.added.contains(id) {
+                    past.added.push(id.clone());
+                }
+            }
             if ended.verdict == Verdict::Complete {
                 past.counted = 0;
                 past.commits.clone_from(&ended.evidence.commits);
+                past.added.clear();
                 past.answers.clear();
             } else if ended.verdict.counts() {
                 past.counted += 1;

@@ -102,6 +102,7 @@ pub fn context(
             "last_line": last.ended.last_line,
             "pinned": last.ended.pinned,
             "others": last.ended.evidence.others,
+            "graph_fault": last.ended.evidence.graph_fault,
             "merge": last.ended.evidence.merge,
             "conflict": facts.conflict,
             "verify": last.ended.evidence.red().map(|check| json!({

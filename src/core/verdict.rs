@@ -3,7 +3,9 @@
 //! Outcome, evidence and verdict are three types, because "exit 0", "made a commit" and "the task
 //! is done" are three facts, and a runner that mixes them up never ends or stops too early.
 
-use std::fmt::{self, Write as _};
+mod explanation;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -197,6 +199,16 @@ pub struct Evidence {
     /// Other tasks whose status the attempt set. It was not taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<TaskId>,
+    /// Tasks that this attempt or an earlier one added to the graph, if the graph is an output of the
+    /// task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<TaskId>,
+    /// The number of tasks that it added, if the graph is no output of the task.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub added_besides: usize,
+    /// The first error of the graph that it left, if `ralph check` refuses that graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_fault: Option<String>,
     /// The failed `setup` command, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CheckResult>,
@@ -213,29 +225,15 @@ fn is_off(flag: &bool) -> bool {
     !*flag
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Evidence {
     /// The failed verify command, if any.
     pub fn red(&self) -> Option<&CheckResult> {
         self.verify.iter().find(|check| !check.is_green())
-    }
-
-    /// A description of the proof that the task is complete.
-    fn proof(&self) -> String {
-        let proof = match self.autocommit {
-            Some(_) => "; ralph committed what was left",
-            None if self.proves() => ", and committed",
-            None => "; no commit is required",
-        };
-        let report = self.report.unwrap_or(Report::Command);
-        let mut why = format!("{report}{proof}");
-        if let count @ 1.. = self.verify.len() {
-            let plural = if count == 1 { "" } else { "s" };
-            let _ = write!(why, "; {count} verify command{plural} succeeded");
-        }
-        if let Some(Merge::Landed { branch, .. }) = &self.merge {
-            let _ = write!(why, "; landed on `{branch}`");
-        }
-        why
     }
 
     /// Whether its work is in the target branch.
@@ -243,8 +241,13 @@ impl Evidence {
         matches!(self.merge, Some(Merge::Landed { .. }))
     }
 
-    /// Whether the attempt committed changes. Commits without any change are no proof.
+    /// Whether the attempt shows work: committed changes, or new tasks where these are the work.
     fn proves(&self) -> bool {
+        self.commits_changes() || !self.added.is_empty()
+    }
+
+    /// Whether the attempt committed changes. Commits without any change are no proof.
+    fn commits_changes(&self) -> bool {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
         !self.commits.is_empty() && changes
     }
@@ -352,6 +355,9 @@ impl Verdict {
         if is_task && evidence.strayed.is_some() {
             return Verdict::OffBranch;
         }
+        if is_task && evidence.graph_fault.is_some() {
+            return Verdict::Unverified;
+        }
         let is_cut_off = matches!(outcome, Outcome::TimedOut { .. } | Outcome::Idle { .. });
         if is_task && !evidence.leftovers.is_empty() && is_cut_off {
             // The agent was cut off during its last changes, so the report came too early.
@@ -399,95 +405,6 @@ impl Verdict {
             | Verdict::BaselineBroken
             | Verdict::Again => false,
         }
-    }
-
-    /// Explains the verdict, for people and for the next prompt.
-    pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
-        let left = evidence.leftovers.len();
-        match self {
-            Verdict::Complete => evidence.proof(),
-            Verdict::VerifyFailed => {
-                let report = evidence.report.unwrap_or(Report::Command);
-                let red = evidence.red().map_or_else(String::new, ToString::to_string);
-                let merged = match &evidence.merge {
-                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}`, "),
-                    _ => String::new(),
-                };
-                format!("{report}, but {merged}{red}")
-            }
-            Verdict::BaselineBroken => format!(
-                "{} before the attempt",
-                evidence.red().map_or_else(String::new, ToString::to_string)
-            ),
-            Verdict::SetupFailed => evidence
-                .setup
-                .as_ref()
-                .map_or_else(String::new, |check| format!("setup command {check}")),
-            Verdict::MergeFailed => match &evidence.merge {
-                Some(Merge::Conflict { branch, paths, .. }) => {
-                    format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
-                }
-                Some(Merge::Refused { branch, why }) => {
-                    format!("reported done, but it cannot land on `{branch}`: {why}")
-                }
-                _ => "reported done, but it did not land".to_owned(),
-            },
-            Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
-            Verdict::Unverified if !evidence.missing.is_empty() => {
-                format!("reported done, but {}", evidence.missing.join(", "))
-            }
-            Verdict::Unverified if evidence.metadata_only => {
-                "reported done, but its commits change only the graph or notes".to_owned()
-            }
-            Verdict::Unverified if !evidence.commits.is_empty() => {
-                "reported done, but its commits change no file".to_owned()
-            }
-            Verdict::Unverified => "reported done, but nothing changed in git".to_owned(),
-            Verdict::Uncommitted => {
-                let plural = if left == 1 { "" } else { "s" };
-                let refused = match &evidence.autocommit {
-                    Some(Autocommit::Refused(why)) => format!(" (commit failed: {why})"),
-                    _ => String::new(),
-                };
-                format!("reported done, but left {left} changed file{plural} uncommitted{refused}")
-            }
-            Verdict::OffBranch => format!(
-                "reported done, but {}",
-                evidence.strayed.as_deref().unwrap_or("HEAD left the branch")
-            ),
-            Verdict::NeedsInput => "needs input".to_owned(),
-            Verdict::Cancelled | Verdict::Interrupted if evidence.report.is_some() => {
-                format!("reported done, but {}", cut_off(outcome))
-            }
-            Verdict::Failed
-            | Verdict::TimedOut
-            | Verdict::Cancelled
-            | Verdict::Interrupted
-            | Verdict::RateLimited
-            | Verdict::Denied
-            | Verdict::Again => match (&evidence.obstacle, outcome) {
-                // The outcome has the reason.
-                (Some(error), Outcome::NotStarted { error: why }) => {
-                    format!("{}: {why}", error.obstacle)
-                }
-                (Some(error), _) => error.obstacle.to_string(),
-                (None, _) => outcome.to_string(),
-            },
-        }
-    }
-}
-
-/// Explains why an attempt that reported is not judged.
-fn cut_off(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Cancelled => "the run was stopped before its processes ended",
-        Outcome::Interrupted => "ralph exited before its processes ended",
-        Outcome::Exited { .. }
-        | Outcome::Signaled { .. }
-        | Outcome::TimedOut { .. }
-        | Outcome::Idle { .. }
-        | Outcome::Lingered { .. }
-        | Outcome::NotStarted { .. } => "it was not verified before the run ended",
     }
 }
 

@@ -406,6 +406,15 @@ pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
     Some(load::load(&document).ok()?.graph)
 }
 
+/// Reads a graph from a text. `name` is its name in the message.
+///
+/// # Errors
+/// The first error in the text, with its location.
+pub fn read_graph(name: &str, text: &str) -> Result<TaskGraph, String> {
+    let file = GraphFile::assume(Path::new(name), name, false, false, text);
+    file.map(|file| file.graph).map_err(|rejected| rejected.summary())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, start::attempt_id};
+use super::{Runner, harm::GraphChanges, start::attempt_id};
 use crate::{
     adapters::{agent_output, process, terminal},
     core::{
@@ -40,20 +40,23 @@ impl Runner {
         let records = self.store.catch_up()?;
         self.publish(&records);
         self.close_children(Some(id))?;
-        self.reread_graph(&record)?;
+        let fault = self.reread_graph(&record)?;
         // The agent's change to its own task counts even if its other changes are undone.
         let graph = self.graph.file.graph();
         let status = graph.number(&id.task_id).map(|number| graph.task(number).status);
-        let own = self.adopt_graph_changes(&record)?;
-        let status = own.status.or(status);
-        let others = [own.others, self.guard_graph(&record)?].concat();
+        let changes = if record.worktree.is_some() {
+            self.adopt_graph_changes(&record)?
+        } else {
+            GraphChanges { fault, ..self.guard_graph(&record)? }
+        };
+        let status = changes.status.or(status);
         crash::point("close.settled");
         let report = self.report(&record, status);
         let mut evidence = match tree {
             Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
             Err(_) => attempt::evidence_of_nothing(&record, report),
         };
-        evidence.others = others;
+        self.add_graph_changes(&record, changes, &mut evidence);
         let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
         let missing = end.no_program.then_some(ProviderErrorKind::Missing);
         evidence.obstacle = missing.or(error_kind).map(|error_kind| {
@@ -85,6 +88,29 @@ impl Runner {
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }
 
+    /// Adds what the attempt changed in the graph to its evidence. New tasks are its work if the graph
+    /// is an output of the task.
+    fn add_graph_changes(
+        &self,
+        record: &AttemptRecord,
+        changes: GraphChanges,
+        evidence: &mut Evidence,
+    ) {
+        let GraphChanges { others, added, fault, status: _ } = changes;
+        (evidence.others, evidence.graph_fault) = (others, fault);
+        let task = self.task_of(record);
+        if !task.is_some_and(|task| scrutiny::makes_tasks(&self.workspace, &task)) {
+            evidence.added_besides = added.len();
+            return;
+        }
+        let graph = self.graph.file.graph();
+        let earlier = &self.store.history().of(&record.task_id).added;
+        evidence.added = earlier.iter().chain(&added).cloned().collect();
+        evidence.added.sort_unstable();
+        evidence.added.dedup();
+        evidence.added.retain(|id| graph.number(id).is_some());
+    }
+
     /// Commits verified but uncommitted work that was reported done, and examines the outputs of
     /// the task.
     pub(super) fn judge(
@@ -106,13 +132,13 @@ impl Runner {
                 let left = mem::take(&mut evidence.leftovers);
                 let autocommit =
                     leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
-                let mut now = attempt::evidence(workspace, &tree, record, evidence.report)?;
+                let Evidence { commits, diff, mut leftovers, strayed, .. } =
+                    attempt::evidence(workspace, &tree, record, evidence.report)?;
                 // Changes made by a verify command do not belong to the attempt.
-                now.leftovers.retain(|path| left.binary_search(path).is_ok());
-                let verify = mem::take(&mut evidence.verify);
-                let others = mem::take(&mut evidence.others);
-                let obstacle = evidence.obstacle;
-                *evidence = Evidence { verify, autocommit, others, obstacle, ..now };
+                leftovers.retain(|path| left.binary_search(path).is_ok());
+                (evidence.commits, evidence.diff) = (commits, diff);
+                (evidence.leftovers, evidence.strayed) = (leftovers, strayed);
+                evidence.autocommit = autocommit;
             } else if verdict == Verdict::Complete
                 && rule == Rule::Task(CommitRule::Required)
                 && !evidence.leftovers.is_empty()

@@ -37,6 +37,19 @@ const KEPT: &str = "graph.damaged.yaml";
 /// The time that a command has to write the journal after the graph file.
 const COMMAND: Duration = Duration::from_millis(250);
 
+/// What an attempt changed in the graph.
+#[derive(Debug, Default)]
+pub(super) struct GraphChanges {
+    /// The new status of its own task, if it changed in its own copy. That is a report.
+    pub(super) status: Option<Status>,
+    /// Other tasks whose status it set, which is not taken over.
+    pub(super) others: Vec<TaskId>,
+    /// The tasks that it added.
+    pub(super) added: Vec<TaskId>,
+    /// The first error, if it left an invalid graph.
+    pub(super) fault: Option<String>,
+}
+
 /// The graph at the start of an attempt, including its claim.
 pub(super) struct GraphBefore {
     text: String,
@@ -68,75 +81,89 @@ impl Runner {
         Ok(())
     }
 
-    /// Rereads the graph after an attempt. A graph that stays unreadable is restored. Changes to
-    /// the agent's own task are not reported here, because the verdict reports them.
-    pub(super) fn reread_graph(&mut self, record: &AttemptRecord) -> Result<()> {
+    /// Rereads the graph after an attempt. A graph that stays unreadable is restored. Returns its
+    /// first error. Changes to the agent's own task are not reported here, because the verdict
+    /// reports them.
+    pub(super) fn reread_graph(&mut self, record: &AttemptRecord) -> Result<Option<String>> {
         let began = Instant::now();
-        loop {
+        let fault = loop {
             match self.graph.file.refresh() {
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
                     self.graph.reported = false;
                     let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
-                    return self.note(foreign, Cause::EditedDuringAttempt);
+                    self.note(foreign, Cause::EditedDuringAttempt)?;
+                    return Ok(None);
                 }
-                Err(_) if began.elapsed() > HALF_SAVED => break,
+                Err(rejected) if began.elapsed() > HALF_SAVED => break rejected.summary(),
                 Err(rejected) => {
                     self.report_bad_graph(&rejected)?;
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
-        }
+        };
         let text = self.graph.file.text().to_owned();
         let kept = self.put_back(record, &text)?;
         self.graph.reported = false;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
-        self.emit_guarded(record, what, Vec::new(), true, kept)
+        self.emit_guarded(record, what, Vec::new(), true, kept)?;
+        // An isolated attempt has a copy of its own.
+        Ok(Some(fault).filter(|_| record.worktree.is_none()))
     }
 
     /// Undoes changes to other tasks that are certainly the agent's, and completions of other tasks.
-    /// Returns the tasks whose status was restored.
-    pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<Vec<TaskId>> {
+    pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
         // An isolated attempt changes only its own copy, which never becomes the graph file.
         if record.worktree.is_some() {
-            return Ok(Vec::new());
+            return Ok(GraphChanges::default());
         }
         let kept = || attempt::kept_graph(&self.workspace, record);
         let before = self.graph.before.take().or_else(|| Some(GraphBefore::of(&kept()?, true)));
         let Some(before) = before else {
-            return Ok(Vec::new());
+            return Ok(GraphChanges::default());
         };
         self.report_changes(record, &before)?;
-        let mut restored = self.completed_by(record, &before)?;
+        let completed = self.completed_by(record, &before)?;
         let ended = if before.recovered { Vec::new() } else { self.ended_by(record, &before)? };
         let (dropped, cancelled): (Vec<_>, Vec<_>) =
             ended.into_iter().partition(|(_, new)| new.is_none());
-        restored.extend(cancelled.into_iter().map(|(id, _)| id));
-        if !dropped.is_empty() {
-            let ids = dropped.into_iter().map(|(id, _)| id).collect();
-            // Restore only if the file is exactly what the agent committed; otherwise a person's
-            // edit would be lost.
-            let head = self.workspace.repo.head()?.commit;
-            let head = head.map(|head| self.committed(&head)).transpose()?.flatten();
-            if head.is_some_and(|head| self.graph.file.text().as_bytes() == head) {
-                let kept = self.put_back(record, &before.text)?;
-                self.emit_guarded(record, Harm::Dropped, ids, true, kept)?;
-            } else {
-                self.emit_guarded(record, Harm::Dropped, ids, false, None)?;
-            }
-        }
-        if restored.is_empty() {
-            return Ok(restored);
-        }
-        for id in &restored {
+        self.restore_dropped(record, &before, dropped.into_iter().map(|(id, _)| id).collect())?;
+        let cancelled = cancelled.into_iter().map(|(id, _)| id);
+        let others: Vec<TaskId> = completed.into_iter().chain(cancelled).collect();
+        for id in &others {
             // A new task has no status to return to.
             let old = before.statuses.get(id).copied().unwrap_or(Status::Pending);
             if self.status_now(id).is_some_and(|now| now != old) {
                 self.set((id, record.iteration), Write::Plain(old), Cause::PutBack)?;
             }
         }
-        self.emit_guarded(record, Harm::Finished, restored.clone(), true, None)?;
-        Ok(restored)
+        if !others.is_empty() {
+            self.emit_guarded(record, Harm::Finished, others.clone(), true, None)?;
+        }
+        let ids = self.graph.file.graph().tasks().iter().map(|task| &task.id);
+        let added = ids.filter(|id| !before.statuses.contains_key(*id)).cloned().collect();
+        Ok(GraphChanges { others, added, ..GraphChanges::default() })
+    }
+
+    /// Restores the graph if the agent's commits removed tasks.
+    fn restore_dropped(
+        &mut self,
+        record: &AttemptRecord,
+        before: &GraphBefore,
+        dropped: Vec<TaskId>,
+    ) -> Result<()> {
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        let head = self.workspace.repo.head()?.commit;
+        let head = head.map(|head| self.committed(&head)).transpose()?.flatten();
+        // Only if the file is exactly what the agent committed; otherwise a person's edit would be
+        // lost.
+        if head.is_none_or(|head| self.graph.file.text().as_bytes() != head) {
+            return self.emit_guarded(record, Harm::Dropped, dropped, false, None);
+        }
+        let kept = self.put_back(record, &before.text)?;
+        self.emit_guarded(record, Harm::Dropped, dropped, true, kept)
     }
 
     fn status_now(&self, id: &TaskId) -> Option<Status> {

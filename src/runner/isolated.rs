@@ -7,8 +7,9 @@ use std::{fs, path::PathBuf, thread};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{Runner, RunnerMessage};
+use super::{Runner, RunnerMessage, harm::GraphChanges};
 use crate::{
+    adapters::git::Repo,
     core::{
         commit_id::CommitId,
         event::{Cause, Event, Harm},
@@ -27,7 +28,7 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, WorktreeAssignment},
-        graph_file::{Write, graph_of},
+        graph_file::{Write, graph_of, read_graph},
         workspace::Workspace,
         worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
@@ -107,15 +108,6 @@ fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
     workspace.repo.exclude(&[&format!("/{inside}/")])
 }
 
-/// What an isolated attempt wrote into its own copy of the graph.
-#[derive(Debug, Default)]
-pub(super) struct OwnGraph {
-    /// The new status of its own task, if it changed. That is a report.
-    pub(super) status: Option<Status>,
-    /// Other tasks whose status it set, which is not taken over.
-    pub(super) others: Vec<TaskId>,
-}
-
 impl Runner {
     /// Whether attempts are isolated.
     pub(super) fn is_isolated(&self) -> bool {
@@ -193,11 +185,13 @@ impl Runner {
             }
             Ok(PreparedWorktree::Ready(branch)) => {
                 record.branch = Some(branch);
+                let base = record.base.clone().context("an attempt without a base")?;
                 match record.tree(&self.workspace) {
                     Err(error) => Input::NotStarted(id, format!("{error:#}")),
                     Ok(tree) => {
                         (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
                         record.write(&self.workspace)?;
+                        self.copy_graph(&tree, &base)?;
                         Input::WorktreeReady(id)
                     }
                 }
@@ -208,29 +202,38 @@ impl Runner {
 
     /// Adopts the new tasks that an attempt wrote into its own copy of the graph. Other changes are
     /// recorded and discarded.
-    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<OwnGraph> {
-        let nothing = OwnGraph::default();
+    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
+        let nothing = GraphChanges::default();
         let path = self.workspace.graph_name();
-        if record.worktree.is_none() {
+        if record.worktree.is_none() || path.starts_with('/') {
             return Ok(nothing);
         }
         let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
             return Ok(nothing);
         };
-        let now = fs::read_to_string(tree.root().join(&path));
-        let (Ok(now), Some(was)) = (now, tree.file_at(base, &path)?) else {
+        let copy = tree.root().join(&path);
+        let Ok(now) = fs::read_to_string(&copy) else {
             return Ok(nothing);
         };
-        let was = String::from_utf8_lossy(&was).into_owned();
-        if was == now {
-            return Ok(nothing);
+        let tracked = tree.file_at(base, &path)?;
+        if tracked.is_none() {
+            // It must not look like work that the attempt left.
+            fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
         }
-        let Some(old) = graph_of(was.as_bytes()) else {
+        // A graph that git does not track was copied from the main checkout.
+        let was = tracked.map_or_else(
+            || self.graph.file.text().to_owned(),
+            |was| String::from_utf8_lossy(&was).into_owned(),
+        );
+        let Some(old) = graph_of(was.as_bytes()).filter(|_| was != now) else {
             return Ok(nothing);
         };
-        let Some(new) = graph_of(now.as_bytes()) else {
-            self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
-            return Ok(nothing);
+        let new = match read_graph(&path, &now) {
+            Ok(new) => new,
+            Err(fault) => {
+                self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
+                return Ok(GraphChanges { fault: Some(fault), ..nothing });
+            }
         };
         let status = |graph: &TaskGraph, id: &TaskId| {
             graph.number(id).map(|number| graph.task(number).status)
@@ -253,14 +256,32 @@ impl Runner {
             let texts = Texts { base: &was, ours, theirs: &now };
             merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))
         };
-        match self.graph.file.put_in(&self.workspace.state, adopt) {
-            Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt)?,
+        let added = if let Ok(foreign) = self.graph.file.put_in(&self.workspace.state, adopt) {
+            self.note(foreign, Cause::EditedDuringAttempt)?;
+            unknown
+        } else {
             // The new tasks would make the graph invalid.
-            Err(_) => self.emit_guarded(record, Harm::OwnCopy, unknown.clone(), true, None)?,
-        }
+            self.emit_guarded(record, Harm::OwnCopy, unknown, true, None)?;
+            Vec::new()
+        };
         let own = status(&new, &record.task_id);
         let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
-        Ok(OwnGraph { status: own, others: [others, self.reopen(record, &unknown)?].concat() })
+        let others = [others, self.reopen(record, &added)?].concat();
+        Ok(GraphChanges { status: own, others, added, fault: None })
+    }
+
+    /// Copies the graph into the worktree of an attempt if git does not track it.
+    fn copy_graph(&self, tree: &Repo, base: &str) -> Result<()> {
+        let path = self.workspace.graph_name();
+        if path.starts_with('/') || tree.file_at(base, &path)?.is_some() {
+            return Ok(());
+        }
+        let copy = tree.root().join(&path);
+        if let Some(folder) = copy.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+        }
+        fs::write(&copy, self.graph.file.text())
+            .with_context(|| format!("write `{}`", copy.display()))
     }
 
     /// Sets adopted tasks that are complete to pending: no attempt has worked on them. Returns them.

@@ -38,6 +38,7 @@ mod others;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
 mod plan;
+mod planning;
 mod programs;
 mod prompt;
 mod real;

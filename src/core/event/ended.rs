@@ -96,6 +96,11 @@ struct Flat {
     metadata_only: bool,
     #[serde(default)]
     others: Vec<TaskId>,
+    #[serde(default)]
+    added: Vec<TaskId>,
+    #[serde(default)]
+    added_besides: usize,
+    graph_fault: Option<String>,
     setup: Option<CheckResult>,
     merge: Option<Merge>,
     obstacle: Option<ProviderError>,
@@ -170,6 +175,9 @@ impl TryFrom<Flat> for AttemptResult {
                 verify_inputs_changed: flat.verify_inputs_changed,
                 metadata_only: flat.metadata_only,
                 others: flat.others,
+                added: flat.added,
+                added_besides: flat.added_besides,
+                graph_fault: flat.graph_fault,
                 setup: flat.setup,
                 merge: flat.merge,
                 obstacle: flat.obstacle,

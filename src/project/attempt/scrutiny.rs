@@ -68,11 +68,26 @@ pub fn check_evidence(
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")
     {
+        let graph = workspace.graph_name();
         for path in task_paths::of_output(output) {
-            evidence.missing.extend(output_fault(tree, task, head.as_deref(), &path)?);
+            let fault = if path == graph && !evidence.added.is_empty() {
+                None
+            } else if path == graph && record.worktree.is_some() {
+                // Its other changes are not taken over.
+                Some(format!("`{path}` has no new task"))
+            } else {
+                output_fault(tree, task, head.as_deref(), &path)?
+            };
+            evidence.missing.extend(fault);
         }
     }
     Ok(())
+}
+
+/// Whether new tasks are the work of a task: the graph is one of its outputs.
+pub fn makes_tasks(workspace: &Workspace, task: &Task) -> bool {
+    let output = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
+    output.contains(&workspace.graph_name())
 }
 
 /// Whether a path holds metadata of `ralph` and its agents and is not an output of the task.

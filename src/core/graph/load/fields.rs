@@ -218,7 +218,8 @@ pub const FIELDS: &[TaskField] = &[
         "output",
         FieldKind::Paths,
         "Paths, as a list or separated by commas, that must be committed and not blank; named in \
-         the prompt. An entry that contains a blank or a wildcard is only named.",
+         the prompt. An entry that contains a blank or a wildcard is only named. If the graph file \
+         is one of them, new valid tasks are the work of the task, and no commit is needed.",
     )
     .default()
     .written_or_null()

@@ -1,0 +1,131 @@
+//! Verdicts in words, for people and for the next prompt.
+
+use std::fmt::Write as _;
+
+use super::{Autocommit, Evidence, Merge, Outcome, Report, Verdict};
+
+impl Verdict {
+    /// Explains the verdict, for people and for the next prompt.
+    pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
+        let left = evidence.leftovers.len();
+        match self {
+            Verdict::Complete => evidence.proof(),
+            Verdict::VerifyFailed => {
+                let report = evidence.report.unwrap_or(Report::Command);
+                let red = evidence.red().map_or_else(String::new, ToString::to_string);
+                let merged = match &evidence.merge {
+                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}`, "),
+                    _ => String::new(),
+                };
+                format!("{report}, but {merged}{red}")
+            }
+            Verdict::BaselineBroken => format!(
+                "{} before the attempt",
+                evidence.red().map_or_else(String::new, ToString::to_string)
+            ),
+            Verdict::SetupFailed => evidence
+                .setup
+                .as_ref()
+                .map_or_else(String::new, |check| format!("setup command {check}")),
+            Verdict::MergeFailed => match &evidence.merge {
+                Some(Merge::Conflict { branch, paths, .. }) => {
+                    format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
+                }
+                Some(Merge::Refused { branch, why }) => {
+                    format!("reported done, but it cannot land on `{branch}`: {why}")
+                }
+                _ => "reported done, but it did not land".to_owned(),
+            },
+            Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
+            Verdict::Unverified => format!("reported done, but {}", evidence.gap()),
+            Verdict::Uncommitted => {
+                let plural = if left == 1 { "" } else { "s" };
+                let refused = match &evidence.autocommit {
+                    Some(Autocommit::Refused(why)) => format!(" (commit failed: {why})"),
+                    _ => String::new(),
+                };
+                format!("reported done, but left {left} changed file{plural} uncommitted{refused}")
+            }
+            Verdict::OffBranch => format!(
+                "reported done, but {}",
+                evidence.strayed.as_deref().unwrap_or("HEAD left the branch")
+            ),
+            Verdict::NeedsInput => "needs input".to_owned(),
+            Verdict::Cancelled | Verdict::Interrupted if evidence.report.is_some() => {
+                format!("reported done, but {}", cut_off(outcome))
+            }
+            Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::Again => match (&evidence.obstacle, outcome) {
+                // The outcome has the reason.
+                (Some(error), Outcome::NotStarted { error: why }) => {
+                    format!("{}: {why}", error.obstacle)
+                }
+                (Some(error), _) => error.obstacle.to_string(),
+                (None, _) => outcome.to_string(),
+            },
+        }
+    }
+}
+
+impl Evidence {
+    /// A description of the proof that the task is complete.
+    fn proof(&self) -> String {
+        let proof = match (&self.autocommit, self.added.len()) {
+            (Some(_), _) => "; ralph committed what was left".to_owned(),
+            (None, _) if self.commits_changes() => ", and committed".to_owned(),
+            (None, count @ 1..) => {
+                let plural = if count == 1 { "" } else { "s" };
+                format!(", and added {count} task{plural}")
+            }
+            (None, 0) => "; no commit is required".to_owned(),
+        };
+        let report = self.report.unwrap_or(Report::Command);
+        let mut why = format!("{report}{proof}");
+        if let count @ 1.. = self.verify.len() {
+            let plural = if count == 1 { "" } else { "s" };
+            let _ = write!(why, "; {count} verify command{plural} succeeded");
+        }
+        if let Some(Merge::Landed { branch, .. }) = &self.merge {
+            let _ = write!(why, "; landed on `{branch}`");
+        }
+        why
+    }
+
+    /// Explains what is missing for the proof that the task is complete.
+    fn gap(&self) -> String {
+        if let Some(fault) = &self.graph_fault {
+            format!("it left a graph that `ralph check` refuses: {fault}")
+        } else if !self.missing.is_empty() {
+            self.missing.join(", ")
+        } else if self.added_besides > 0 {
+            "it only added tasks; the `output` of a task that is done by new tasks names the graph \
+             file"
+                .to_owned()
+        } else if self.metadata_only {
+            "its commits change only the graph or notes".to_owned()
+        } else if self.commits.is_empty() {
+            "nothing changed in git".to_owned()
+        } else {
+            "its commits change no file".to_owned()
+        }
+    }
+}
+
+/// Explains why an attempt that reported is not judged.
+fn cut_off(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Cancelled => "the run was stopped before its processes ended",
+        Outcome::Interrupted => "ralph exited before its processes ended",
+        Outcome::Exited { .. }
+        | Outcome::Signaled { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Idle { .. }
+        | Outcome::Lingered { .. }
+        | Outcome::NotStarted { .. } => "it was not verified before the run ended",
+    }
+}

@@ -1,0 +1,128 @@
+//! Tasks whose work is new tasks, and graphs that attempts leave invalid.
+
+use serde_json::json;
+
+use crate::support::{SETTINGS, TestProject, agent};
+
+/// A project whose agent runs this script at task `plan`, and completes every other task.
+fn planner(trial: TestProject, script: &str) -> TestProject {
+    let commit = agent("commit");
+    let path = trial.sign("agent.sh");
+    let text = format!("[ \"$RALPH_TASK_ID\" = plan ] || exec {commit}\ncat > /dev/null\n{script}");
+    trial.script(&path, &text);
+    let path = path.display().to_string();
+    trial.command([path.as_str()])
+}
+
+const PLAN: &str = "tasks:\n  - id: plan\n    priority: high\n    output: task-graph.yaml\n";
+/// Adds two tasks to the graph.
+const ADD: &str = "printf '  - id: parse\\n  - id: docs\\n    depends_on: [parse]\\n' >> \
+                   task-graph.yaml";
+const COMMIT: &str = "git commit --quiet --message Plan -- task-graph.yaml";
+const REPORT: &str = "\"$RALPH\" task-complete plan";
+
+#[test]
+fn the_graph_of_init_runs_to_its_end() {
+    for mode in [&["run"][..], &["run", "--worktree"]] {
+        for (add, commits) in
+            [(ADD.to_owned(), true), (format!("{ADD}; {COMMIT}"), true), (ADD.to_owned(), false)]
+        {
+            let trial = TestProject::bare();
+            trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+            trial.git(&["config", "user.name", "Tess"]);
+            trial.git(&["config", "user.email", "tess@example.invalid"]);
+            let trial = trial.file("TODO.md", "- [ ] parse\n- [ ] docs\n");
+            trial.run(["init", "--yes", "--project"]);
+            if commits {
+                trial.git(&["add", "--all"]);
+                trial.git(&["commit", "--quiet", "--message", "Set the stage"]);
+            }
+            let trial = planner(trial, &format!("set -e\n{add}\n{REPORT}"));
+            trial.run(mode).graph_complete();
+            let done = trial.tasks("completed");
+            assert_eq!(done[0], "plan");
+            assert!(
+                ["parse", "docs"].iter().all(|id| done.contains(&(*id).to_owned())),
+                "{done:?}"
+            );
+            assert_eq!(trial.lines("started").len(), done.len(), "each in one attempt");
+            let plan = &trial.lines("completed")[0];
+            assert_eq!(plan["added"], json!(["docs", "parse"]));
+        }
+    }
+}
+
+#[test]
+fn new_tasks_are_no_work_of_another_task() {
+    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+        let graph = PLAN.replace("    output: task-graph.yaml\n", "");
+        let trial = planner(TestProject::new().graph(&graph), &format!("{ADD}\n{REPORT}"));
+        trial.run(mode).code(1);
+        let ended = &trial.lines("failed")[0];
+        assert_eq!((&ended["verdict"], &ended["added_besides"]), (&json!("unverified"), &json!(2)));
+        let why = ended["why"].as_str().unwrap();
+        assert!(why.contains("it only added tasks; the `output` of a task"), "{why}");
+        assert_eq!(trial.status("parse"), "pending", "they are adopted in any case");
+    }
+}
+
+#[test]
+fn a_plan_without_new_tasks_is_not_done() {
+    for (mode, why) in [
+        (&["run", "--once"][..], "reported done, but nothing changed in git"),
+        (&["run", "--once", "--worktree"], "reported done, but `task-graph.yaml` has no new task"),
+    ] {
+        let trial = planner(TestProject::new().graph(PLAN), REPORT);
+        trial.run(mode).code(1);
+        trial.assert_record("failed", &json!({"verdict": "unverified", "why": why}));
+    }
+}
+
+#[test]
+fn tasks_that_an_earlier_attempt_added_count() {
+    for mode in [&["run"][..], &["run", "--worktree"]] {
+        let script = format!("if [ \"$RALPH_ATTEMPT\" = 1 ]; then {ADD}; exit 1; fi\n{REPORT}");
+        let trial = planner(TestProject::new().graph(PLAN), &script);
+        trial.run(mode).graph_complete();
+        let last = trial.lines("completed").pop().unwrap();
+        assert_eq!((&last["task_id"], &last["attempt"]), (&json!("plan"), &json!(2)));
+        assert_eq!(last["added"], json!(["docs", "parse"]));
+    }
+}
+
+#[test]
+fn an_attempt_that_leaves_an_invalid_graph_is_not_complete() {
+    let bad = "printf '  - id: x\\n    depends_on: [nowhere]\\n' >> task-graph.yaml";
+    for mode in [&["run"][..], &["run", "--worktree"]] {
+        for task in [PLAN, "tasks:\n  - id: plan\n    verify: [\"true\"]\n"] {
+            let script = format!(
+                "if [ \"$RALPH_ATTEMPT\" = 1 ]; then {bad}; else {ADD}; fi\n\
+                 echo \"$RALPH_ATTEMPT\" > mine; git add mine; git commit -qm Work\n{REPORT}"
+            );
+            let trial = planner(TestProject::new().graph(task), &script);
+            trial.run(mode).graph_complete();
+            let failed = &trial.lines("failed")[0];
+            assert_eq!(failed["verdict"], "unverified");
+            let fault = failed["graph_fault"].as_str().unwrap();
+            assert!(fault.starts_with("task-graph.yaml:") && fault.contains("nowhere"), "{fault}");
+            let why = failed["why"].as_str().unwrap();
+            assert!(why.contains("a graph that `ralph check` refuses: task-graph.yaml:"), "{why}");
+            let prompt = trial.read("logs/attempts/plan/2/prompt.md");
+            assert!(prompt.contains("It left `task-graph.yaml` with an error"), "{prompt}");
+            assert!(prompt.contains(fault), "{prompt}");
+            assert!(!trial.graph_text().contains("nowhere"));
+        }
+    }
+}
+
+#[test]
+fn a_deleted_graph_is_an_invalid_one() {
+    let settings = format!("{SETTINGS}max_attempts: 1\n");
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(PLAN);
+    let script = format!("rm task-graph.yaml; echo x > x; git add x; git commit -qm x; {REPORT}");
+    let trial = planner(trial, &script);
+    trial.run(["run"]).code(3);
+    let failed = &trial.lines("failed")[0];
+    assert!(failed["graph_fault"].as_str().unwrap().starts_with("task-graph.yaml"), "{failed}");
+    assert_eq!(trial.status("plan"), "in-progress");
+}
