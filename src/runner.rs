@@ -433,6 +433,7 @@ impl Runner {
         self.check_clocks()?;
         let records = self.store.catch_up()?;
         self.publish(&records);
+        self.refresh()?;
         self.follow()?;
         self.tick();
         Ok(())

@@ -32,7 +32,8 @@ pub struct LimitArgs {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// End an agent that has not exited this long after its final result; its work counts
+    /// End an agent that has not exited this long after its final result or its report; its work
+    /// counts
     /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub exit_grace: Option<Duration>,

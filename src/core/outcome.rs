@@ -30,7 +30,7 @@ pub enum Outcome {
         /// The limit.
         limit_seconds: u64,
     },
-    /// It gave its final result and did not exit, so `ralph` ended it.
+    /// It gave its final result or reported completion and did not exit, so `ralph` ended it.
     Lingered {
         /// The time it had to exit.
         limit_seconds: u64,
@@ -63,7 +63,7 @@ impl fmt::Display for Outcome {
             }
             Outcome::Lingered { limit_seconds } => {
                 let limit = duration::short(Duration::from_secs(*limit_seconds));
-                write!(f, "ended by ralph {limit} after its final result")
+                write!(f, "ended by ralph {limit} after its final result or report")
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
             Outcome::Interrupted => f.write_str("interrupted: ralph exited unexpectedly"),

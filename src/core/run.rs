@@ -237,6 +237,10 @@ impl Run {
                 attempts.final_result(&id, busy, sit);
                 Vec::new()
             }
+            Input::Reported(id) => {
+                attempts.reported(&id, sit);
+                Vec::new()
+            }
             Input::Collected(id, end) => attempts.collected(&id, *end, sit),
             Input::Judged(id, end) => {
                 let next = attempts.judged(&id, *end);

@@ -73,7 +73,8 @@ pub struct Config {
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     pub done_pattern: Option<Pattern>,
-    /// The time in which an agent must exit after its final result. Its work counts in any case.
+    /// The time in which an agent must exit after its final result or its report. Its work counts in
+    /// any case.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub exit_grace: Duration,

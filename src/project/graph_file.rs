@@ -186,13 +186,18 @@ impl GraphFile {
         &self.name
     }
 
+    /// Whether the file has changed since it was last read.
+    pub fn has_changed(&self) -> bool {
+        self.stamp.is_none() || state::stamp(&self.path).ok() != self.stamp
+    }
+
     /// Reads the file again if it has changed. Returns the changed statuses; none if the file is
     /// unchanged.
     ///
     /// # Errors
     /// The errors in the file. The last valid graph is kept.
     pub fn refresh(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
-        if self.stamp.is_some() && state::stamp(&self.path).ok() == self.stamp {
+        if !self.has_changed() {
             return Ok(None);
         }
         let fresh = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)?;

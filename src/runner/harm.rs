@@ -166,7 +166,7 @@ impl Runner {
         self.emit_guarded(record, Harm::Dropped, dropped, true, kept)
     }
 
-    fn status_now(&self, id: &TaskId) -> Option<Status> {
+    pub(super) fn status_now(&self, id: &TaskId) -> Option<Status> {
         let graph = self.graph.file.graph();
         graph.number(id).map(|number| graph.task(number).status)
     }

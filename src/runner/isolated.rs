@@ -9,7 +9,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::{Runner, RunnerMessage, harm::GraphChanges};
 use crate::{
-    adapters::git::Repo,
+    adapters::{
+        git::Repo,
+        state::{self, Stamp},
+    },
     core::{
         commit_id::CommitId,
         event::{Cause, Event, Harm},
@@ -268,6 +271,28 @@ impl Runner {
         let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
         let others = [others, self.reopen(record, &added)?].concat();
         Ok(GraphChanges { status: own, others, added, fault: None })
+    }
+
+    /// Returns the state of the file of the graph in the worktree of an isolated attempt.
+    pub(super) fn own_graph_stamp(&self, record: &AttemptRecord) -> Option<Stamp> {
+        let worktree = record.worktree.as_ref()?;
+        state::stamp(&worktree.tree.join(self.workspace.graph_name())).ok()
+    }
+
+    /// Returns the status of its own task in the graph in the worktree of an isolated attempt, if
+    /// the attempt changed it.
+    pub(super) fn own_graph_status(&self, record: &AttemptRecord) -> Option<Status> {
+        let tree = record.tree(&self.workspace).ok()?;
+        let path = self.workspace.graph_name();
+        let status = |text: Vec<u8>| {
+            let graph = graph_of(&text)?;
+            graph.number(&record.task_id).map(|number| graph.task(number).status)
+        };
+        let was = tree.file_at(record.base.as_deref()?, &path).ok()?;
+        let copy = tree.root().join(&path);
+        // Reading a pipe would block the run.
+        let now = copy.is_file().then(|| fs::read(&copy).ok()).flatten().and_then(status);
+        now.filter(|_| now != was.and_then(status))
     }
 
     /// Copies the graph into the worktree of an attempt if git does not track it.

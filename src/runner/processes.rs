@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::{
-    adapters::{agent_output::Follow, git::Repo, process::AgentProcess, terminal},
+    adapters::{
+        agent_output::Follow, git::Repo, process::AgentProcess, state::Stamp, terminal,
+    },
     core::{
         commit_id::CommitId,
         run::{command::AttemptId, verified_batch::HeadSpan},
@@ -27,6 +29,10 @@ pub(super) struct ProcessHandle {
     pub(super) log: Option<String>,
     /// The tree in which it verifies isolated work, and HEAD of that tree before it started.
     pub(super) verifies: Option<(PathBuf, Option<CommitId>)>,
+    /// Whether the agent has reported completion.
+    pub(super) reported: bool,
+    /// The graph in the worktree of an isolated attempt when it was last read.
+    pub(super) graph: Option<Stamp>,
     /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }
@@ -56,6 +62,8 @@ pub(super) struct Progress {
     pub(super) result: Option<bool>,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
+    /// Whether the format of its output tells activity from other text.
+    pub(super) typed: bool,
 }
 
 /// The running processes.
@@ -75,8 +83,17 @@ impl Processes {
         self.running.remove(id)
     }
 
+    pub(super) fn get(&self, id: &AttemptId) -> Option<&ProcessHandle> {
+        self.running.get(id)
+    }
+
     pub(super) fn get_mut(&mut self, id: &AttemptId) -> Option<&mut ProcessHandle> {
         self.running.get_mut(id)
+    }
+
+    /// The agents that have not reported completion.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (&AttemptId, &ProcessHandle)> {
+        self.running.iter().filter(|(_, handle)| handle.log.is_none() && !handle.reported)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,6 +127,7 @@ impl Processes {
     pub(super) fn follow(&mut self) -> Vec<Progress> {
         let look = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
             let seen = handle.output.look();
+            let typed = seen.is_some();
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.in_pane {
@@ -119,7 +137,7 @@ impl Processes {
             if is_news {
                 handle.doing.clone_from(&doing);
             }
-            Progress { id: id.clone(), result, doing: doing.filter(|_| is_news) }
+            Progress { id: id.clone(), result, doing: doing.filter(|_| is_news), typed }
         };
         self.running.iter_mut().map(look).collect()
     }

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The interval for checking the length of the journal for requests.
+/// The interval for checking the length of the journal for requests, and the files for reports.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The messages to a run.
@@ -72,8 +72,8 @@ impl Runner {
         }
     }
 
-    /// Returns the next message, or `None` when `pause` is over or another process has written to
-    /// the journal.
+    /// Returns the next message, or `None` when `pause` is over, another process has written to the
+    /// journal, or an agent may have reported.
     pub(super) fn listen(&mut self, pause: Duration) -> Option<RunnerMessage> {
         if let Some(message) = self.inbox.later.pop_front() {
             return Some(message);
@@ -83,7 +83,9 @@ impl Runner {
             let left = pause.saturating_sub(began.elapsed());
             match self.inbox.receiver.recv_timeout(left.min(LOOK)) {
                 Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Timeout) if left <= LOOK || self.store.has_news() => {
+                Err(RecvTimeoutError::Timeout)
+                    if left <= LOOK || self.store.has_news() || self.has_report_news() =>
+                {
                     return None;
                 }
                 Err(RecvTimeoutError::Timeout) => {}

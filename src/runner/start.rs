@@ -183,6 +183,7 @@ impl Runner {
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
+        let graph = self.own_graph_stamp(&record);
         let started = match missing {
             Some(why) => Err(NotStarted::Missing(why)),
             None => AgentProcess::spawn(&spec, &post, send),
@@ -217,6 +218,8 @@ impl Runner {
             doing: None,
             log,
             verifies,
+            reported: false,
+            graph,
             seen: (record.base.clone(), record.dirty.clone()),
         };
         self.processes.insert(id.clone(), handle);

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use super::Runner;
+use super::{Runner, processes::Progress};
 use crate::{
     adapters::{
         agent_output,
@@ -146,9 +146,49 @@ impl Runner {
                     reporter.doing(&progress.id.task_id, doing);
                 }
             }
+            self.follow_report(&progress)?;
             self.handle(Input::FinalResult(progress.id, progress.result))?;
         }
         Ok(())
+    }
+
+    /// Whether a file with which an agent can report has changed, and the report is not known.
+    pub(super) fn has_report_news(&self) -> bool {
+        self.processes.waiting().any(|(id, handle)| {
+            self.records.get(id).is_some_and(|record| {
+                attempt::done_file(&self.workspace, &id.task_id).is_file()
+                    || match record.worktree {
+                        None => self.graph.file.has_changed(),
+                        Some(_) => self.own_graph_stamp(record) != handle.graph,
+                    }
+            })
+        })
+    }
+
+    /// Notices that an agent has reported completion, in any way, or is active after that.
+    fn follow_report(&mut self, progress: &Progress) -> Result<()> {
+        let (id, is_active) = (&progress.id, progress.typed && progress.doing.is_some());
+        let (Some(record), Some(handle)) = (self.records.get(id), self.processes.get(id)) else {
+            return Ok(());
+        };
+        let is_agent = handle.log.is_none();
+        if !is_agent || (handle.reported && !is_active) {
+            return Ok(());
+        }
+        let (was, stamp) = (handle.reported, self.own_graph_stamp(record));
+        let status = match &record.worktree {
+            None => self.status_now(&id.task_id),
+            Some(_) if stamp == handle.graph => None,
+            Some(_) => self.own_graph_status(record),
+        };
+        let active = self.store.history().active.of(&id.task_id);
+        let by_command = active.is_some_and(|active| active.reported);
+        let reported =
+            was || attempt::report(&self.workspace, record, by_command, status).is_some();
+        if let Some(handle) = self.processes.get_mut(id) {
+            (handle.reported, handle.graph) = (reported, stamp);
+        }
+        if reported { self.handle(Input::Reported(id.clone())) } else { Ok(()) }
     }
 
     /// Freezes or thaws every process.

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{TestProject, agent};
+use crate::support::{SETTINGS, TestProject, agent};
 
 /// A project whose agent speaks as Claude Code does, one stream after the other.
 fn speaking(streams: &str) -> TestProject {
@@ -162,6 +162,51 @@ fn an_agent_that_stays_after_its_result_is_ended_and_its_work_counts() {
     assert_eq!(trial.tasks("terminating"), ["a"]);
     assert_eq!(trial.lines("completed")[0]["outcome"], "lingered");
     trial.no_process_is_left();
+}
+
+#[test]
+fn an_agent_that_stays_after_any_report_is_ended_and_its_work_counts() {
+    for report in [
+        "\"$RALPH\" task-complete a",
+        "touch \"$RALPH_TASK_DIR/DONE\"",
+        "sed 's/status: .*/status: complete/' task-graph.yaml > ../new; mv ../new task-graph.yaml",
+    ] {
+        for mode in [&["run"][..], &["run", "--worktree"]] {
+            let script = format!(
+                "cat > /dev/null; echo work > work; git add work; git commit -qm Work; {report}
+                 exec sleep 600"
+            );
+            let trial = TestProject::new()
+                .file(".ralph/config.yaml", &format!("{SETTINGS}exit_grace: 300ms\n"))
+                .graph("tasks:\n  - id: a\n    status: pending\n")
+                .command(["sh", "-c", &script]);
+            trial.run(mode).graph_complete();
+            assert_eq!(trial.lines("completed")[0]["outcome"], "lingered");
+            let why = json!("it did not exit after its report");
+            assert_eq!(trial.lines("terminating")[0]["why"], why);
+            trial.no_process_is_left();
+        }
+    }
+}
+
+#[test]
+fn children_have_their_own_limit_after_the_report() {
+    let script = "cat > /dev/null; echo work > work; git add work; git commit -qm Work
+        \"$RALPH\" task-complete a
+        (until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done; touch \"$TRIAL_DIR/ended\") &";
+    let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m");
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{settings}exit_grace: 1ms\n"))
+        .graph("tasks: [{id: a}]\n")
+        .command(["sh", "-c", script]);
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "waiting_for_children");
+    // The run notices the report, and another turn of it is past the grace.
+    trial.run(["task-block", "a", "--reason", "x"]).code(5);
+    trial.leave("open");
+    run.end(&trial).graph_complete();
+    assert!(trial.sign("ended").exists());
+    assert_eq!(trial.tasks("terminating"), [""; 0]);
 }
 
 #[test]

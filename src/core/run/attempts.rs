@@ -292,6 +292,15 @@ impl Attempts {
         }
     }
 
+    /// Limits the time that an agent has to exit after its report.
+    pub(super) fn reported(&mut self, id: &AttemptId, sit: &Situation<'_>) {
+        let process = self.get_mut(id).and_then(|attempt| attempt.process.as_mut());
+        let agent = process.filter(|process| process.purpose.is_none());
+        if let Some(watch) = agent.and_then(|process| process.watch.as_mut()) {
+            watch.reported(sit.now, sit.graces.exit);
+        }
+    }
+
     /// Ends every process that has reached a limit.
     pub(super) fn enforce(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();

@@ -22,7 +22,7 @@ pub struct GracePeriods {
     pub kill: Duration,
     /// After SIGTERM, for an attempt to end by itself.
     pub term: Duration,
-    /// After its final result, for an agent to exit.
+    /// After its final result or its report, for an agent to exit.
     pub exit: Duration,
     /// For processes that an agent left running after its report.
     pub children: Duration,
@@ -49,6 +49,8 @@ pub struct ProcessWatch {
     cancel_at: Option<Instant>,
     /// The deadline after its final result, and whether its background tasks still run.
     exit_by: Option<(Instant, bool)>,
+    /// The deadline after its report, which its final result replaces.
+    report_by: Option<Instant>,
     /// Why it is being ended, and when it is killed.
     ending: Option<(Outcome, Instant)>,
     /// The start and the deadline of the wait for its remaining child processes; no deadline once
@@ -59,7 +61,14 @@ pub struct ProcessWatch {
 impl ProcessWatch {
     /// Watches a process with these limits.
     pub fn new(limits: ProcessLimits) -> ProcessWatch {
-        ProcessWatch { limits, cancel_at: None, exit_by: None, ending: None, children: None }
+        ProcessWatch {
+            limits,
+            cancel_at: None,
+            exit_by: None,
+            report_by: None,
+            ending: None,
+            children: None,
+        }
     }
 
     /// The limits.
@@ -85,9 +94,8 @@ impl ProcessWatch {
         }
         let running = now.saturating_duration_since(self.limits.started);
         let limit = self.limits.limit.saturating_sub(running);
-        let exit_by = self.exit_by.map(|(at, _)| at);
         let children = self.children.and_then(|(_, until)| until);
-        let others = self.cancel_at.into_iter().chain(exit_by).chain(children);
+        let others = self.cancel_at.into_iter().chain(self.exit_deadline()).chain(children);
         others.fold(limit, |limit, at| limit.min(until(at)))
     }
 
@@ -97,7 +105,8 @@ impl ProcessWatch {
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
         let ending = self.ending.as_mut().map(|(_, at)| at);
         let children = self.children.as_mut().and_then(|(_, until)| until.as_mut());
-        for at in self.cancel_at.iter_mut().chain(exit_by).chain(ending).chain(children) {
+        let own = self.cancel_at.iter_mut().chain(&mut self.report_by);
+        for at in own.chain(exit_by).chain(ending).chain(children) {
             *at += length;
         }
     }
@@ -129,6 +138,17 @@ impl ProcessWatch {
             let same = self.exit_by.filter(|(_, before)| *before == busy);
             same.unwrap_or((now + grace, busy))
         });
+    }
+
+    /// Records that it has reported, or that it was active after its report.
+    pub fn reported(&mut self, now: Instant, grace: Duration) {
+        self.report_by = now.checked_add(grace);
+    }
+
+    /// The time at which it must have exited. Once it has, its children have a limit of their own.
+    fn exit_deadline(&self) -> Option<Instant> {
+        let exit_by = self.exit_by.map(|(at, _)| at).or(self.report_by);
+        exit_by.filter(|_| self.children.is_none())
     }
 
     /// Whether the run waits for its remaining child processes.
@@ -166,9 +186,10 @@ impl ProcessWatch {
             let limit_seconds = limit.as_secs();
             let why = format!("time limit of {} reached", duration::short(limit));
             (Outcome::TimedOut { limit_seconds }, why)
-        } else if self.exit_by.is_some_and(|(at, _)| reached(at)) {
+        } else if self.exit_deadline().is_some_and(reached) {
             let limit_seconds = graces.exit.as_secs();
-            let why = "it did not exit after its final result".to_owned();
+            let after = if self.exit_by.is_some() { "final result" } else { "report" };
+            let why = format!("it did not exit after its {after}");
             (Outcome::Lingered { limit_seconds }, why)
         } else if self.cancel_at.is_some_and(reached) {
             let why = format!("grace period of {} ended", duration::short(graces.term));

@@ -709,6 +709,12 @@ impl World {
                     self.now += 4000;
                     return self.tick();
                 }
+                6 => {
+                    let id = self.processes.keys().next_back().cloned();
+                    if let Some(id) = id {
+                        return self.handle(Input::Reported(id));
+                    }
+                }
                 5 => {
                     self.now += 500;
                     self.signalled.0 = self.signalled.0.map(|at| at + 500);
