@@ -116,6 +116,7 @@ impl AttemptState {
             | Event::SettingsRejected { .. }
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
+            | Event::DoneRemoved { .. }
             | Event::WorktreeKept { .. }
             | Event::SettingUp { .. }
             | Event::Reported { .. }

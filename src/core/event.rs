@@ -104,6 +104,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worktree: Option<String>,
     },
+    /// A file or empty folder `DONE` was in the folder of the task before an attempt, and was removed:
+    /// only the attempt itself reports with it.
+    DoneRemoved {
+        /// Its path, relative to the repository.
+        path: String,
+    },
     /// A worktree of the pool contains work that is saved nowhere else, so it is left unchanged.
     WorktreeKept {
         /// The worktree.

@@ -335,6 +335,7 @@ impl History {
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }
             | Event::Noted { .. }
+            | Event::DoneRemoved { .. }
             | Event::WorktreeKept { .. }
             | Event::SettingUp { .. }
             | Event::Queued { .. }

@@ -104,6 +104,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::RecordDamaged { .. }
         | Event::GraphGuarded { .. }
         | Event::Started { .. }
+        | Event::DoneRemoved { .. }
         | Event::WorktreeKept { .. }
         | Event::SettingUp { .. }
         | Event::AgentStarted { .. }

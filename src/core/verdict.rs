@@ -196,6 +196,9 @@ pub struct Evidence {
     /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_off")]
     pub metadata_only: bool,
+    /// The folder in place of the file `DONE`, if there is no report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_folder: Option<String>,
     /// Other tasks whose status the attempt set. It was not taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<TaskId>,

@@ -12,7 +12,7 @@ pub mod scrutiny;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -146,6 +146,31 @@ pub fn context(
     Ok(prompt::context(graph, history, number, &facts))
 }
 
+/// Removes the reports and questions that are there before an attempt. Returns the path of a `DONE`
+/// that was removed, relative to the repository: reports of attempts are removed at their end.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn clear_reports(workspace: &Workspace, id: &TaskId) -> Result<Option<String>> {
+    let name = |name: &str| format!("{}/{name}", workspace.task_dir(id));
+    let remove = |name: &str| {
+        let path = workspace.root().join(name);
+        let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        let removed = if is_folder { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // A person or the next agent has to look at it.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("remove `{}`", path.display())),
+        }
+    };
+    remove(&name(WAIT))?;
+    // A plain loop has already checked for `DONE`; a file that is there now is newer and counts.
+    let is_meant = workspace.place.name().is_some();
+    Ok(if !is_meant && remove(&name(DONE))? { Some(name(DONE)) } else { None })
+}
+
 /// Creates the attempt's folders, writes its prompt without secret values, and writes the record to
 /// disk. From here on, a crash is recoverable.
 ///
@@ -154,14 +179,6 @@ pub fn context(
 pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Result<AttemptRecord> {
     let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
     fs::create_dir_all(&task_dir).with_context(|| format!("create `{}`", task_dir.display()))?;
-    // Remove the reports and questions of earlier attempts. A plain loop has already checked for
-    // `DONE`; a file that is there now is newer and counts.
-    for path in [DONE, WAIT].map(|name| task_dir.join(name)) {
-        let is_meant = workspace.place.name().is_some() && path.ends_with(DONE);
-        if path.is_file() && !is_meant {
-            fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-        }
-    }
     let folder = workspace.root().join(&record.log);
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     let path = folder.join("prompt.md");
@@ -290,6 +307,8 @@ pub fn evidence(
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
         question: question(&record.report_file(workspace, WAIT)),
+        done_folder: (report.is_none() && record.report_file(workspace, DONE).is_dir())
+            .then(|| format!("{}/{DONE}", workspace.task_dir(&record.task_id))),
         ..Evidence::default()
     })
 }

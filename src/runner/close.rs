@@ -202,7 +202,7 @@ impl Runner {
         Ok((Some(name), Vec::new()))
     }
 
-    /// Removes the files of an attempt whose end is recorded, and its report if that was rejected.
+    /// Removes the files of an attempt whose end is recorded, and its report.
     pub(super) fn release(
         &mut self,
         id: &AttemptId,
@@ -213,9 +213,7 @@ impl Runner {
             return Ok(());
         };
         self.release_worktree(&record, verdict)?;
-        if !believed {
-            self.remove_rejected_done(&record)?;
-        }
+        self.remove_judged_done(&record, believed)?;
         record.forget(&self.workspace)?;
         crash::point("close.removed");
         Ok(())

@@ -87,13 +87,11 @@ impl Runner {
         Ok(done.is_file())
     }
 
-    /// Removes a `DONE` file that was judged and rejected, so that it does not end the loop.
-    pub(super) fn remove_rejected_done(&self, record: &AttemptRecord) -> Result<()> {
-        if self.plain().is_none() {
-            return Ok(());
-        }
+    /// Removes the `DONE` file of an attempt that was judged, so that it is not the report of another
+    /// attempt. The accepted one of a plain loop stays: it also keeps the loop from starting again.
+    pub(super) fn remove_judged_done(&self, record: &AttemptRecord, believed: bool) -> Result<()> {
         let done = attempt::done_file(&self.workspace, &record.task_id);
-        if !done.is_file() {
+        if (believed && self.plain().is_some()) || !done.is_file() {
             return Ok(());
         }
         fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))

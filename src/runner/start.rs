@@ -84,6 +84,9 @@ impl Runner {
         let baseline = self.baseline_of(task, record.worktree.is_some());
         let pane = self.options.tmux.then(tmux::folder);
         let record = AttemptRecord { call, terms: Some(terms), pane, ..record };
+        if let Some(path) = attempt::clear_reports(&self.workspace, &id)? {
+            self.emit(Some((&id, iteration)), Event::DoneRemoved { path })?;
+        }
         let record = attempt::open(&self.workspace, record, &prompt)?;
         crash::point("start.recorded");
         let started = Event::Started {

@@ -145,9 +145,10 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }
         | Event::ChildrenOverdue { .. } => children::lines(id, event, verbose),
-        Event::Asked { .. } | Event::Answered(_) | Event::Noted { .. } => {
-            talk::lines(id, event, verbose)
-        }
+        Event::Asked { .. }
+        | Event::Answered(_)
+        | Event::Noted { .. }
+        | Event::DoneRemoved { .. } => talk::lines(id, event, verbose),
         Event::GraphLoaded { .. }
         | Event::GraphRejected { .. }
         | Event::GraphGuarded { .. }

@@ -130,6 +130,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"base":"b","branch":"main","log":"[log]","why":"P2","worktree":"/w/1""#,
     ),
+    ("done_removed", "a", r#""path":".ralph/tasks/a/DONE""#),
     ("worktree_kept", "", r#""worktree":"/w/1","why":"`x` is changed and not committed""#),
     ("setting_up", "a", r#""attempt":1,"command":"npm ci","log":"[log]""#),
     ("agent_started", "a", r#""attempt":1"#),

@@ -91,11 +91,54 @@ fn control_characters_in_output_are_escaped() {
 }
 
 #[test]
-fn a_done_file_of_an_earlier_attempt_is_no_report() {
-    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
-    trial.write(".ralph/tasks/a/DONE", "of yesterday\n");
+fn a_done_file_that_was_there_before_the_attempt_is_no_report() {
+    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
+        trial.write(".ralph/tasks/a/DONE", "by hand\n");
+        trial.run(mode).code(1).stderr_has("`ralph task-complete a` completes the task");
+        trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
+        trial.assert_record("done_removed", &json!({"path": ".ralph/tasks/a/DONE"}));
+        assert!(!trial.root().join(".ralph/tasks/a/DONE").exists());
+    }
+}
+
+#[test]
+fn the_done_file_of_an_attempt_is_removed_when_it_is_judged() {
+    let trial = TestProject::new()
+        .graph("tasks:\n  - id: a\n    verify: [test -e good]\n")
+        .agent("done-file");
     trial.run(["run", "--once"]).code(1);
-    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
+    trial.write("good", "");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.lines("completed")[0]["report"], "done_file");
+    trial.run(["task-reset", "a"]);
+    let trial = trial.agent("silent");
+    trial.run(["run", "--once"]).code(1);
+    assert!(trial.lines("done_removed").is_empty());
+}
+
+#[test]
+fn a_folder_called_done_is_no_report_and_is_named() {
+    for mode in [&["run"][..], &["run", "--worktree"]] {
+        let script = "cat > /dev/null; echo \"$RALPH_ATTEMPT\" > work; git add work
+            git commit -qm Work
+            case $RALPH_ATTEMPT in
+            1) mkdir -p \"$RALPH_TASK_DIR/DONE/x\" ;;
+            2) rm -r \"$RALPH_TASK_DIR/DONE\"; mkdir \"$RALPH_TASK_DIR/DONE\" ;;
+            *) touch \"$RALPH_TASK_DIR/DONE\" ;;
+            esac";
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script]);
+        trial.run(mode).graph_complete();
+        let failed = trial.lines("failed");
+        assert_eq!(failed.len(), 2);
+        let why = "ended without a report: `.ralph/tasks/a/DONE` is a folder, and only a file of that \
+                   name is one; remove the folder, and report with `ralph task-complete`";
+        assert!(failed.iter().all(|line| line["why"] == why), "{failed:?}");
+        let prompt = trial.read("logs/attempts/a/2/prompt.md");
+        assert!(prompt.contains("`.ralph/tasks/a/DONE` is a folder"), "{prompt}");
+        assert_eq!(trial.lines("done_removed").len(), 1, "the empty one");
+        assert_eq!(trial.lines("completed")[0]["report"], "done_file");
+    }
 }
 
 #[test]

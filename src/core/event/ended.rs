@@ -94,6 +94,7 @@ struct Flat {
     verify_inputs_changed: Vec<String>,
     #[serde(default)]
     metadata_only: bool,
+    done_folder: Option<String>,
     #[serde(default)]
     others: Vec<TaskId>,
     #[serde(default)]
@@ -174,6 +175,7 @@ impl TryFrom<Flat> for AttemptResult {
                 tampered: flat.tampered,
                 verify_inputs_changed: flat.verify_inputs_changed,
                 metadata_only: flat.metadata_only,
+                done_folder: flat.done_folder,
                 others: flat.others,
                 added: flat.added,
                 added_besides: flat.added_besides,
@@ -270,6 +272,7 @@ impl Event {
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::Started { .. }
+            | Event::DoneRemoved { .. }
             | Event::WorktreeKept { .. }
             | Event::SettingUp { .. }
             | Event::AgentStarted { .. }

@@ -36,7 +36,13 @@ impl Verdict {
                 }
                 _ => "reported done, but it did not land".to_owned(),
             },
-            Verdict::Incomplete => "ended without reporting that the task is done".to_owned(),
+            Verdict::Incomplete => match &evidence.done_folder {
+                Some(folder) => format!(
+                    "ended without a report: `{folder}` is a folder, and only a file of that name \
+                     is one; remove the folder, and report with `ralph task-complete`"
+                ),
+                None => "ended without reporting that the task is done".to_owned(),
+            },
             Verdict::Unverified => format!("reported done, but {}", evidence.gap()),
             Verdict::Uncommitted => {
                 let plural = if left == 1 { "" } else { "s" };

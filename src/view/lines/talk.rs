@@ -1,4 +1,4 @@
-//! The lines of questions, answers and notes.
+//! The lines of questions, answers, notes and reports that do not count.
 
 use super::{Line, line, proof};
 use crate::{
@@ -19,6 +19,12 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
         Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
     } else if let Event::Answered(one) = event {
         Some(line(None, format!("{id} was answered: {}", first(&one.answer))))
+    } else if let Event::DoneRemoved { path } = event {
+        let text = format!(
+            "removed {path}, which was there before the attempt: with it only the attempt reports; \
+             `ralph task-complete {id}` completes the task"
+        );
+        Some(line(Style::Warn, text))
     } else if let (true, Event::Noted { note, .. }) = (verbose, event) {
         Some(line(Style::Faint, format!("{id} noted: {}", first(note))))
     } else {
