@@ -160,7 +160,7 @@ impl Runner {
     /// # Errors
     /// Another run is active, or an agent is missing; each has its own exit code.
     pub fn new(
-        workspace: Workspace,
+        mut workspace: Workspace,
         file: GraphFile,
         options: RunOptions,
         reporters: Vec<Box<dyn Reporter>>,
@@ -189,6 +189,7 @@ impl Runner {
             .context("remove the unfinished files of a killed run")?;
         crash::point("run.swept");
         workspace.ignore_own_files()?;
+        workspace.ignore_outputs()?;
         let inbox = Inbox::new();
         let signals = inbox.sender();
         signal::listen(move |number| drop(signals.send(RunnerMessage::Signal(number))))

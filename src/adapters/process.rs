@@ -14,6 +14,7 @@ mod child;
 pub mod guard;
 mod guarded;
 mod group;
+mod outputs;
 mod program;
 mod stream;
 mod tree;
@@ -42,6 +43,7 @@ use group::Process;
 pub use group::check;
 use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
+pub use outputs::outputs;
 pub use program::{absolute, resolve};
 use stream::Streams;
 pub use tree::{

@@ -1,6 +1,7 @@
 //! A repository that `ralph` works in: its paths, and how its files are opened.
 
 use std::{
+    collections::BTreeSet,
     env,
     fs::{self, File},
     io,
@@ -72,6 +73,8 @@ pub struct Workspace {
     graph: PathBuf,
     /// The top of the worktree that it was opened from.
     standpoint: PathBuf,
+    /// The files that receive the output of this run, relative to the repository.
+    outputs: BTreeSet<String>,
 }
 
 impl Workspace {
@@ -117,7 +120,17 @@ impl Workspace {
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
-        Ok(Workspace { repo: Rc::new(repo), state, config, layers, place, graph, standpoint })
+        let outputs = BTreeSet::new();
+        Ok(Workspace {
+            repo: Rc::new(repo),
+            state,
+            config,
+            layers,
+            place,
+            graph,
+            standpoint,
+            outputs,
+        })
     }
 
     /// Overrides settings by flags.
@@ -326,9 +339,10 @@ impl Workspace {
         StateFolder::open(shared, self.durable()).lock_notes()
     }
 
-    /// Whether `ralph` itself writes this file of the repository, for any loop.
+    /// Whether `ralph` itself writes this file of the repository, for any loop, or the shell writes
+    /// its output there.
     pub fn is_own(&self, path: &str) -> bool {
-        path == self.graph_name() || loop_paths::is_own(path)
+        path == self.graph_name() || loop_paths::is_own(path) || self.outputs.contains(path)
     }
 
     /// The learnings file, relative to the repository.
@@ -346,6 +360,30 @@ impl Workspace {
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
+    }
+
+    /// Hides the files that receive the output of this run, as in `ralph run > ralph.log` and
+    /// `ralph run | tee ralph.log`, from `git status`: they are nobody's work.
+    ///
+    /// # Errors
+    /// Errors of git or of the disk.
+    pub fn ignore_outputs(&mut self) -> Result<()> {
+        let Ok(root) = self.root().canonicalize() else {
+            return Ok(());
+        };
+        for file in process::outputs() {
+            let inside = file.strip_prefix(&root).ok().and_then(Path::to_str);
+            let is_usual = |path: &&str| !path.contains('\n') && !path.starts_with(".git/");
+            let Some(path) = inside.filter(is_usual) else {
+                continue;
+            };
+            if self.is_own(path) || self.repo.is_ignored(path)? {
+                continue;
+            }
+            self.outputs.insert(path.to_owned());
+            self.repo.exclude_path(path)?;
+        }
+        Ok(())
     }
 
     /// Returns the files and folders of `ralph` that no rule ignores.

@@ -33,6 +33,7 @@ impl Runner {
             return Ok(None);
         };
         let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
+        self.workspace.ignore_outputs()?;
         crash::point("close.begun");
         let tree = record.tree(&self.workspace);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();

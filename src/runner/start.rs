@@ -73,6 +73,8 @@ impl Runner {
             Turn::Busy(_) | Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         });
         let call = call.map(|call| config::anchored(call, self.workspace.root()));
+        // A program that reads the output may have opened its file just now.
+        self.workspace.ignore_outputs()?;
         let place = self.assign_worktree()?;
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, attempt)?;
         let record = match place {

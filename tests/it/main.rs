@@ -35,6 +35,8 @@ mod notes;
 mod notify;
 mod oracle;
 mod others;
+#[cfg(target_os = "linux")]
+mod outputs;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
 mod plan;

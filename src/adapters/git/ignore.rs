@@ -20,6 +20,22 @@ impl Repo {
             .with_context(|| format!("cannot check whether `{path}` is ignored"))
     }
 
+    /// Adds this path, relative to the root, to the repository's exclude file.
+    pub fn exclude_path(&self, path: &str) -> Result<()> {
+        let mut pattern = String::from("/");
+        for c in path.chars() {
+            if "*?[\\".contains(c) {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        // Git ignores blanks at the end.
+        if pattern.ends_with(' ') {
+            pattern.insert(pattern.len() - 1, '\\');
+        }
+        self.exclude(&[&pattern])
+    }
+
     /// Adds the missing `patterns` to the repository's exclude file, which is not committed and is
     /// shared by all its worktrees. Existing lines are kept as they are.
     pub fn exclude(&self, patterns: &[&str]) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
+    fs, iter,
     path::Path,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
@@ -35,14 +35,15 @@ pub fn is_alive(identity: &Identity) -> bool {
 
 /// Whether this process descends from a running one.
 pub fn is_below(ancestor: &Identity) -> bool {
+    is_alive(ancestor) && ancestors(std::process::id()).contains(&ancestor.pid)
+}
+
+/// The ancestors of a process, the nearest first.
+pub(super) fn ancestors(pid: u32) -> Vec<u32> {
     /// A number that was reused while the processes were read may close a circle.
     const MOST: usize = 1000;
-    if !is_alive(ancestor) {
-        return false;
-    }
     let parent = |pid: &u32| Stat::of(*pid).map(|stat| stat.parent).filter(|parent| *parent != 0);
-    let above = std::iter::successors(parent(&std::process::id()), parent);
-    above.take(MOST).any(|pid| pid == ancestor.pid)
+    iter::successors(parent(&pid), parent).take(MOST).collect()
 }
 
 /// A process that may have to be ended.
@@ -102,7 +103,7 @@ fn name(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-fn processes() -> Vec<u32> {
+pub(super) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };

@@ -1,0 +1,60 @@
+//! Files that receive the output of `ralph` itself are no work of an attempt and are not committed.
+
+use crate::support::{RALPH, TestProject, agent};
+
+/// Runs `ralph run` with these words in a shell, which sends the output to files.
+fn shell(trial: &TestProject, words: &str, outputs: &str, code: i32) {
+    let line = format!("set -o pipefail; {RALPH} run {words} {outputs}");
+    let status = trial.process("bash").args(["-c", &line]).status().unwrap();
+    assert_eq!(status.code(), Some(code), "{line}");
+}
+
+/// How a shell sends the output of `ralph` to the file `ralph.log`.
+const WAYS: [&str; 4] = [
+    "> ralph.log 2>&1",
+    "2> ralph.log",
+    "2>&1 | tee ralph.log > /dev/null",
+    "2>&1 | cat | tee -a ralph.log > /dev/null",
+];
+
+#[test]
+fn the_output_of_a_run_is_no_evidence() {
+    for mode in ["", "--worktree"] {
+        for way in WAYS {
+            let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+            shell(&trial, &format!("--once {mode} -- {}", agent("lie")), way, 1);
+            assert_eq!(trial.lines("failed")[0]["verdict"], "unverified", "{way}");
+            assert!(trial.lines("failed")[0]["leftovers"].is_null(), "{way}");
+            assert!(!trial.read("ralph.log").is_empty(), "{way}");
+        }
+    }
+}
+
+#[test]
+fn the_output_of_a_run_is_not_committed() {
+    let add_all = "cat > /dev/null; echo work > work; git add --all; git commit -qm Work; \
+                   \"$RALPH\" task-complete a";
+    for mode in ["", "--worktree"] {
+        for way in WAYS {
+            for agent in [agent("leave"), format!("sh -c '{add_all}'")] {
+                let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+                shell(&trial, &format!("{mode} -- {agent}"), way, 0);
+                assert_eq!(trial.tasks("completed"), ["a"], "{way}");
+                let files = trial.git(&["ls-tree", "-r", "--name-only", "HEAD"]);
+                assert!(!files.contains("ralph.log"), "{way}: {files}");
+                assert_eq!(trial.git(&["status", "--porcelain", "--", "ralph.log"]), "", "{way}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_of_any_name_is_found_and_other_files_are_not_hidden() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    trial.write("notes.txt", "mine\n");
+    let way = "> 'logs/my [best] log*.txt ' 2>&1";
+    std::fs::create_dir(trial.root().join("logs")).unwrap();
+    shell(&trial, &format!("-- {}", agent("leave")), way, 0);
+    assert_eq!(trial.git(&["status", "--porcelain", "--untracked-files=all", "--", "logs"]), "");
+    assert_eq!(trial.git(&["status", "--porcelain", "--", "notes.txt"]), "?? notes.txt\n");
+}
