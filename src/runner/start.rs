@@ -19,7 +19,7 @@ use crate::{
         tmux,
     },
     core::{
-        agents::transcript::Format,
+        agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
         event::Event,
         graph::task::Task,
         run::{
@@ -166,6 +166,9 @@ impl Runner {
         let call = record.call.clone().context("an attempt without an agent")?;
         let spec = process_spec::agent(&self.workspace, &record, &call);
         let is_agent = matches!(kind, ProcessKind::Agent);
+        if is_agent {
+            self.ignore_litter(&record, &call)?;
+        }
         // The terminal of an agent would start without it.
         let missing = if is_agent { process::check(&spec).err() } else { None };
         let (mut spec, log) = self.spec_of(spec, &record, kind);
@@ -230,6 +233,17 @@ impl Runner {
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
         Ok(Some(Input::ProcessStarted(id.clone(), limits)))
+    }
+
+    /// Hides the files that an agent leaves for itself from git, where the attempt works.
+    fn ignore_litter(&self, record: &AttemptRecord, call: &AgentCommand) -> Result<()> {
+        let program = call.argv.first().map_or("", String::as_str);
+        let litter = agent_preset::of_command(&call.name, program).map_or(&[][..], |it| it.litter);
+        match record.tree(&self.workspace) {
+            Ok(tree) if !litter.is_empty() => tree.exclude(litter),
+            // A missing worktree is reported when the agent does not start.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Returns the end of a process that was not started.

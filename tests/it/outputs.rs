@@ -1,4 +1,5 @@
-//! Files that receive the output of `ralph` itself are no work of an attempt and are not committed.
+//! Files that receive the output of `ralph` itself, and files that agents leave for themselves, are no
+//! work of an attempt and are not committed.
 
 use crate::support::{RALPH, TestProject, agent};
 
@@ -57,4 +58,31 @@ fn a_log_of_any_name_is_found_and_other_files_are_not_hidden() {
     shell(&trial, &format!("-- {}", agent("leave")), way, 0);
     assert_eq!(trial.git(&["status", "--porcelain", "--untracked-files=all", "--", "logs"]), "");
     assert_eq!(trial.git(&["status", "--porcelain", "--", "notes.txt"]), "?? notes.txt\n");
+}
+
+#[test]
+fn what_an_agent_keeps_for_itself_is_neither_evidence_nor_committed() {
+    let litter = "cat > /dev/null; echo hi > .aider.chat.history.md; mkdir -p sub/.aider.tags.v4
+        echo x > sub/.aider.tags.v4/cache";
+    let report = "\"$RALPH\" task-complete a";
+    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+        for (work, code) in [
+            ("", 1),
+            ("echo work > work", 0),
+            ("echo work > work; git add --all; git commit -qm Work", 0),
+        ] {
+            let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+            let path = trial.sign("bin/aider");
+            trial.script(&path, &format!("{litter}\n{work}\n{report}"));
+            let trial = trial.command([path.display().to_string().as_str()]);
+            trial.run(mode).code(code);
+            let files = trial.git(&["ls-tree", "-r", "--name-only", "HEAD"]);
+            assert!(!files.contains(".aider"), "{work}: {files}");
+            let status = trial.git(&["status", "--porcelain", "--untracked-files=all"]);
+            assert!(!status.contains(".aider"), "{work}: {status}");
+            if code == 1 {
+                assert_eq!(trial.lines("failed")[0]["verdict"], "unverified");
+            }
+        }
+    }
 }

@@ -32,6 +32,9 @@ pub struct AgentPreset {
     pub install: &'static str,
     /// How to see whether it is logged in; none if that cannot be seen.
     pub login: Option<Login>,
+    /// Patterns, as in `.gitignore`, of files of its own that it leaves in the repository it works
+    /// in.
+    pub litter: &'static [&'static str],
 }
 
 /// The signs of a login. They come from the documentation of the agents and are not complete: a
@@ -54,6 +57,11 @@ pub fn find(name: &str) -> Option<&'static AgentPreset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
+/// Returns the preset of an agent by its name or by its program.
+pub fn of_command(name: &str, program: &str) -> Option<&'static AgentPreset> {
+    find(name).or_else(|| find(program.rsplit('/').next().unwrap_or_default()))
+}
+
 /// The values that a preset has unless it sets them.
 const PLAIN: AgentPreset = AgentPreset {
     name: "",
@@ -65,6 +73,7 @@ const PLAIN: AgentPreset = AgentPreset {
     version: &[],
     install: "",
     login: None,
+    litter: &[],
 };
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
@@ -180,13 +189,15 @@ const COPILOT: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// aider 0.86.2. It makes its own commits, and would write to `.gitignore`.
+/// aider 0.86.2. It makes its own commits, and would write to `.gitignore`. It keeps its history and
+/// caches where it works.
 const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
     format: Format::Aider,
     version: &["aider", "--version"],
     install: "pipx install aider-chat",
+    litter: &[".aider*"],
     ..PLAIN
 };
 
@@ -204,6 +215,9 @@ mod tests {
             let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
             assert_eq!(is_format, preset.name == "aider");
         }
+        assert_eq!(of_command("mine", "/opt/bin/aider"), find("aider"));
+        assert_eq!(of_command("codex", "aider"), find("codex"));
+        assert_eq!(of_command("mine", "./x.sh"), None);
         assert_eq!(find("clude"), None);
         assert_eq!(find(""), None);
         assert_eq!(
