@@ -25,6 +25,8 @@ pub(super) struct ProcessHandle {
     pub(super) in_pane: bool,
     /// The last reported activity.
     pub(super) doing: Option<String>,
+    /// The last reported final result; `None` before there is one.
+    pub(super) result: Option<bool>,
     /// The log of a command other than the agent, relative to the repository.
     pub(super) log: Option<String>,
     /// The tree in which it verifies isolated work, and HEAD of that tree before it started.
@@ -60,6 +62,8 @@ pub(super) struct Progress {
     pub(super) id: AttemptId,
     /// Whether background tasks still run after the final result; `None` before the final result.
     pub(super) result: Option<bool>,
+    /// Whether the final result has changed.
+    pub(super) is_result_new: bool,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
     /// Whether the format of its output tells activity from other text.
@@ -133,11 +137,18 @@ impl Processes {
             if handle.in_pane {
                 doing = doing.map(|doing| terminal::plain(&doing).into_owned());
             }
+            let is_result_new = std::mem::replace(&mut handle.result, result) != result;
             let is_news = handle.doing != doing;
             if is_news {
                 handle.doing.clone_from(&doing);
             }
-            Progress { id: id.clone(), result, doing: doing.filter(|_| is_news), typed }
+            Progress {
+                id: id.clone(),
+                result,
+                is_result_new,
+                doing: doing.filter(|_| is_news),
+                typed,
+            }
         };
         self.running.iter_mut().map(look).collect()
     }

@@ -224,6 +224,7 @@ impl Runner {
             output: Follow::new(spec.stdout, format),
             in_pane: record.pane.is_some(),
             doing: None,
+            result: None,
             log,
             verifies,
             reported: false,

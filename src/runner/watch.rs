@@ -147,7 +147,9 @@ impl Runner {
                 }
             }
             self.follow_report(&progress)?;
-            self.handle(Input::FinalResult(progress.id, progress.result))?;
+            if progress.is_result_new {
+                self.handle(Input::FinalResult(progress.id, progress.result))?;
+            }
         }
         Ok(())
     }
