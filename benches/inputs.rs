@@ -163,30 +163,30 @@ pub fn rules_of_naps(naps: &[Nap], rule: impl Fn(&str, &str, f64) -> String) -> 
 pub struct Place {
     /// Its top.
     pub dir: PathBuf,
-    graph: String,
 }
 
 impl Place {
     /// Makes `dir` with this graph; `fsync` as the settings have it.
-    pub fn new(dir: PathBuf, graph: String, fsync: bool) -> Place {
+    pub fn new(dir: PathBuf, graph: &str, fsync: bool) -> Place {
         fs::create_dir_all(dir.join(".ralph")).expect("make a folder");
         fs::write(dir.join(".ralph/config.yaml"), format!("fsync: {fsync}\n")).expect("write");
-        fs::write(dir.join("task-graph.yaml"), &graph).expect("write the graph");
+        fs::write(dir.join("task-graph.yaml"), graph).expect("write the graph");
         git(&dir, &["init", "-q", "-b", "main"]);
         git(&dir, &["add", "-A"]);
         git(&dir, &["commit", "-q", "-m", "Begin"]);
-        Place { dir, graph }
+        git(&dir, &["tag", "begin"]);
+        Place { dir }
     }
 
     /// A layered graph of which two fifths are done, nothing synced.
     pub fn layered(root: &Path, count: usize) -> Place {
         let graph = graph(Shape::Layered, count, count * 2 / 5);
-        Place::new(root.join(format!("layered-{count}")), graph, false)
+        Place::new(root.join(format!("layered-{count}")), &graph, false)
     }
 
     /// Puts everything back to how it was when made.
     pub fn reset(&self) {
-        fs::write(self.dir.join("task-graph.yaml"), &self.graph).expect("write the graph");
+        git(&self.dir, &["reset", "-q", "--hard", "begin"]);
         for own in ["logs", ".ralph/tasks", ".git/ralph"] {
             match fs::remove_dir_all(self.dir.join(own)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => panic!("{own}: {error}"),
@@ -271,7 +271,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
                 branch: Some("main".to_owned()),
                 log,
                 format: Format::Text,
-                worktree: None,
+                slot: None,
                 why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
             }
         } else {

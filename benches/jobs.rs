@@ -1,4 +1,4 @@
-//! Several attempts at once: how near the whole comes to what is possible, what a work tree costs,
+//! Several attempts at once: how near the whole comes to what is possible, what a slot costs,
 //! and how fast the merge queue is.
 
 use std::{
@@ -20,8 +20,8 @@ use ralph::{
     },
     project::{
         graph_file::graph_of,
+        slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
         workspace::Workspace,
-        worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
 };
 
@@ -110,10 +110,10 @@ pub fn makespan(bench: &Bench, jobs: usize) {
     let naps = inputs::naps(TASKS);
     let place = |levels: usize| {
         let dir = bench.root.join(format!("naps-{jobs}-{levels}")).join("project");
-        Place::new(dir, inputs::graph_of_naps(&naps, levels), false)
+        Place::new(dir, &inputs::graph_of_naps(&naps, levels), false)
     };
     let (equal, levels) = (place(1), place(4));
-    // The first run makes the work trees; it is the one that warms up.
+    // The first run makes the slots; it is the one that warms up.
     let ours = |place: &Place| {
         place.reset();
         let words = ["run", "--jobs", &jobs.to_string(), "--max-iterations", "1000", "--"];
@@ -176,9 +176,9 @@ fn rows(naps: &[Nap], jobs: usize, took: &Times, has_ninja: bool) {
     }
 }
 
-/// A pooled work tree, from the end of one attempt until it is ready for the next, when ten commits
-/// of three files were merged meanwhile.
-pub fn worktree(bench: &Bench) {
+/// A slot, from the end of one attempt until it is ready for the next, when ten commits of three
+/// files have landed meanwhile.
+pub fn slot(bench: &Bench) {
     const FILES: usize = 20_000;
     let dir = bench.root.join("wide").join("project");
     inputs::history(&dir, FILES, 12);
@@ -188,29 +188,33 @@ pub fn worktree(bench: &Bench) {
     };
     let ends = [commit(10), commit(0)];
     let workspace = Workspace::unset(&dir, loop_paths::LoopPaths::default()).expect("open it");
-    let pool = WorktreePool::of(&workspace);
-    let tree = pool.next(&[]);
+    let pool = SlotPool::of(&workspace);
+    let slot = pool.next(&[]);
     let turn = Cell::new(0);
     let pooled = || {
         let at = turn.replace(turn.get() + 1);
         let id = TaskId::new(&format!("task-{at}")).expect("an id");
-        let order = WorktreeOrder {
+        let settings = workspace.repo.slot_settings().expect("read the settings");
+        let order = SlotOrder {
             pool: pool.clone(),
-            tree: tree.clone(),
+            slot: slot.clone(),
+            settings: settings.clone(),
             branch: format!("ralph/{id}"),
-            name: format!("{id}.1"),
             base: ends[at % 2].as_str().into(),
-            pins: workspace.place.pins(&id),
+            base_ref: workspace.place.base_ref(&id, 1),
+            left: None,
+            graph: workspace.graph_name(),
+            setup: Vec::new(),
         };
-        let before = format!("ralph/task-{}", at.wrapping_sub(1));
         let began = Instant::now();
         if at > 0 {
-            let tree = Repo::discover(&tree).expect("open the work tree");
-            let released = worktree_pool::release(&tree, None, Some(&before));
-            assert_eq!(released.expect("let go of it"), None);
+            let slot = Repo::discover(&slot).expect("open the slot");
+            let slot = slot.secure_slot(&settings).expect("write its settings");
+            let released = slot_pool::release(&workspace.repo, &slot, None, &[]);
+            assert_eq!(released.expect("release it"), None);
         }
-        let prepared = worktree_pool::prepare(&order).expect("prepare it");
-        assert_eq!(prepared, PreparedWorktree::Ready(order.branch));
+        let prepared = slot_pool::prepare(&order).expect("prepare it");
+        assert!(matches!(prepared, PreparedSlot::Ready { .. }), "{prepared:?}");
         began.elapsed()
     };
     let fresh = dir.with_file_name("fresh");
@@ -222,8 +226,8 @@ pub fn worktree(bench: &Bench) {
         took
     };
     let times = in_turn(ROUNDS, &mut [&mut || pooled(), &mut || added()]);
-    let what = format!("a work tree for the next attempt, {FILES} files");
-    compared("14", &what, &times, "`git worktree add`", "<= 0.4x");
+    let what = format!("a slot for the next attempt, {FILES} files");
+    compared("14", &what, &times, "`git worktree add`", "<= 0.2x");
 }
 
 /// Small commits, each of a file of its own, beside a shell that brings each in by itself.
@@ -238,22 +242,23 @@ pub fn queue(bench: &Bench) {
     let turn = Cell::new(0);
     let fresh = || {
         let dir = bench.root.join(format!("queue-{}", turn.replace(turn.get() + 1)));
-        let place = Place::new(dir.join("project"), graph.clone(), false);
+        let place = Place::new(dir.join("project"), &graph, false);
         inputs::git(&place.dir, &["config", "user.name", "Bench"]);
         inputs::git(&place.dir, &["config", "user.email", "bench@example.invalid"]);
         place.dir
     };
-    let landed = |dir: &Path| {
+    let landed = |dir: &Path, commits: usize| {
         let count = ["rev-list", "--count", "main"];
         let output = git_command(dir).args(count).output().expect("start git");
         let count = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(count.trim(), (COUNT + 1).to_string(), "each of them is there once");
+        assert_eq!(count.trim(), (commits + 1).to_string(), "each of them is there once");
     };
     let ours = || {
         let dir = fresh();
         let words = ["run", "--jobs", "4", "--max-iterations", "1000", "--", "sh"];
         let took = time(ralph(&dir, &words).arg(&agent), &[0]);
-        landed(&dir);
+        // Another commit completes each task.
+        landed(&dir, 2 * COUNT);
         took
     };
     let by_hand = format!(
@@ -269,7 +274,7 @@ pub fn queue(bench: &Bench) {
     let beside = || {
         let dir = fresh();
         let took = time(&mut shell(&dir, &by_hand), &[0]);
-        landed(&dir);
+        landed(&dir, COUNT);
         took
     };
     let times = in_turn(FEW, &mut [&mut || ours(), &mut || beside()]);

@@ -45,7 +45,7 @@ const PARTS: [(&str, Part); 18] = [
     ("jobs-4", |bench| jobs::makespan(bench, 4)),
     ("jobs-8", |bench| jobs::makespan(bench, 8)),
     ("jobs-16", |bench| jobs::makespan(bench, 16)),
-    ("worktree", jobs::worktree),
+    ("slot", jobs::slot),
     ("queue", jobs::queue),
     ("journal", journal),
     ("git", git),
@@ -218,7 +218,7 @@ fn choose(bench: &Bench) {
 fn shapes(bench: &Bench) {
     let place = |shape, name: &str, count| {
         let graph = inputs::graph(shape, count, count * 2 / 5);
-        Place::new(bench.root.join(format!("shape-{name}-{count}")), graph, false)
+        Place::new(bench.root.join(format!("shape-{name}-{count}")), &graph, false)
     };
     let layered = place(Shape::Layered, "layered", 10_000);
     let why = |place: &Place| time(&mut ralph(&place.dir, &["prompt", "--why"]), &[0]);
@@ -244,8 +244,8 @@ fn shapes(bench: &Bench) {
 fn iterations(bench: &Bench) {
     const COUNT: usize = 100;
     let graph = || inputs::graph(Shape::Layered, 200, 0);
-    let place = Place::new(bench.root.join("loop"), graph(), false);
-    let synced = Place::new(bench.root.join("loop-synced"), graph(), true);
+    let place = Place::new(bench.root.join("loop"), &graph(), false);
+    let synced = Place::new(bench.root.join("loop-synced"), &graph(), true);
     let beside = bench.root.join("beside");
     fs::create_dir_all(&beside).expect("make a folder");
     let numbers: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
@@ -286,8 +286,8 @@ fn iterations(bench: &Bench) {
 /// What one more iteration takes, start and end left out.
 fn large_loop(bench: &Bench) {
     let graph = |count| inputs::graph(Shape::Layered, count, 0);
-    let small = Place::new(bench.root.join("small"), graph(200), false);
-    let large = Place::new(bench.root.join("large"), graph(10_000), false);
+    let small = Place::new(bench.root.join("small"), &graph(200), false);
+    let large = Place::new(bench.root.join("large"), &graph(10_000), false);
     let marginal = |place: &Place| {
         let few = bench.timed_run(place, 5, &[]);
         bench.timed_run(place, 85, &[]).saturating_sub(few) / 80
@@ -298,7 +298,7 @@ fn large_loop(bench: &Bench) {
 
 fn wait(bench: &Bench) {
     const LONG: f64 = 12.0;
-    let place = Place::new(bench.root.join("wait"), inputs::graph(Shape::Layered, 200, 0), false);
+    let place = Place::new(bench.root.join("wait"), &inputs::graph(Shape::Layered, 200, 0), false);
     let alone = |seconds: &str| time(Command::new(&bench.drain).args(["sleep", seconds]), &[0]);
     let times = in_turn(
         ROUNDS,
@@ -338,7 +338,7 @@ fn wait(bench: &Bench) {
 }
 
 fn flood(bench: &Bench) {
-    let place = Place::new(bench.root.join("flood"), inputs::graph(Shape::Layered, 200, 0), false);
+    let place = Place::new(bench.root.join("flood"), &inputs::graph(Shape::Layered, 200, 0), false);
     let sizes: &[(&str, usize)] =
         if bench.full { &[("50", 5), ("500", FEW)] } else { &[("50", 5)] };
     for &(size, rounds) in sizes {
@@ -430,7 +430,8 @@ fn heartbeat(bench: &Bench) {
 /// The same tasks over and over: the agent puts the graph back before all 200 are done.
 fn growth(bench: &Bench) {
     let (first, last) = (100, if bench.full { 10_000 } else { 2_000 });
-    let place = Place::new(bench.root.join("growth"), inputs::graph(Shape::Layered, 200, 0), false);
+    let place =
+        Place::new(bench.root.join("growth"), &inputs::graph(Shape::Layered, 200, 0), false);
     let pristine = bench.root.join("pristine.yaml");
     fs::copy(place.dir.join("task-graph.yaml"), &pristine).expect("copy the graph");
     let report = bench.root.join("sizes");

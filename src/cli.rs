@@ -12,7 +12,7 @@ mod schedule;
 mod setup;
 mod suggest;
 mod task;
-mod worktree;
+mod slots;
 
 use std::{
     ffi::OsString,
@@ -35,10 +35,10 @@ pub use plain_loop::{Called, LoopArgs, Ls, Named};
 pub use run::{DagStatusArgs, LimitArgs, PaneArgs, PlanArgs, PromptArgs, RunArgs, Which};
 pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
 pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
+pub use slots::{SlotsArgs, SlotsCommand};
 pub use task::{
     AnswerArgs, AskArgs, NoteArgs, TaskBlockArgs, TaskCompleteArgs, TaskResetArgs, VerifyArgs,
 };
-pub use worktree::{WorktreeArgs, WorktreeCommand};
 
 /// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
@@ -123,8 +123,8 @@ pub enum Command {
     Answer(Flags<AnswerArgs>),
     /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
-    /// List, create and remove worktrees
-    Worktree(Flags<WorktreeArgs>),
+    /// List the slots of attempts, and remove them
+    Slots(Flags<SlotsArgs>),
     /// Set up a project; overwrite nothing
     Init(Flags<InitArgs>),
     /// Find what would stop a run, with a remedy for each problem

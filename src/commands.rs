@@ -35,7 +35,7 @@ pub mod talk;
 pub mod task;
 pub mod template;
 pub mod verify;
-pub mod worktree;
+pub mod slots;
 
 use std::{
     env,
@@ -94,7 +94,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Config(Flags(options)) => config::run(&at, &options),
         Command::Schema(Flags(options)) => schema::run(options.of),
         Command::MergeDriver(Flags(options)) => merge_driver::run(&at, &options),
-        Command::Worktree(Flags(options)) => worktree::run(&at, &options),
+        Command::Slots(Flags(options)) => slots::run(&at, &options),
         Command::Doctor(Flags(options)) => doctor::run(&at, options),
         Command::Notify(Flags(options)) => notify::run(&at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), options.json),

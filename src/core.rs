@@ -24,6 +24,7 @@ pub mod hmac;
 pub mod history;
 pub mod notes;
 pub mod graph;
+pub mod isolation;
 pub mod merge_queue;
 pub mod select;
 pub mod run;

@@ -8,4 +8,5 @@ pub mod event_store;
 pub mod graph_file;
 pub mod workspace;
 pub mod attempt;
-pub mod worktree_pool;
+pub mod landing_graph;
+pub mod slot_pool;

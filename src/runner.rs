@@ -8,6 +8,7 @@ mod agents;
 mod apply;
 mod close;
 mod edits;
+mod graph_copy;
 mod harm;
 pub mod hook_run;
 mod hooks;
@@ -47,6 +48,7 @@ use crate::{
             filter::Filter,
             task::{Status, TaskId},
         },
+        isolation::Isolation,
         run::{
             OpenWork, Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
@@ -61,8 +63,8 @@ use crate::{
         event_store::EventStore,
         fatal,
         graph_file::{GraphFile, rfc3339},
+        slot_pool::PreparedSlot,
         workspace::{LockHolder, Workspace},
-        worktree_pool::PreparedWorktree,
     },
     runner::reporter::Reporter,
 };
@@ -70,7 +72,7 @@ use crate::{
 pub use agents::{agents, check_agent};
 use edits::RunGraph;
 use hooks::RunHooks;
-use isolated::RunWorktrees;
+use isolated::RunSlots;
 use processes::Processes;
 use requests::Inbox;
 
@@ -110,6 +112,10 @@ impl RunOptions {
             max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
             start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
             jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
+            isolation: match self.plain {
+                Some(_) => Isolation::Checkout,
+                None => settings.isolation,
+            },
             plain: self.plain.clone(),
             ..settings
         }
@@ -120,8 +126,8 @@ impl RunOptions {
 enum RunnerMessage {
     /// The process of an attempt reported something.
     News(AttemptId, ProcessNews),
-    /// The worktree of an attempt was prepared, or preparing it failed.
-    Prepared(AttemptId, Result<PreparedWorktree>),
+    /// The slot of an attempt was prepared, or preparing it failed.
+    Prepared(AttemptId, Result<PreparedSlot>),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
     /// The target branch was moved, or moving it failed.
@@ -144,7 +150,7 @@ pub struct Runner {
     records: BTreeMap<AttemptId, AttemptRecord>,
     graph: RunGraph,
     processes: Processes,
-    worktrees: RunWorktrees,
+    slots: RunSlots,
     hooks: RunHooks,
     inbox: Inbox,
     began: Instant,
@@ -176,7 +182,7 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
-        let worktrees = RunWorktrees::of(&workspace, &policy)?;
+        let slots = RunSlots::of(&workspace, &policy)?;
         let store = workspace.event_store()?;
         if store.history().paused {
             let paused = StopReason::Paused(workspace.place.name().cloned());
@@ -205,7 +211,7 @@ impl Runner {
             run: Run::default(),
             records: BTreeMap::new(),
             processes: Processes::default(),
-            worktrees,
+            slots,
             hooks: RunHooks::default(),
             inbox,
             began: Instant::now(),
@@ -264,6 +270,7 @@ impl Runner {
             return Ok(reason);
         }
         self.recover()?;
+        self.follow_history()?;
         self.turn()
     }
 
@@ -297,13 +304,14 @@ impl Runner {
         }
     }
 
-    /// Whether the run ends soon, so that no long operation may start.
-    fn is_ending(&self) -> bool {
-        self.policy.stop.is_some() || self.is_ended_now()
+    /// Whether queued work may land.
+    fn may_land(&self) -> bool {
+        let is_ending = self.policy.stop.is_some();
+        !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
     }
 
     fn open_work(&self) -> Vec<OpenWork> {
-        self.run.open_work(self.is_ending(), self.policy.jobs)
+        self.run.open_work(self.may_land(), self.policy.jobs)
     }
 
     /// Calls `see` with the view that task selection uses.
@@ -427,7 +435,7 @@ impl Runner {
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
-        let limit = self.run.patience(Instant::now(), self.is_ending());
+        let limit = self.run.patience(Instant::now(), self.may_land());
         let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
         let message = self.listen(pause);
         self.receive(message)?;
@@ -450,7 +458,7 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
                 self.process_left(&id, &members)?
             }
-            Some(RunnerMessage::Prepared(id, prepared)) => self.worktree_prepared(&id, prepared)?,
+            Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
                 crash::point("merge.built");
                 Some(Input::Built(built.map_err(|error| format!("{error:#}"))))

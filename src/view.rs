@@ -19,7 +19,7 @@ pub mod spend;
 pub mod summary;
 pub mod task;
 mod words;
-pub mod worktree;
+pub mod slot;
 
 /// The version of the values, printed as `schema` in each. Fields are added within a version, and
 /// never renamed.

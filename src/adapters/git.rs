@@ -25,28 +25,33 @@ use crate::core::{
 };
 
 mod backend;
-mod branch;
 mod commit;
 mod control;
 mod driver;
+mod file_commit;
 mod ignore;
 mod integrate;
-mod kept;
 mod land;
 mod omit;
 mod pin;
 mod program;
+mod refs;
+mod restore_work;
+mod settle;
+mod slot;
+mod slot_settings;
 mod submodule;
 mod trial;
 mod worktree;
 
 use backend::{Backend, RepositoryFolders};
-pub use branch::BranchRoom;
 pub use commit::CommitDraft;
 pub use driver::{MergedLines, merge_lines};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Landing;
 pub use pin::{Pin, PinSource};
+pub use restore_work::{NOT_WORK, RestoredWork};
+pub use slot_settings::SlotSettings;
 pub use trial::TrialRepository;
 pub use worktree::Worktree;
 
@@ -388,35 +393,49 @@ mod tests {
         }
     }
 
-    /// A repository with one commit, and names for worktrees next to it.
-    pub(super) struct TestWorktrees {
+    /// A repository with one commit, and folders next to it for slots and worktrees.
+    pub(super) struct TestSlots {
         pub(super) place: TestRepository,
         pub(super) first: CommitId,
     }
 
-    impl TestWorktrees {
-        pub(super) fn with(options: &[&str]) -> Option<TestWorktrees> {
+    impl TestSlots {
+        pub(super) fn with(options: &[&str]) -> Option<TestSlots> {
             let place = TestRepository::with(options)?;
             let first = place.commit("a", "1\n", "First");
-            Some(TestWorktrees { place, first })
+            Some(TestSlots { place, first })
         }
 
-        pub(super) fn new() -> TestWorktrees {
-            TestWorktrees::with(&[]).unwrap()
+        pub(super) fn new() -> TestSlots {
+            TestSlots::with(&[]).unwrap()
         }
 
         pub(super) fn path(&self, name: &str) -> PathBuf {
-            self.place.top.parent().unwrap().join("top.worktrees").join(name)
+            self.place.top.parent().unwrap().join("top.slots").join(name)
         }
 
         pub(super) fn main(&self) -> Repo {
             Repo::discover(&self.place.top).unwrap()
         }
 
+        /// A slot at the first commit.
         pub(super) fn add(&self, name: &str) -> Repo {
+            let main = self.main();
+            main.make_slot(&self.path(name), &main.slot_settings().unwrap(), &self.first).unwrap()
+        }
+
+        /// A worktree at the first commit, on no branch.
+        pub(super) fn worktree(&self, name: &str) -> Repo {
             let path = self.path(name);
-            self.main().add_worktree(&path, &self.first).unwrap();
+            let path_text = path.to_str().unwrap();
+            self.place.git(&["worktree", "add", "-q", "--detach", path_text, &self.first]);
             Repo::discover(&path).unwrap()
+        }
+
+        /// Brings a commit of a slot home.
+        pub(super) fn bring(&self, slot: &Repo, commit: &str) {
+            let name = format!("refs/ralph/test/{commit}");
+            self.main().bring_home(slot, commit, &name).unwrap();
         }
 
         pub(super) fn git(&self, repo: &Repo, arguments: &[&str]) -> String {

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeSet,
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -21,7 +22,7 @@ use crate::{
         graph::{TaskGraph, task::Task},
         loop_paths::LoopPaths,
     },
-    project::{config::Config, workspace::Workspace, worktree_pool::WorktreePool},
+    project::{config::Config, slot_pool::SlotPool, workspace::Workspace},
 };
 
 /// The environment variable that requests completions.
@@ -98,16 +99,14 @@ pub(super) fn loops() -> Vec<CompletionCandidate> {
     names.iter().map(|name| CompletionCandidate::new(name.as_str())).collect()
 }
 
-/// Names of worktrees in the pool, and paths of the others.
-pub(super) fn worktrees() -> Vec<CompletionCandidate> {
+/// Names of slots.
+pub(super) fn slots() -> Vec<CompletionCandidate> {
     let Some(workspace) = workspace() else {
         return Vec::new();
     };
-    let pool = WorktreePool::of(&workspace);
-    let trees = workspace.repo.worktrees().unwrap_or_default();
-    let others = trees.iter().filter(|tree| tree.path != workspace.root());
-    let name = |path: &Path| path.strip_prefix(pool.folder()).unwrap_or(path).to_owned();
-    others.map(|tree| CompletionCandidate::new(name(&tree.path))).collect()
+    let pool = SlotPool::of(&workspace);
+    let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
+    found.map(|entry| CompletionCandidate::new(entry.file_name())).collect()
 }
 
 /// Names of settings.

@@ -42,7 +42,7 @@ pub struct DemoArgs {
     /// Create the repository in DIR, which must not exist [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-    /// Run up to N attempts at a time, each in its own worktree [default: 1]
+    /// Run up to N attempts at a time, each in its own slot [default: 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
 }

@@ -115,11 +115,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "worktree",
+        "slots",
         &[
-            ("ralph worktree list", "owner, branch and unsaved work of each"),
-            ("cd \"$(ralph worktree new parser)\"", "continue by hand on the branch of a task"),
-            ("ralph worktree remove 3", "remove worktree 3 if nothing is lost"),
+            ("ralph slots", "the attempt and the unsaved work in each"),
+            ("ralph slots remove", "remove all slots from which nothing would be lost"),
         ],
     ),
     (

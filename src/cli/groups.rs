@@ -33,7 +33,7 @@ const GROUPS: &[CommandGroup] = &[
         is_main: true,
         commands: &["check", "task-complete", "task-reset", "task-block", "answer"],
     },
-    CommandGroup { title: "Recover", is_main: true, commands: &["restore", "worktree"] },
+    CommandGroup { title: "Recover", is_main: true, commands: &["restore", "slots"] },
     CommandGroup {
         title: "Set up",
         is_main: true,

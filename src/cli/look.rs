@@ -94,6 +94,9 @@ pub struct DoctorArgs {
     /// Show only warnings and faults
     #[arg(short, long)]
     pub quiet: bool,
+    /// Do not run the setup and the verify commands in a slot
+    #[arg(long)]
+    pub quick: bool,
     /// Check this agent instead of those of tasks and settings
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,

@@ -61,12 +61,12 @@ pub struct RunArgs {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
-    /// Run up to N attempts at a time, each in its own worktree [default: 1]
+    /// Run up to N attempts at a time, each in its own slot [default: 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
-    /// Use a worktree for each attempt, also with one at a time
-    #[arg(long)]
-    pub worktree: bool,
+    /// Work in the checkout instead of a slot, one attempt at a time
+    #[arg(long, conflicts_with = "jobs")]
+    pub in_place: bool,
     /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,

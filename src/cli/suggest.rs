@@ -41,7 +41,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["block", "hold", "skip"], &["task-block"]),
     (&["reply", "respond"], &["answer"]),
     (&["recover", "rollback", "undo"], &["restore"]),
-    (&["clean", "gc", "prune", "worktrees", "wt"], &["worktree"]),
+    (&["clean", "gc", "prune", "slot", "worktree", "worktrees", "wt"], &["slots"]),
     (&["create", "new", "setup"], &["init"]),
     (&["diagnose", "health"], &["doctor"]),
     (&["configure", "get", "set", "settings"], &["config"]),
@@ -65,7 +65,7 @@ pub(super) fn unknown_command(error: &Error, words: &[OsString]) -> Option<anyho
     else {
         return None;
     };
-    // `ralph worktree lst` is left to clap, which names the usage of `ralph worktree`.
+    // `ralph slots lst` is left to clap, which names the usage of `ralph slots`.
     let usage = ContextValue::StyledStr(Cli::command().render_usage());
     if error.get(ContextKind::Usage).is_some_and(|found| found.to_string() != usage.to_string()) {
         return None;
@@ -156,7 +156,7 @@ mod tests {
             ("cost", "costs"),
             ("validate", "check"),
             ("lint", "check"),
-            ("worktrees", "worktree"),
+            ("worktrees", "slots"),
             ("docs", "man, help"),
             // Two words for a name with a hyphen, and other spellings.
             ("task reset", "task-reset"),

@@ -9,6 +9,7 @@ mod commits;
 mod machine;
 mod program;
 mod project;
+mod slot;
 mod notifiers;
 
 use std::fmt::Write as _;
@@ -119,7 +120,7 @@ impl Finding {
 /// An invalid agent; errors of standard output. Findings are printed and set the exit code.
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(invocation, options.agent, options.agent_name.as_deref())?;
-    let findings = findings(invocation, given);
+    let findings = findings(invocation, given, options.quick);
     let exit = findings.iter().find_map(|finding| match finding.mark {
         FindingLevel::Fault(exit) => Some(exit),
         FindingLevel::Ok | FindingLevel::Warning => None,
@@ -139,7 +140,11 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
 }
 
 /// All findings, in the order in which a run would hit them: the first fault sets its exit code.
-fn findings(invocation: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Finding> {
+fn findings(
+    invocation: &Invocation,
+    given: Option<Vec<AgentCommand>>,
+    is_quick: bool,
+) -> Vec<Finding> {
     let workspace = match invocation.workspace() {
         Ok(workspace) => workspace,
         Err(error) => {
@@ -185,7 +190,10 @@ fn findings(invocation: &Invocation, given: Option<Vec<AgentCommand>>) -> Vec<Fi
     }
     findings.extend(notifiers::all(workspace));
     if let Ok((store, _)) = &past {
-        findings.extend(isolated::all(workspace, &bench, graph.as_ref().ok(), store.history()));
+        findings.extend(isolated::all(workspace, &bench, store.history()));
+    }
+    if workspace.is_isolated() && !is_quick {
+        findings.extend(slot::tried(workspace, &bench));
     }
     findings.extend([
         commits::committer(workspace),

@@ -28,7 +28,7 @@ use crate::{
     },
     project::{
         config_layers::{self, ConfigLayers, Origin},
-        schema,
+        schema, slot_pool,
         workspace::{GRAPH, Workspace},
     },
     runner,
@@ -258,6 +258,9 @@ fn steps(
         whole(GRAPH, setup::graph(found), force)?.keeping(),
         whole(TASK, Template::Task.text(), force)?.keeping().made(),
     ];
+    if let Some(files) = setup::includes(found) {
+        steps.push(whole(slot_pool::INCLUDE, files, force)?.keeping());
+    }
     if wanted.recipes {
         steps.push(FileStep::plan(root, found.justfile(), &Content::Recipes, force)?);
     }

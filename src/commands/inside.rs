@@ -27,7 +27,7 @@ pub(super) struct AttemptContext {
     pub(super) attempt: u32,
     /// The task's folder in the repository of the run, or its nearest existing parent.
     folder: PathBuf,
-    /// The worktree of an isolated attempt.
+    /// The slot of an isolated attempt.
     pub(super) tree: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ impl AttemptContext {
                 Path::new(&folder).ancestors().find(|folder| folder.exists()).map(Path::to_owned)
             })
             .map_err(missing)?,
-            tree: env::var_os("RALPH_WORKTREE").map(PathBuf::from),
+            tree: env::var_os("RALPH_SLOT").map(PathBuf::from),
         })
     }
 

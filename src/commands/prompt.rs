@@ -17,6 +17,7 @@ use crate::{
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
+        isolation::Isolation,
         prompt::template::Template,
         select::{SelectionKey, TaskState, View},
     },
@@ -35,7 +36,11 @@ const RUNNERS_UP: usize = 9;
 /// # Errors
 /// No ready task; an unknown task; a template that does not render.
 pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let mut workspace = invocation.workspace()?;
+    if options.accept {
+        // The claimed task is then done in the checkout.
+        workspace.config.isolation = Isolation::Checkout;
+    }
     if options.write_template {
         return init::one(workspace.root(), TASK, Template::Task, options.force);
     }

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::{Invocation, demo::git};
+use super::{Invocation, demo::git, inside::AttemptContext};
 use crate::{
     cli::ReplayArgs,
     core::exit::{Exit, Failure},
@@ -50,7 +50,7 @@ enum RecordedStream {
 /// An invalid recording; errors of the disk and of git.
 pub fn run(invocation: &Invocation, options: &ReplayArgs) -> Result<Exit> {
     let dir = invocation.directory()?;
-    let recording = read(&dir.join(&options.transcript))?;
+    let recording = read(&recording_path(&dir, &options.transcript))?;
     let task = env::var("RALPH_TASK_ID").ok();
     if task.is_none() && (options.commit || options.report) {
         let message = "`--commit` and `--report` work only inside an attempt; start one with \
@@ -100,6 +100,19 @@ fn pause(after: Duration, speed: Option<f64>) -> Duration {
             Duration::try_from_secs_f64(after.as_secs_f64() / speed).unwrap_or(Duration::MAX)
         }
     }
+}
+
+/// Returns the path of a recording. Its path is relative to the folder `dir`, or to the repository of
+/// the run: the logs of earlier attempts are not in the slot of an attempt.
+fn recording_path(dir: &Path, transcript: &Path) -> PathBuf {
+    let path = dir.join(transcript);
+    if path.exists() {
+        return path;
+    }
+    let attempt = AttemptContext::of_environment("replay", "").ok();
+    let workspace = attempt.and_then(|attempt| attempt.workspace().ok());
+    let there = workspace.map(|workspace| workspace.root().join(transcript));
+    there.filter(|there| there.exists()).unwrap_or(path)
 }
 
 /// Creates a file with the number of the attempt, and commits only that file.

@@ -43,8 +43,16 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
-    flags.extend(options.worktree.then(|| ("worktree".to_owned(), json!(true))));
+    flags.extend(options.in_place.then(|| ("isolation".to_owned(), json!("checkout"))));
     workspace.set_flags(flags)?;
+    if workspace.config.jobs > 1 && !workspace.is_isolated() {
+        let message = format!(
+            "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
+             checkout` or run one job",
+            workspace.config.jobs
+        );
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
     let verbosity = verbosity(options.quiet, options.verbose);
     let run = RunOptions {
         filter: filter(options.which),
@@ -68,7 +76,25 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
     warn_of_many(workspace.config.max_iterations);
+    if workspace.is_isolated() {
+        warn_of_uncommitted(&workspace);
+    }
     work(workspace, file, run, verbosity)
+}
+
+/// Warns that attempts do not see what is not committed.
+fn warn_of_uncommitted(workspace: &Workspace) {
+    /// The number of files that are named.
+    const FEW: usize = 3;
+    let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
+    if changed.is_empty() {
+        return;
+    }
+    let more = changed.len().saturating_sub(FEW);
+    let named: Vec<String> = changed.keys().take(FEW).map(|path| format!("`{path}`")).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let text = format!("not committed, so attempts do not have it: {}{more}", named.join(", "));
+    terminal::say(&terminal::visible(&text));
 }
 
 /// The verbosity for the flags.

@@ -79,9 +79,9 @@ pub(super) fn open_attempts(
         let same =
             |one: &&AttemptRecord| one.task_id == active.task_id && one.attempt == active.attempt;
         let record = records.iter().find(same);
-        let worktree = record.and_then(|open| Some(open.worktree.as_ref()?.tree.clone()));
+        let slot = record.and_then(|open| Some(open.slot.as_ref()?.path.clone()));
         let branch = record.and_then(|open| open.branch.clone());
-        AttemptView::of(active, (worktree, branch), &children, workspace.root(), now)
+        AttemptView::of(active, (slot, branch), &children, workspace.root(), now)
     };
     history.active.attempts.iter().map(view).collect()
 }
@@ -222,7 +222,7 @@ pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
     }
 }
 
-/// Whether a run that this worktree has no journal of holds the lock, which all worktrees share.
+/// Whether a run that this slot has no journal of holds the lock, which all slots share.
 fn is_elsewhere(workspace: &Workspace, history: &History) -> Result<bool> {
     let other =
         |holder: LockHolder| holder.run_id != history.run.id && process::is_alive(&holder.process);

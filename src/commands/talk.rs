@@ -162,7 +162,7 @@ pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
     let main = desk.workspace.root();
     let (root, name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
-        // The file is committed with the work, in the worktree of the attempt.
+        // The file is committed with the work, in the slot of the attempt.
         let root = desk.inside.tree.as_deref().unwrap_or(main);
         (root, desk.workspace.learnings().to_owned(), Some(tag))
     } else {

@@ -11,9 +11,9 @@ use crate::core::event::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {
-    /// It is recorded and claimed; its worktree is being prepared or its first process is starting.
+    /// It is recorded and claimed; its slot is being prepared or its first process is starting.
     Preparing,
-    /// The commands of `setup` run in its worktree.
+    /// The commands of `setup` run in its slot.
     SettingUp,
     /// The verify commands run before its agent starts.
     Baseline,
@@ -117,7 +117,8 @@ impl AttemptState {
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::DoneRemoved { .. }
-            | Event::WorktreeKept { .. }
+            | Event::SlotKept { .. }
+            | Event::WorkRestored { .. }
             | Event::SettingUp { .. }
             | Event::Reported { .. }
             | Event::Asked { .. }

@@ -100,9 +100,9 @@ pub enum Event {
         /// The format of its output.
         #[serde(default, skip_serializing_if = "is_text")]
         format: Format,
-        /// Its own worktree, if it is isolated.
+        /// Its own slot, if it is isolated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        worktree: Option<String>,
+        slot: Option<String>,
     },
     /// A file or empty folder `DONE` was in the folder of the task before an attempt, and was removed:
     /// only the attempt itself reports with it.
@@ -110,14 +110,24 @@ pub enum Event {
         /// Its path, relative to the repository.
         path: String,
     },
-    /// A worktree of the pool contains work that is saved nowhere else, so it is left unchanged.
-    WorktreeKept {
-        /// The worktree.
-        worktree: String,
+    /// A slot of the pool contains work that is saved nowhere else, so it is left unchanged.
+    SlotKept {
+        /// The slot.
+        slot: String,
         /// What it contains.
         why: String,
     },
-    /// A command of `setup` started, which prepares the worktree of an attempt or of the merge
+    /// The work of an earlier attempt was brought into the slot of this one.
+    WorkRestored {
+        /// The attempt.
+        attempt: u32,
+        /// The ref that keeps the work.
+        from: String,
+        /// The files in which it conflicts with the branch; then the attempt starts over.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        conflicts: Vec<String>,
+    },
+    /// A command of `setup` started, which prepares the slot of an attempt or of the merge
     /// queue.
     SettingUp {
         /// The attempt.
@@ -132,7 +142,7 @@ pub enum Event {
         /// The attempt.
         attempt: u32,
     },
-    /// The attempt passed in its own worktree and is queued to land.
+    /// The attempt passed in its own slot and is queued to land.
     Queued {
         /// The attempt.
         attempt: u32,

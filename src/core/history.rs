@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{
     agents::{provider_error::ProviderError, transcript::Tokens},
+    commit_id::CommitId,
     event::{
         Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopRequest, record::Record,
     },
@@ -146,6 +147,15 @@ pub struct TaskHistory {
     /// Whether it is parked even if it has attempts left.
     #[serde(default)]
     pub stuck: bool,
+    /// Whether a person reset it after it was complete, so that earlier work does not count.
+    #[serde(default)]
+    pub was_reset: bool,
+    /// The ref of what its newest attempt with an agent left, until it is complete or reset.
+    #[serde(default)]
+    pub left: Option<String>,
+    /// The newest commit of an attempt at it.
+    #[serde(default)]
+    pub work: Option<CommitId>,
     /// The usage of its attempts since the last reset.
     #[serde(default)]
     pub spend: Spend,
@@ -222,6 +232,9 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     attempts: 0,
     counted: 0,
     stuck: false,
+    was_reset: false,
+    left: None,
+    work: None,
     spend: Spend {
         attempts: 0,
         cost_usd: 0.0,
@@ -239,6 +252,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
 impl TaskHistory {
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
+        self.left = None;
     }
 
     /// Applies a status that a person wrote. A status that an agent wrote is not applied.
@@ -287,10 +301,7 @@ impl History {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
-            Event::Started { attempt, .. } => {
-                (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
-                self.with(id, |past| past.attempts = *attempt);
-            }
+            Event::Started { attempt, .. } => self.start(id, *attempt),
             Event::Answered(answer) => self.with(id, |past| past.answers.push(answer.clone())),
             Event::Completed(ended)
             | Event::RateLimited(ended)
@@ -305,12 +316,13 @@ impl History {
                 child: child.clone(),
             })),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            Event::Reset {} => self.with(id, TaskHistory::reset),
+            Event::Reset {} => self.with(id, |past| {
+                past.reset();
+                past.was_reset = true;
+            }),
             Event::StatusChanged {
                 new: Some(new), cause: Cause::Edited | Cause::Command, ..
-            } => {
-                self.with(id, |past| past.set_by_hand(*new));
-            }
+            } => self.with(id, |past| past.set_by_hand(*new)),
             Event::Waiting { .. } => self.run.waits += 1,
             Event::PauseRequested {} => self.paused = true,
             Event::ResumeRequested { now } => self.resume(*now),
@@ -336,7 +348,8 @@ impl History {
             | Event::Asked { .. }
             | Event::Noted { .. }
             | Event::DoneRemoved { .. }
-            | Event::WorktreeKept { .. }
+            | Event::SlotKept { .. }
+            | Event::WorkRestored { .. }
             | Event::SettingUp { .. }
             | Event::Queued { .. }
             | Event::Merging(_)
@@ -399,6 +412,11 @@ impl History {
         };
     }
 
+    fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
+        (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
+        self.with(id, |past| past.attempts = attempt);
+    }
+
     fn resume(&mut self, now: bool) {
         self.paused = false;
         if now {
@@ -440,6 +458,7 @@ impl History {
         let id = record.task_id.as_ref();
         let open = id.and_then(|id| self.active.of(id));
         let began = open.map_or(self.ended, |active| active.began_after);
+        let had_agent = open.is_none_or(|active| active.has_agent);
         self.ended += 1;
         self.run.close(self.ended, began, ended);
         self.apply_provider_error(record.timestamp, began, ended);
@@ -449,6 +468,15 @@ impl History {
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
+            if let Some(commit) = ended.evidence.commits.last() {
+                past.work = Some(commit.id.clone());
+            }
+            if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {
+                // What an attempt left that is off its branch does not continue the branch.
+                past.left = None;
+            } else if had_agent {
+                past.left.clone_from(&ended.pinned);
+            }
             past.spend.add(ended);
             for id in &ended.evidence.added {
                 if !past.added.contains(id) {
@@ -456,7 +484,7 @@ impl History {
                 }
             }
             if ended.verdict == Verdict::Complete {
-                past.counted = 0;
+                (past.counted, past.was_reset) = (0, false);
                 past.commits.clone_from(&ended.evidence.commits);
                 past.added.clear();
                 past.answers.clear();
@@ -520,7 +548,7 @@ pub(crate) mod tests {
             log: String::new(),
             why: String::new(),
             format: Format::Text,
-            worktree: None,
+            slot: None,
         }
     }
 

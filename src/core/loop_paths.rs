@@ -122,12 +122,23 @@ impl LoopPaths {
 
     /// The prefix of the refs of all attempts at a task.
     pub fn pins(&self, id: &TaskId) -> String {
-        // A task id contains no `+`. Git reserves names that end in `.lock`.
-        let kind = if self.name.is_some() { "loop+" } else { "" };
-        let escape =
-            if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
-        format!("refs/ralph/{kind}{id}{escape}")
+        ref_of(if self.name.is_some() { "loop+" } else { "" }, id)
     }
+
+    /// The ref that keeps the base of an open attempt at a task.
+    pub fn base_ref(&self, id: &TaskId, attempt: u32) -> String {
+        format!("{}/{attempt}", ref_of("base+", id))
+    }
+}
+
+/// The ref that keeps the result of the current trial of the merge queue.
+pub const TRIAL: &str = "refs/ralph/trial+";
+
+/// A ref about a task. A task id contains no `+`. Git reserves names that end in `.lock`.
+fn ref_of(kind: &str, id: &TaskId) -> String {
+    let escape =
+        if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
+    format!("refs/ralph/{kind}{id}{escape}")
 }
 
 /// The folder in git's common folder with one folder per plain loop.

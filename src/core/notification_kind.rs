@@ -105,7 +105,8 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::GraphGuarded { .. }
         | Event::Started { .. }
         | Event::DoneRemoved { .. }
-        | Event::WorktreeKept { .. }
+        | Event::SlotKept { .. }
+        | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
         | Event::AgentStarted { .. }
         | Event::Queued { .. }

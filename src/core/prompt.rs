@@ -53,7 +53,7 @@ pub struct PromptContext {
     pub graph_path: String,
     /// The learnings file, relative to the repository.
     pub learnings_path: String,
-    /// The main checkout, if the attempt works in its own worktree.
+    /// The main checkout, if the attempt works in its own slot.
     pub isolated_from: Option<String>,
     /// The conflict of the previous attempt's work, as a diff.
     pub conflict: String,

@@ -137,18 +137,32 @@ impl Run {
         self.requests.signals
     }
 
-    /// Returns the open attempts for the selection of the next task. `ending` is
-    /// [`Situation::is_ending`].
-    pub fn open_work(&self, ending: bool, jobs: usize) -> Vec<OpenWork> {
+    /// Whether queued work may land in a run that a signal ends: it has the time that SIGTERM gives
+    /// to attempts, unless something blocks landing.
+    pub fn lands_last(&self, now: Instant) -> bool {
+        self.requests.signals == 1 && self.attempts.has_time(now) && self.landing.held().is_none()
+    }
+
+    /// Whether queued work may land.
+    fn lands(&self, sit: &Situation<'_>) -> bool {
+        let stops_now = sit.view.history.run.stop.as_ref().is_some_and(|stop| stop.now);
+        !sit.is_ending() || (!stops_now && self.lands_last(sit.now))
+    }
+
+    /// Returns the open attempts for the selection of the next task. `lands` says whether queued
+    /// work may land.
+    pub fn open_work(&self, lands: bool, jobs: usize) -> Vec<OpenWork> {
         let queued: Vec<&AttemptId> = self.landing.queued().collect();
         let is_queued = |open: &&OpenAttempt| queued.contains(&&open.id);
         let at_work = self.attempts.open().iter().filter(|open| !is_queued(open));
-        // If the run is stopping, the queued attempts are left to the next run.
-        let waits = !ending || self.landing.is_trying();
+        // Queued attempts that do not land any more are left to the next run.
+        let waits = lands || self.landing.is_trying();
         let waiting = queued.iter().filter(|_| waits).filter_map(|id| self.attempts.get(id));
-        // Each keeps its worktree until it lands. From `jobs` queued attempts on, the others count
-        // as working, so that attempts do not run far ahead of the queue.
-        let waiting = waiting.enumerate().map(|(at, open)| (open, at >= jobs));
+        // The last of `jobs` queued attempts counts as working, so that attempts do not run far
+        // ahead of the queue; with one job, each starts from the work of the one before.
+        let is_held = self.landing.held().is_some();
+        let waiting =
+            waiting.enumerate().map(|(at, open)| (open, at + usize::from(!is_held) >= jobs));
         at_work
             .map(|open| (open, true))
             .chain(waiting)
@@ -175,7 +189,9 @@ impl Run {
             return RunDecision::Act(vec![done]);
         }
         let is_alone = self.has_only_queued();
-        if let Some(branch) = self.landing.due(is_alone, sit) {
+        if self.lands(sit)
+            && let Some(branch) = self.landing.due(is_alone, sit)
+        {
             return RunDecision::Land(branch.to_owned());
         }
         if let Some(stop) = self.stuck(sit) {
@@ -220,8 +236,8 @@ impl Run {
         match input {
             Input::Recorded(attempt, started) => attempts.begin(*attempt, *started),
             Input::Found(found) => attempts.found(*found, sit),
-            Input::WorktreeReady(id) => attempts.worktree_ready(&id, sit),
-            Input::WorktreeKept(id, why) => attempts.worktree_kept(&id, why, sit),
+            Input::SlotReady { id, is_set_up } => attempts.slot_ready(&id, is_set_up, sit),
+            Input::SlotKept(id, why) => attempts.slot_kept(&id, why, sit),
             Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
             Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
             Input::ProcessStarted(id, limits) => attempts.process_started(&id, limits),
@@ -248,8 +264,11 @@ impl Run {
             }
             Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
             Input::Built(built) => {
-                let members = built.as_ref().map_or(0, |built| built.commits.len());
-                let next = self.landing.built(built, self.trial_commands(members), sit);
+                let (members, is_set_up) = built
+                    .as_ref()
+                    .map_or((0, false), |built| (built.commits.len(), built.is_set_up));
+                let commands = self.lands(sit).then(|| self.trial_commands(members, is_set_up));
+                let next = self.landing.built(built, commands, sit);
                 self.go_on_landing(next)
             }
             Input::Landed(landed) => {
@@ -312,14 +331,14 @@ impl Run {
     }
 
     /// Returns the commands that must pass for a batch of the first `count` queued attempts: the
-    /// setup of the first one and the verify commands of all.
-    fn trial_commands(&self, count: usize) -> Vec<String> {
+    /// setup of the first one, unless the slot is set up, and the verify commands of all.
+    fn trial_commands(&self, count: usize, is_set_up: bool) -> Vec<String> {
         let members: Vec<&OpenAttempt> =
             self.landing.queued().take(count).filter_map(|id| self.attempts.get(id)).collect();
         let mut seen = HashSet::new();
         let verify = members.iter().flat_map(|open| open.verify.iter());
         let verify: Vec<&String> = verify.filter(|command| seen.insert(*command)).collect();
-        let setup = members.first().filter(|_| !verify.is_empty());
+        let setup = members.first().filter(|_| !verify.is_empty() && !is_set_up);
         let setup = setup.into_iter().flat_map(|open| open.setup.iter());
         setup.chain(verify).cloned().collect()
     }
@@ -348,11 +367,10 @@ impl Run {
         }
     }
 
-    /// The time until a limit is reached or a step of the merge queue is due; `ending` as
-    /// [`Situation::is_ending`].
-    pub fn patience(&self, now: Instant, ending: bool) -> Option<Duration> {
-        // A run that is being stopped takes no more steps of the queue.
-        let landing = self.landing.patience(now).filter(|_| !ending);
+    /// The time until a limit is reached or a step of the merge queue is due; `lands` says whether
+    /// queued work may land.
+    pub fn patience(&self, now: Instant, lands: bool) -> Option<Duration> {
+        let landing = self.landing.patience(now).filter(|_| lands);
         let limits = [self.attempts.patience(now), landing];
         limits.into_iter().flatten().min()
     }

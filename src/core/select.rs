@@ -26,6 +26,7 @@ use crate::core::{
         task::{Priority, Status, Task},
     },
     history::History,
+    isolation::Isolation,
     spend::Budget,
 };
 pub use agents::Turn;
@@ -86,12 +87,14 @@ pub struct Policy {
     pub stop: Option<(i32, &'static str)>,
     /// The plain loop, if the run is one.
     pub plain: Option<PlainLoop>,
+    /// Where attempts work.
+    pub isolation: Isolation,
 }
 
 impl Policy {
-    /// Whether attempts are isolated; always true if several can run at the same time.
-    pub fn is_isolated(&self, wanted: bool) -> bool {
-        self.plain.is_none() && (wanted || self.jobs > 1)
+    /// Whether each attempt has a slot of its own.
+    pub fn is_isolated(&self) -> bool {
+        self.isolation == Isolation::Slot
     }
 }
 
@@ -114,6 +117,7 @@ impl Default for Policy {
             inherit: false,
             stop: None,
             plain: None,
+            isolation: Isolation::default(),
         }
     }
 }

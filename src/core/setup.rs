@@ -5,11 +5,13 @@
 
 mod backlog;
 mod checks;
+mod installs;
 mod marks;
 mod recipes;
 
 pub use backlog::{Backlog, backlog};
 pub use checks::{FoundCheck, READ, checks};
+pub use installs::{installs, wanted_files};
 
 use crate::core::{
     agents::agent_preset,
@@ -25,6 +27,8 @@ pub struct Found {
     pub agents: Vec<FoundAgent>,
     /// The test commands that it declares.
     pub checks: Vec<FoundCheck>,
+    /// The commands that install what a copy of the project needs.
+    pub installs: Vec<String>,
     /// The files that look like a backlog.
     pub backlog: Vec<Backlog>,
 }
@@ -124,7 +128,21 @@ pub fn config(found: &Found, wanted: &SetupChoices) -> String {
     } else {
         "# verify: [make test]\n".to_owned()
     };
-    settings(&Template::Config.text(), wanted).replace("# verify: [make test]\n", &verify)
+    let text = settings(&Template::Config.text(), wanted);
+    let text = text.replace("# verify: [make test]\n", &verify);
+    if found.installs.is_empty() {
+        return text;
+    }
+    let installs = found.installs.iter();
+    let setup = installs
+        .fold("setup:\n".to_owned(), |text, command| text + "  - " + &scalar(command) + "\n");
+    text.replace("# setup: [npm ci]\n", &setup)
+}
+
+/// The text of the list of ignored files that attempts need; none without such files.
+pub fn includes(found: &Found) -> Option<String> {
+    let files = wanted_files(&found.names);
+    (!files.is_empty()).then(|| files.join("\n") + "\n")
 }
 
 /// The text of the user settings.

@@ -166,6 +166,9 @@ pub struct Evidence {
     /// New commits that descend from the base, oldest first.
     #[serde(default)]
     pub commits: Vec<Commit>,
+    /// A commit of an earlier attempt at the task that the base contains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<CommitId>,
     /// The size of their changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<DiffStat>,
@@ -252,7 +255,7 @@ impl Evidence {
     /// Whether the attempt committed changes. Commits without any change are no proof.
     fn commits_changes(&self) -> bool {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
-        !self.commits.is_empty() && changes
+        (!self.commits.is_empty() && changes) || self.earlier.is_some()
     }
 }
 
@@ -298,9 +301,9 @@ pub enum Verdict {
     Denied,
     /// A verify command failed before the attempt, so no agent was started.
     BaselineBroken,
-    /// A command that prepares the worktree failed, so no agent was started.
+    /// A command that prepares the slot failed, so no agent was started.
     SetupFailed,
-    /// Reported and proven in its own worktree, but the work cannot land.
+    /// Reported and proven in its own slot, but the work cannot land.
     MergeFailed,
     /// An iteration of a plain loop ended normally; the next one follows.
     Again,

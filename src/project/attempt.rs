@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-pub use open::{AcceptanceCriteria, AttemptRecord, WorktreeAssignment};
+pub use open::{AcceptanceCriteria, AttemptRecord, SlotAssignment};
 
 /// The file in a task's folder that reports the task done.
 const DONE: &str = "DONE";
@@ -215,13 +215,14 @@ pub fn begin(
         branch: head.branch,
         dirty,
         inherited,
-        worktree: None,
+        slot: None,
         log: workspace.place.attempt(id, attempt),
         terms: None,
         call: None,
         agent: None,
         guardian: None,
         pane: None,
+        status_word: None,
         locks: tree.locks(),
         controls: Some(tree.controls()),
     })
@@ -313,10 +314,20 @@ pub fn evidence(
     })
 }
 
-/// Returns the evidence of an attempt whose worktree no longer exists.
-pub fn evidence_of_nothing(record: &AttemptRecord, report: Option<Report>) -> Evidence {
-    let tree = record.worktree.as_ref().map(|worktree| worktree.tree.display().to_string());
-    let strayed = format!("its worktree `{}` no longer exists", tree.unwrap_or_default());
+/// Returns the evidence of an attempt whose slot no longer exists, or cannot be read because of this
+/// error.
+pub fn evidence_of_nothing(
+    record: &AttemptRecord,
+    report: Option<Report>,
+    error: &anyhow::Error,
+) -> Evidence {
+    let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
+    let slot = path.display();
+    let strayed = if path.exists() {
+        format!("its slot is damaged: {error:#}")
+    } else {
+        format!("its slot `{slot}` no longer exists")
+    };
     Evidence { report, strayed: Some(strayed), ..Evidence::default() }
 }
 
@@ -352,7 +363,7 @@ fn question(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }
 
-/// Returns the uncommitted changes in a worktree, without the files that `ralph` writes: path ->
+/// Returns the uncommitted changes in a slot, without the files that `ralph` writes: path ->
 /// fingerprint.
 ///
 /// # Errors

@@ -30,6 +30,7 @@ use crate::{
         },
         duration,
         event::Orphans,
+        isolation::{Isolation, Retry},
         select::{self, Policy},
         spend::Budget,
     },
@@ -96,7 +97,11 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub idle: Duration,
-    /// The number of attempts at a time; above 1, each has its own worktree.
+    /// Where attempts work: each in a slot, a copy of the repository of its own (`slot`), or one
+    /// after the other in the checkout (`checkout`).
+    #[schemars(with = "String", extend("enum" = ["slot", "checkout"]))]
+    pub isolation: Isolation,
+    /// The number of attempts at a time; above 1, each needs a slot.
     #[schemars(range(min = 1))]
     pub jobs: usize,
     /// The file in which agents record what they learned.
@@ -142,7 +147,7 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub notify_wait: Duration,
-    /// How work from a worktree lands on the target branch: its commits one by one (`rebase`), with
+    /// How work from a slot lands on the target branch: its commits one by one (`rebase`), with
     /// a merge commit (`merge`), or as one commit (`squash`).
     #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
     pub merge: IntegrationMethod,
@@ -165,17 +170,24 @@ pub struct Config {
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
     pub schedule: Option<ScheduleConfig>,
+    /// How another attempt at a task starts: with the commits and the uncommitted changes of the
+    /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
+    #[schemars(with = "String", extend("enum" = ["continue", "fresh"]))]
+    pub retry: Retry,
     /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
     /// its dependents (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
     pub select: Select,
-    /// A command or a list of commands that prepare a worktree before an attempt, such as `npm ci`.
+    /// A command or a list of commands that prepare a slot before an attempt, such as `npm ci`.
     #[schemars(with = "Value", extend("type" = ["string", "array"]))]
     pub setup: Commands,
     /// The time limit for each command of `setup`.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub setup_timeout: Duration,
+    /// The folder of the slots, relative to the repository. The default is a folder next to the
+    /// repository.
+    pub slot_dir: Option<String>,
     /// The time after which a task that is in progress counts as stale.
     #[serde(with = "length")]
     #[schemars(with = "String")]
@@ -200,11 +212,6 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub verify_timeout: Duration,
-    /// Whether to use a worktree for each attempt, also with one at a time.
-    pub worktree: bool,
-    /// The folder of the worktrees, relative to the repository. The default is a folder next to the
-    /// repository.
-    pub worktree_dir: Option<String>,
 }
 
 impl Default for Config {
@@ -224,6 +231,7 @@ impl Default for Config {
             hook_timeout: minutes(1),
             hooks: Hooks::default(),
             idle: minutes(15),
+            isolation: Isolation::Slot,
             jobs: 1,
             learnings: LEARNINGS.to_owned(),
             limits: ConcurrencyLimits::default(),
@@ -244,9 +252,11 @@ impl Default for Config {
             promise_text: promise::TEXT.to_owned(),
             redact: true,
             schedule: None,
+            retry: Retry::default(),
             select: Select::Own,
             setup: Commands(Vec::new()),
             setup_timeout: minutes(15),
+            slot_dir: None,
             stale_after: select::STALE_AFTER,
             start_limit: select::START_LIMIT,
             term_grace: Duration::from_secs(30),
@@ -254,8 +264,6 @@ impl Default for Config {
             verify: Commands(Vec::new()),
             verify_baseline: false,
             verify_timeout: minutes(15),
-            worktree: false,
-            worktree_dir: None,
         }
     }
 }
@@ -346,6 +354,7 @@ impl Config {
             max_wait: self.max_wait,
             start_limit: self.start_limit,
             inherit: self.select == Select::Inherit,
+            isolation: self.isolation,
             ..Policy::default()
         }
     }

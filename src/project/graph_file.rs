@@ -94,6 +94,8 @@ pub enum Write<'a> {
     },
     /// Any other status. It ends a claim or a completion.
     Plain(Status),
+    /// Pending, as the file had it before a claim: the word, or none for a task without a status.
+    Restored(Option<&'a str>),
 }
 
 impl Write<'_> {
@@ -103,6 +105,7 @@ impl Write<'_> {
             Write::Claim { .. } => Status::InProgress,
             Write::Complete { .. } => Status::Complete,
             Write::Plain(status) => status,
+            Write::Restored(_) => Status::Pending,
         }
     }
 }
@@ -181,6 +184,14 @@ impl GraphFile {
         self.document.text()
     }
 
+    /// The status of a task as the file spells it; none for a task without one.
+    pub fn status_word(&self, number: usize) -> Option<String> {
+        let node = load::node_of(&self.document, number)?;
+        let (tree, text) = (self.document.tree(), self.document.text());
+        let (_, value) = tree.entry(text, node, "status")?;
+        tree.scalar(text, value).map(std::borrow::Cow::into_owned)
+    }
+
     /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -196,7 +207,16 @@ impl GraphFile {
     ///
     /// # Errors
     /// The errors in the file. The last valid graph is kept.
-    pub fn refresh(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
+    pub fn refresh(&mut self, state: &StateFolder) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
+        if !self.has_changed() {
+            return Ok(None);
+        }
+        // While work lands, the file has the committed text for a moment.
+        let _turn = state.lock_graph();
+        self.reread()
+    }
+
+    fn reread(&mut self) -> Result<Option<Vec<Foreign>>, Box<Rejected>> {
         if !self.has_changed() {
             return Ok(None);
         }
@@ -222,11 +242,14 @@ impl GraphFile {
         let mut foreign = Vec::new();
         loop {
             foreign
-                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
             let number = self
                 .graph
                 .number(id)
                 .ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
+            if self.has(number, write) {
+                return Ok(foreign);
+            }
             self.splice(number, write)
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
             // If the edit does not reach the disk, the file must be read again.
@@ -260,7 +283,7 @@ impl GraphFile {
         let mut foreign = Vec::new();
         loop {
             foreign
-                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
             let Some(text) = edit(self.text())? else {
                 return Ok(foreign);
             };
@@ -274,7 +297,7 @@ impl GraphFile {
             state::replace(&self.path, text.as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
             foreign
-                .extend(self.refresh().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
             return Ok(foreign);
         }
     }
@@ -302,12 +325,27 @@ impl GraphFile {
         Ok(kept)
     }
 
+    /// Whether a landing has written this already.
+    fn has(&self, number: usize, write: Write<'_>) -> bool {
+        let task = self.graph.task(number);
+        matches!(write, Write::Complete { .. })
+            && task.status == Status::Complete
+            && task.claimed_at.is_none()
+            && self.stamp.is_some()
+    }
+
     /// Writes status, claim and completion time together. If the layout of the task does not allow
     /// the other fields, writes only the status.
     fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
         let node = load::node_of(&self.document, number).expect("the number is of this document");
         let word = self.graph.spelling.write(write.status());
-        let status = Change::Set { key: "status", value: &word };
+        let status = match write {
+            Write::Restored(None) => Change::Remove { key: "status" },
+            Write::Restored(Some(word)) => Change::Set { key: "status", value: word },
+            Write::Claim { .. } | Write::Complete { .. } | Write::Plain(_) => {
+                Change::Set { key: "status", value: &word }
+            }
+        };
         let unclaimed =
             [Change::Remove { key: "claimed_at" }, Change::Remove { key: "claimed_by" }];
         let extras = match write {
@@ -320,7 +358,7 @@ impl GraphFile {
                 extras.extend(unclaimed);
                 extras
             }
-            Write::Plain(_) => {
+            Write::Plain(_) | Write::Restored(_) => {
                 let mut extras = unclaimed.to_vec();
                 extras.push(Change::Remove { key: "completed_at" });
                 extras
@@ -336,7 +374,9 @@ impl GraphFile {
             Write::Claim { at, by } => {
                 self.graph.set_claim(number, Some(at.to_owned()), Some(by.to_owned()));
             }
-            Write::Complete { .. } | Write::Plain(_) => self.graph.set_claim(number, None, None),
+            Write::Complete { .. } | Write::Plain(_) | Write::Restored(_) => {
+                self.graph.set_claim(number, None, None);
+            }
         }
     }
 }
@@ -352,6 +392,20 @@ impl std::error::Error for Rejected {}
 /// Returns a time as it is written to the file: RFC 3339, to the second.
 pub fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Returns a text with the status of a task; none if the task is not in it.
+///
+/// # Errors
+/// The text is not a valid graph, or its layout does not allow the edit.
+pub fn with_status(text: &str, id: &TaskId, write: Write<'_>) -> Result<Option<String>> {
+    let mut file = GraphFile::assume(Path::new(""), "the graph", false, false, text)
+        .map_err(|rejected| anyhow!(*rejected))?;
+    let Some(number) = file.graph.number(id) else {
+        return Ok(None);
+    };
+    file.splice(number, write)?;
+    Ok(Some(file.document.text().to_owned()))
 }
 
 fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> {
@@ -447,7 +501,7 @@ mod tests {
         }
         let want = TEXT.replace("{id: b, title: B}", "{id: b, status: todo, title: B}");
         assert_eq!(fs::read_to_string(&path).unwrap(), want);
-        assert!(file.refresh().unwrap().is_none(), "our own writes are no news");
+        assert!(file.reread().unwrap().is_none(), "our own writes are no news");
     }
 
     #[test]
@@ -488,10 +542,10 @@ mod tests {
         for cut in 0..whole.len() {
             fs::write(&path, whole).unwrap();
             file.stamp = None;
-            file.refresh().unwrap();
+            file.reread().unwrap();
             fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
             file.stamp = None;
-            let Ok(changes) = file.refresh() else {
+            let Ok(changes) = file.reread() else {
                 assert_eq!(file.text(), whole, "the last good one is kept: cut at {cut}");
                 continue;
             };

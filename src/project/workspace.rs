@@ -294,9 +294,9 @@ impl Workspace {
         self.config.policy()
     }
 
-    /// Whether attempts are isolated in their own worktrees, according to the settings.
+    /// Whether attempts have slots, according to the settings.
     pub fn is_isolated(&self) -> bool {
-        self.place.name().is_none() && self.policy().is_isolated(self.config.worktree)
+        self.place.name().is_none() && self.policy().is_isolated()
     }
 
     /// The commands that must succeed before a task is complete.
@@ -457,12 +457,11 @@ impl Workspace {
 }
 
 /// Opens the repository around `dir`, and returns it with the top of the current worktree. In the
-/// worktree of an attempt, the repository is the main checkout, which has the graph and the journal.
+/// slot of an attempt, the repository is the main checkout, which has the graph and the journal.
 fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
     let repo = Repo::discover(dir)?;
     let standpoint = repo.root().to_owned();
-    let main = if repo.is_own() { repo.main_root()? } else { None };
-    let repo = main.map_or(Ok(repo), |main| Repo::discover(&main))?;
+    let repo = repo.slot_of().map_or(Ok(repo), |main| Repo::discover(&main))?;
     Ok((repo, standpoint))
 }
 

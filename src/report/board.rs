@@ -164,10 +164,6 @@ impl Board {
         let shown = if rows > room { room.saturating_sub(1).max(1) } else { room };
         let ids = self.news.iter().map(|news| columns(news.id.as_str())).max().unwrap_or(0).min(ID);
         lines.extend(self.rows().take(shown).map(|(attempt, news)| {
-            if !self.several {
-                // For a single attempt, the age is that of its current activity.
-                return (None, format!("{frame} {} {}", age(now - news.since), news.text));
-            }
             let state = attempt.position.state;
             let (lead, text) = match state {
                 AttemptState::Queued => ("", "queued to land"),
@@ -179,6 +175,10 @@ impl Board {
                 | AttemptState::WaitingForChildren
                 | AttemptState::Verifying => (news.lead, news.text.as_str()),
             };
+            if !self.several {
+                // For a single attempt, the age is that of its current activity.
+                return (None, format!("{frame} {} {text}", age(now - news.since)));
+            }
             let (mark, age) =
                 (if state.has_passed() { STILL } else { frame }, age(now - attempt.since));
             let id = fit(news.id.as_str(), ID);
@@ -205,8 +205,8 @@ impl Board {
 /// Returns the status text of an event for its attempt, with a prefix.
 fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, String)> {
     let is_landing = state == AttemptState::Landing;
-    if let Event::Started { worktree: Some(_), .. } = event {
-        Some(("", "preparing its worktree".to_owned()))
+    if let Event::Started { slot: Some(_), .. } = event {
+        Some(("", "preparing its slot".to_owned()))
     } else if matches!(event, Event::Started { .. } | Event::AgentStarted { .. }) {
         Some(("", AT_WORK.to_owned()))
     } else if let Event::SettingUp { command, .. } = event {
@@ -279,8 +279,8 @@ mod tests {
 
     fn isolated() -> Event {
         let mut event = started(1);
-        if let Event::Started { worktree, .. } = &mut event {
-            *worktree = Some("/trees/1".to_owned());
+        if let Event::Started { slot, .. } = &mut event {
+            *slot = Some("/trees/1".to_owned());
         }
         event
     }
@@ -375,6 +375,8 @@ mod tests {
     fn a_single_attempt_is_shown_without_its_id() {
         let events = [("a", started(1)), ("a", command("cargo test"))];
         insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s cargo test");
+        let events = [("a", isolated()), ("a", queued())];
+        insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s queued to land");
         let until = DateTime::from_timestamp(100, 0).unwrap();
         let wait = Event::Waiting { until, why: "a limit of the provider".to_owned() };
         let text = lines(1, 100, 20, &[("", wait)]);

@@ -11,7 +11,7 @@ use crate::{
     core::{
         event::{Cause, Event},
         exit::{Exit, Failure},
-        graph::task::TaskId,
+        graph::task::{Status, TaskId},
         run::{
             command::{AttemptId, RunCommand, StatusWrite},
             input::Input,
@@ -20,7 +20,10 @@ use crate::{
         verdict::Outcome,
     },
     crash,
-    project::graph_file::{Write, rfc3339},
+    project::{
+        attempt::{AttemptRecord, leftovers},
+        graph_file::{Write, graph_of, rfc3339, with_status},
+    },
 };
 
 impl Runner {
@@ -58,8 +61,8 @@ impl Runner {
                 self.remember_graph()?;
                 crash::point("start.kept");
             }
-            RunCommand::PrepareWorktree(id) => self.prepare_worktree(&id)?,
-            RunCommand::ReassignWorktree(id) => self.reassign_worktree(&id)?,
+            RunCommand::PrepareSlot(id) => self.prepare_slot(&id)?,
+            RunCommand::ReassignSlot(id) => self.reassign_slot(&id)?,
             RunCommand::TakeAsGiven(id) => return Ok(self.take_as_given(&id)),
             RunCommand::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
             RunCommand::StartCheck(id, purpose, number, command) => {
@@ -72,15 +75,13 @@ impl Runner {
             RunCommand::Collect(id, end) => return self.collect(&id, *end),
             RunCommand::Judge(id, end) => return self.judge(&id, *end),
             RunCommand::Keep(id, verdict, evidence) => return self.keep(&id, verdict, &evidence),
-            RunCommand::Release { id, verdict, believed } => {
-                self.release(&id, verdict, believed)?;
-            }
+            RunCommand::Release { id, believed } => self.release(&id, believed)?,
             RunCommand::AfterAttempt(_) => self.after_attempt()?,
             RunCommand::Build { onto, members, in_trial } => {
                 return self.build(onto, &members, in_trial);
             }
             RunCommand::RecordLanding(id, commit) => self.record_landing(&id, commit)?,
-            RunCommand::Land(batch) => self.land(batch),
+            RunCommand::Land(batch) => self.land(&batch),
             RunCommand::KeepLog { from, to } => {
                 let root = self.workspace.root();
                 // A missing file needs no action.
@@ -128,6 +129,77 @@ impl Runner {
         Ok(())
     }
 
+    /// Returns how the file spelled the status of a task before it was claimed, if the task gets
+    /// that status again.
+    fn word_before(&self, id: &TaskId, status: Status) -> Option<String> {
+        let is_its = |record: &&AttemptRecord| record.task_id == *id;
+        let word = self.records.values().find(is_its)?.status_word.clone()?;
+        let was = if word.is_empty() { Some(Status::Pending) } else { Status::parse(&word) };
+        (status == Status::Pending && was == Some(Status::Pending)).then_some(word)
+    }
+
+    /// Adds the new tasks of a completed attempt to the graph file, if landing has not: git may not
+    /// track the file, and a person may be on another branch.
+    fn adopt_new_tasks(&mut self, id: &TaskId) -> Result<()> {
+        let change = self.graph.changes.values().find(|change| change.task_id == *id).cloned();
+        let Some(change) = change.filter(|change| change.adopted.is_some()) else {
+            return Ok(());
+        };
+        let edit =
+            |text: &str| Ok(change.applied(text)?.filter(|changed| changed.as_str() != text));
+        match self.graph.file.put_in(&self.workspace.state, edit) {
+            Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt),
+            // A person has changed the file so that they do not fit; git has them.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Commits the status of a task whose attempt worked in the checkout: completion belongs to the
+    /// work, and a claim that the attempt committed is undone.
+    fn commit_status(&self, id: &TaskId, write: Write<'_>) -> Result<()> {
+        let is_its = |record: &&AttemptRecord| record.task_id == *id && record.slot.is_none();
+        let Some(record) = self.records.values().find(is_its).filter(|_| self.plain().is_none())
+        else {
+            return Ok(());
+        };
+        let repo = &self.workspace.repo;
+        let Some(text) =
+            repo.head()?.commit.map(|head| self.committed(&head)).transpose()?.flatten()
+        else {
+            return Ok(());
+        };
+        let Some(graph) = graph_of(&text) else { return Ok(()) };
+        let Some(task) = graph.number(id).map(|number| graph.task(number)) else { return Ok(()) };
+        let is_due = match write {
+            Write::Complete { .. } => true,
+            Write::Claim { .. } | Write::Plain(_) | Write::Restored(_) => {
+                task.claimed_by == Some(format!("ralph {}", record.run_id))
+            }
+        };
+        let text = String::from_utf8_lossy(&text);
+        if let (true, Ok(Some(changed))) = (is_due, with_status(&text, id, write))
+            && changed != text
+        {
+            let message = match write {
+                Write::Complete { .. } => leftovers::completion_message(record, &task.title),
+                Write::Claim { .. } | Write::Plain(_) | Write::Restored(_) => {
+                    leftovers::release_message(record, &task.title)
+                }
+            };
+            // A person who commits at the same moment wins; the status then stays uncommitted.
+            let _ = repo.commit_file_on_head(&self.workspace.graph_name(), &changed, &message);
+            crash::point("close.committed");
+        }
+        Ok(())
+    }
+
+    /// Returns when a task was complete, according to the graph file.
+    fn completed_at(&self, id: &TaskId) -> Option<String> {
+        let graph = self.graph.file.graph();
+        let task = graph.task(graph.number(id)?);
+        task.extra.get("completed_at")?.as_str().map(str::to_owned)
+    }
+
     fn write_status(
         &mut self,
         about: (&TaskId, u32),
@@ -142,8 +214,19 @@ impl Runner {
             StatusWrite::Complete => {
                 let at = rfc3339(Utc::now());
                 self.set(about, Write::Complete { at: &at }, cause)?;
+                // A killed run may have written the status, with an earlier time.
+                let at = self.completed_at(about.0).unwrap_or(at);
+                self.commit_status(about.0, Write::Complete { at: &at })?;
+                self.adopt_new_tasks(about.0)?;
             }
-            StatusWrite::Plain(status) => self.set(about, Write::Plain(*status), cause)?,
+            StatusWrite::Plain(status) => {
+                let word = self.word_before(about.0, *status);
+                let write = word.as_deref().map_or(Write::Plain(*status), |word| {
+                    Write::Restored(Some(word).filter(|word| !word.is_empty()))
+                });
+                self.set(about, write, cause)?;
+                self.commit_status(about.0, write)?;
+            }
         }
         if !matches!(write, StatusWrite::Claim { .. }) {
             crash::point("close.written");

@@ -13,6 +13,7 @@ use crate::{
     adapters::{agent_output, process, terminal},
     core::{
         agents::provider_error::{ProviderError, ProviderErrorKind},
+        commit_id::CommitId,
         event::Event,
         graph::task::CommitRule,
         run::{
@@ -23,7 +24,10 @@ use crate::{
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,
-    project::attempt::{self, AttemptRecord, leftovers, scrutiny},
+    project::{
+        attempt::{self, AttemptRecord, leftovers, scrutiny},
+        landing_graph,
+    },
 };
 
 impl Runner {
@@ -35,7 +39,9 @@ impl Runner {
         let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
         self.workspace.ignore_outputs()?;
         crash::point("close.begun");
-        let tree = record.tree(&self.workspace);
+        let before = record.tree(&self.workspace);
+        let tampered = before.as_ref().map(|tree| scrutiny::tampered(&record, tree));
+        let tree = self.secured_tree(&record);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
         let records = self.store.catch_up()?;
@@ -45,8 +51,9 @@ impl Runner {
         // The agent's change to its own task counts even if its other changes are undone.
         let graph = self.graph.file.graph();
         let status = graph.number(&id.task_id).map(|number| graph.task(number).status);
-        let changes = if record.worktree.is_some() {
-            self.adopt_graph_changes(&record)?
+        let changes = self.examine_graph_copy(&record)?;
+        let changes = if record.slot.is_some() {
+            changes
         } else {
             GraphChanges { fault, ..self.guard_graph(&record)? }
         };
@@ -55,8 +62,10 @@ impl Runner {
         let report = self.report(&record, status);
         let mut evidence = match tree {
             Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
-            Err(_) => attempt::evidence_of_nothing(&record, report),
+            Err(error) => attempt::evidence_of_nothing(&record, report, &error),
         };
+        evidence.tampered = tampered.unwrap_or_default();
+        evidence.earlier = self.earlier_work(&record, &evidence)?;
         self.add_graph_changes(&record, changes, &mut evidence);
         let (transcript, error_kind) = record.transcript(&self.workspace, &outcome);
         let missing = end.no_program.then_some(ProviderErrorKind::Missing);
@@ -89,6 +98,30 @@ impl Runner {
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }
 
+    /// Returns a commit of an earlier attempt at the same task that is in the history of the base:
+    /// an attempt that finds everything done has nothing to commit.
+    fn earlier_work(
+        &self,
+        record: &AttemptRecord,
+        evidence: &Evidence,
+    ) -> Result<Option<CommitId>> {
+        let is_needed = evidence.report.is_some();
+        let Some(base) = record.base.as_ref().filter(|_| is_needed && self.plain().is_none())
+        else {
+            return Ok(None);
+        };
+        let repo = &self.workspace.repo;
+        if let Some(work) = self.store.history().of(&record.task_id).work.clone()
+            && repo.is_ancestor(&work, base).unwrap_or(false)
+        {
+            return Ok(Some(work));
+        }
+        if !evidence.commits.is_empty() {
+            return Ok(None);
+        }
+        repo.commit_with_line(base, &format!("Ralph-Task: {}", record.task_id))
+    }
+
     /// Adds what the attempt changed in the graph to its evidence. New tasks are its work if the graph
     /// is an output of the task.
     fn add_graph_changes(
@@ -105,11 +138,12 @@ impl Runner {
             return;
         }
         let graph = self.graph.file.graph();
-        let earlier = &self.store.history().of(&record.task_id).added;
-        evidence.added = earlier.iter().chain(&added).cloned().collect();
+        let earlier = self.store.history().of(&record.task_id).added.iter();
+        // New tasks of this attempt are in the graph once its work lands.
+        let earlier = earlier.filter(|id| graph.number(id).is_some());
+        evidence.added = earlier.chain(&added).cloned().collect();
         evidence.added.sort_unstable();
         evidence.added.dedup();
-        evidence.added.retain(|id| graph.number(id).is_some());
     }
 
     /// Commits verified but uncommitted work that was reported done, and examines the outputs of
@@ -126,15 +160,16 @@ impl Runner {
         let task = self.task_of(record);
         let rule = self.rule(task.as_ref());
         let verdict = Verdict::of(&end.outcome, evidence, rule);
-        if let (Some(task), Ok(tree)) = (task, record.tree(workspace)) {
+        let tree = self.secured_tree(record);
+        if let (Some(task), Ok(tree)) = (task, &tree) {
             let may_commit = self.with_situation(&[], |sit| sit.may_commit(verdict));
             if may_commit && !evidence.leftovers.is_empty() {
                 let limit = workspace.config.commit_timeout;
                 let left = mem::take(&mut evidence.leftovers);
                 let autocommit =
-                    leftovers::commit(workspace, &tree, record, &left, &task.title, limit)?;
+                    leftovers::commit(workspace, tree, record, &left, &task.title, limit)?;
                 let Evidence { commits, diff, mut leftovers, strayed, .. } =
-                    attempt::evidence(workspace, &tree, record, evidence.report)?;
+                    attempt::evidence(workspace, tree, record, evidence.report)?;
                 // Changes made by a verify command do not belong to the attempt.
                 leftovers.retain(|path| left.binary_search(path).is_ok());
                 (evidence.commits, evidence.diff) = (commits, diff);
@@ -146,7 +181,19 @@ impl Runner {
             {
                 evidence.autocommit = Some(Autocommit::Off);
             }
-            scrutiny::check_evidence(workspace, &tree, record, &task, evidence)?;
+            scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
+        }
+        // Also where the task is no longer in the graph.
+        let verdict = Verdict::of(&end.outcome, evidence, rule);
+        if let (Verdict::Complete, None, Some(slot)) = (verdict, &evidence.merge, &record.slot)
+            && let (Some(head), Ok(tree)) = (evidence.commits.last(), &tree)
+        {
+            let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+            if let Err(error) = workspace.repo.bring_home(tree, &head.id, &name) {
+                let (branch, why) = (slot.target.clone(), format!("{error:#}"));
+                evidence.merge = Some(Merge::Refused { branch, why });
+            }
+            crash::point("close.home");
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }
@@ -177,7 +224,7 @@ impl Runner {
         let nothing = (None, Vec::new());
         let is_complete = verdict == Verdict::Complete;
         let without_agent = matches!(verdict, Verdict::BaselineBroken | Verdict::SetupFailed);
-        if record.worktree.is_none() && (is_complete || without_agent) {
+        if record.slot.is_none() && (is_complete || without_agent) {
             return Ok(nothing);
         }
         let tree = match record.tree(&self.workspace) {
@@ -186,34 +233,37 @@ impl Runner {
             Err(error) => return Ok((None, vec![format!("{error:#}")])),
         };
         if !is_complete || !tree.dirty()?.is_empty() {
-            return Ok(leftovers::pin(&self.workspace, &tree, record));
+            return Ok(leftovers::pin(&self.workspace, &tree, record, &evidence.leftovers));
         }
         let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
             return Ok(nothing);
         };
-        let (Some(head), Some(tip)) = (tree.head()?.commit, self.tip(branch)?) else {
-            return Ok(nothing);
-        };
-        if self.workspace.repo.is_ancestor(&head, &tip)? {
-            return Ok(nothing);
-        }
         let place = &self.workspace.place;
         let name = leftovers::pin_name(place, &record.task_id, record.attempt);
-        self.workspace.repo.keep(&name, &head)?;
+        let repo = &self.workspace.repo;
+        if let Some(head) = tree.head()?.commit
+            && repo.commit_of(&name)?.is_some_and(|home| home != head)
+        {
+            // A verify command has made a commit.
+            repo.bring_home(&tree, &head, &name)?;
+        }
+        let (Some(head), Some(tip)) = (repo.commit_of(&name)?, self.tip(branch)?) else {
+            return Ok(nothing);
+        };
+        if repo.is_ancestor(&head, &tip)? {
+            repo.drop_ref(&name)?;
+            return Ok(nothing);
+        }
         Ok((Some(name), Vec::new()))
     }
 
     /// Removes the files of an attempt whose end is recorded, and its report.
-    pub(super) fn release(
-        &mut self,
-        id: &AttemptId,
-        verdict: Verdict,
-        believed: bool,
-    ) -> Result<()> {
+    pub(super) fn release(&mut self, id: &AttemptId, believed: bool) -> Result<()> {
         let Some(record) = self.records.remove(id) else {
             return Ok(());
         };
-        self.release_worktree(&record, verdict)?;
+        self.graph.changes.remove(id);
+        self.release_slot(&record)?;
         self.remove_judged_done(&record, believed)?;
         record.forget(&self.workspace)?;
         crash::point("close.removed");
@@ -224,11 +274,11 @@ impl Runner {
     /// lock files of killed ones.
     fn wait_for_git(&self, record: &AttemptRecord) {
         const PATIENCE: Duration = Duration::from_secs(30);
-        let Some(worktree) = &record.worktree else {
+        let Some(slot) = &record.slot else {
             return;
         };
         let began = Instant::now();
-        while process::works_in("git", &worktree.tree) && began.elapsed() < PATIENCE {
+        while process::works_in("git", &slot.path) && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
         record.unlock(&self.workspace.repo);
@@ -252,12 +302,18 @@ impl Runner {
         for (record, _) in &ended {
             self.wait_for_git(record);
         }
+        let repo = &self.workspace.repo;
+        landing_graph::recover(&self.workspace.state, |commit| {
+            let head = repo.head()?.commit;
+            head.map_or(Ok(false), |head| repo.is_ancestor(commit, &head))
+        })?;
         for (record, swept) in ended {
             let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
             let found = FoundAttempt {
                 attempt: self.open_attempt(&record),
                 from_run: record.run_id.clone(),
+                had_agent: record.file(&self.workspace, "stdout").exists(),
                 outcome,
                 took,
                 swept,

@@ -1,19 +1,27 @@
 //! Changes to the graph file and the settings during a run, both by others and by the run itself.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
+use chrono::Utc;
 
 use super::{HALF_SAVED, Runner, harm::GraphBefore};
 use crate::{
     core::{
         event::{Cause, Event},
-        graph::task::TaskId,
+        graph::task::{Status, Task, TaskId},
+        run::command::AttemptId,
         select::Policy,
     },
     project::{
+        attempt::AttemptRecord,
         fatal,
-        graph_file::{Foreign, GraphFile, Rejected, Write},
+        graph_file::{Foreign, GraphFile, Rejected, Write, rfc3339},
+        landing_graph::GraphChange,
         workspace,
     },
 };
@@ -21,6 +29,8 @@ use crate::{
 /// The graph file of a run, and what is known about it.
 pub(super) struct RunGraph {
     pub(super) file: GraphFile,
+    /// What the landing of each attempt changes in it.
+    pub(super) changes: BTreeMap<AttemptId, GraphChange>,
     /// The graph before the running attempt.
     pub(super) before: Option<GraphBefore>,
     /// Whether the journal already has that the file is unreadable.
@@ -29,7 +39,7 @@ pub(super) struct RunGraph {
 
 impl RunGraph {
     pub(super) fn new(file: GraphFile) -> RunGraph {
-        RunGraph { file, before: None, reported: false }
+        RunGraph { file, changes: BTreeMap::new(), before: None, reported: false }
     }
 }
 
@@ -38,12 +48,17 @@ impl Runner {
     pub(super) fn refresh(&mut self) -> Result<()> {
         let began = Instant::now();
         loop {
-            match self.graph.file.refresh() {
+            match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => return Ok(()),
-                Ok(Some(foreign)) => {
+                Ok(Some(mut foreign)) => {
                     self.graph.reported = false;
+                    foreign.retain(|change| !self.is_own_landing(change));
+                    if foreign.is_empty() && self.lands() {
+                        return Ok(());
+                    }
                     self.announce_graph()?;
-                    return self.note(foreign, self.edited());
+                    self.note(foreign, self.edited())?;
+                    return self.follow_history();
                 }
                 // While an attempt runs, the last valid graph is used; the end of the attempt
                 // repairs the file.
@@ -59,6 +74,20 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Whether work of this run is about to land, or has just landed.
+    fn lands(&self) -> bool {
+        let landing = |record: &AttemptRecord| record.slot.as_ref()?.landing.clone();
+        self.records.values().any(|record| landing(record).is_some())
+    }
+
+    /// Whether a change of the file is the completion of a task whose work has just landed. It is
+    /// recorded with the end of the attempt.
+    fn is_own_landing(&self, change: &Foreign) -> bool {
+        let mut records = self.records.values();
+        change.new == Some(Status::Complete)
+            && records.any(|record| record.task_id == change.task_id && record.slot.is_some())
     }
 
     /// Reloads changed settings between attempts: an attempt is judged by the settings of its
@@ -83,6 +112,60 @@ impl Runner {
         self.policy = Policy { stop, ..self.options.policy(&self.workspace) };
         self.graph.file.inherit(self.policy.inherit);
         if changed.is_empty() { Ok(()) } else { self.emit(None, Event::SettingsLoaded { changed }) }
+    }
+
+    /// Corrects statuses in the file that git or the lock of this run contradict: a task whose
+    /// work is in the history of HEAD is complete, unless a person reset it, and the claim of a
+    /// run that is over is void. An older version of the file may have been restored.
+    pub(super) fn follow_history(&mut self) -> Result<()> {
+        // A person may look at another branch than the one that work lands on.
+        let tip = match self.slots.target() {
+            Some(target) => self.tip(target)?,
+            None => self.workspace.repo.head()?.commit,
+        };
+        let Some(tip) = tip.filter(|_| self.plain().is_none()) else {
+            return Ok(());
+        };
+        let Some(text) = self.committed(&tip)? else { return Ok(()) };
+        let text = String::from_utf8_lossy(&text);
+        let Ok(committed) = GraphFile::assume(Path::new(""), "", false, false, &text) else {
+            return Ok(());
+        };
+        let open: Vec<TaskId> = self.records.keys().map(|id| id.task_id.clone()).collect();
+        let tasks = self.graph.file.graph().tasks().iter();
+        let is_open = |task: &&Task| {
+            matches!(task.status, Status::Pending | Status::InProgress) && !open.contains(&task.id)
+        };
+        let mut done = Vec::new();
+        let mut void = Vec::new();
+        for task in tasks.filter(is_open) {
+            let past = self.store.history().of(&task.id);
+            let number = committed.graph().number(&task.id);
+            let there = number.map(|number| committed.graph().task(number));
+            let is_done = there.is_some_and(|there| there.status == Status::Complete);
+            let landed = past.commits.last().filter(|_| !is_done);
+            let landed = landed.map(|commit| self.workspace.repo.is_ancestor(&commit.id, &tip));
+            if !past.was_reset && (is_done || matches!(landed, Some(Ok(true)))) {
+                let at = there.and_then(|task| task.extra.get("completed_at")?.as_str());
+                done.push((task.id.clone(), at.map(str::to_owned)));
+            } else if is_void_claim(task) {
+                let word = number.filter(|_| !there.is_some_and(is_void_claim));
+                let word = word.map(|number| committed.status_word(number));
+                void.push((task.id.clone(), word));
+            }
+        }
+        for (id, at) in done {
+            let at = at.unwrap_or_else(|| rfc3339(Utc::now()));
+            self.set((&id, 0), Write::Complete { at: &at }, Cause::History)?;
+        }
+        for (id, word) in void {
+            let write = match &word {
+                Some(word) => Write::Restored(word.as_deref()),
+                None => Write::Plain(Status::Pending),
+            };
+            self.set((&id, 0), write, Cause::Recovered)?;
+        }
+        Ok(())
     }
 
     /// Reports once that the graph file is unreadable.
@@ -123,14 +206,22 @@ impl Runner {
         let status = |file: &GraphFile| {
             file.graph().number(id).map(|number| file.graph().task(number).status)
         };
-        let old = status(&self.graph.file);
-        let foreign =
+        let is_claimed = self.records.values().any(|record| record.task_id == *id);
+        let old = match (write, status(&self.graph.file)) {
+            // The landing has written it.
+            (Write::Complete { .. }, Some(Status::Complete)) if is_claimed => {
+                Some(Status::InProgress)
+            }
+            (_, old) => old,
+        };
+        let mut foreign =
             self.graph.file.write(&self.workspace.state, id, write).map_err(|error| match error
                 .downcast::<Rejected>(
             ) {
                 Ok(rejected) => workspace::refused(&rejected),
                 Err(error) => error,
             })?;
+        foreign.retain(|change| !self.is_own_landing(change));
         self.note(foreign, self.edited())?;
         let new = Some(write.status());
         if old == new {
@@ -138,4 +229,11 @@ impl Runner {
         }
         self.emit(Some(about), Event::StatusChanged { old, new, cause, reason: None })
     }
+}
+
+/// Whether a run of `ralph` claimed a task that no open attempt works on: that run is over, since
+/// this one has the lock.
+fn is_void_claim(task: &Task) -> bool {
+    let by = task.claimed_by.as_deref().and_then(|by| by.strip_prefix("ralph "));
+    task.status == Status::InProgress && by.is_some_and(|run| run != "prompt")
 }

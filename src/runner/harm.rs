@@ -87,12 +87,18 @@ impl Runner {
     pub(super) fn reread_graph(&mut self, record: &AttemptRecord) -> Result<Option<String>> {
         let began = Instant::now();
         let fault = loop {
-            match self.graph.file.refresh() {
+            match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
                     self.graph.reported = false;
                     let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
                     self.note(foreign, Cause::EditedDuringAttempt)?;
+                    return Ok(None);
+                }
+                // An isolated attempt has a copy of its own, so a person is editing this file. The
+                // last valid graph is used, and the run stops when it has to write the file.
+                Err(rejected) if record.slot.is_some() => {
+                    self.report_bad_graph(&rejected)?;
                     return Ok(None);
                 }
                 Err(rejected) if began.elapsed() > HALF_SAVED => break rejected.summary(),
@@ -107,14 +113,13 @@ impl Runner {
         self.graph.reported = false;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
         self.emit_guarded(record, what, Vec::new(), true, kept)?;
-        // An isolated attempt has a copy of its own.
-        Ok(Some(fault).filter(|_| record.worktree.is_none()))
+        Ok(Some(fault))
     }
 
     /// Undoes changes to other tasks that are certainly the agent's, and completions of other tasks.
     pub(super) fn guard_graph(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
         // An isolated attempt changes only its own copy, which never becomes the graph file.
-        if record.worktree.is_some() {
+        if record.slot.is_some() {
             return Ok(GraphChanges::default());
         }
         let kept = || attempt::kept_graph(&self.workspace, record);
@@ -276,7 +281,7 @@ impl Runner {
     }
 
     /// Returns the graph file at a commit.
-    fn committed(&self, commit: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn committed(&self, commit: &str) -> Result<Option<Vec<u8>>> {
         let path = self.workspace.graph_name();
         if path.starts_with('/') { Ok(None) } else { self.workspace.repo.file_at(commit, &path) }
     }

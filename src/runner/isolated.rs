@@ -1,106 +1,108 @@
-//! Isolated attempts: how their worktrees are prepared and released.
+//! Isolated attempts: how their slots are prepared and released.
 //!
-//! Git may take seconds to fill a worktree, so other threads do that. Where two attempts can run at
+//! Git may take seconds to fill a slot, so other threads do that. Where two attempts can run at
 //! once, none of them uses the checkout that people work in.
 
-use std::{fs, path::PathBuf, thread};
+use std::{fs, path::PathBuf, rc::Rc, thread};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
-use super::{Runner, RunnerMessage, harm::GraphChanges};
+use super::{Runner, RunnerMessage, start::litter_of};
 use crate::{
-    adapters::{
-        git::Repo,
-        state::{self, Stamp},
-    },
+    adapters::git::{Repo, RestoredWork, SlotSettings},
     core::{
         commit_id::CommitId,
-        event::{Cause, Event, Harm},
+        event::Event,
         exit::{Exit, Failure},
-        graph::{
-            TaskGraph,
-            merge::{self, Texts},
-            task::{Status, TaskId},
-        },
+        graph::task::TaskId,
+        isolation::Retry,
         run::{
             command::AttemptId,
-            input::{Input, WorktreeReason},
+            input::{Input, SlotReason},
         },
         select::Policy,
-        verdict::Verdict,
     },
     project::{
-        attempt::{self, AttemptRecord, WorktreeAssignment},
-        graph_file::{Write, graph_of, read_graph},
+        attempt::{self, AttemptRecord, SlotAssignment},
+        slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
         workspace::Workspace,
-        worktree_pool::{self, PreparedWorktree, WorktreeOrder, WorktreePool},
     },
 };
 
-/// The worktrees of a run.
-pub(super) struct RunWorktrees {
-    pub(super) pool: WorktreePool,
-    /// The branch that all work lands on; `None` if attempts work in the checkout.
-    target: Option<String>,
-    /// The worktrees that are not reused.
+/// The slots of a run.
+pub(super) struct RunSlots {
+    pub(super) pool: SlotPool,
+    /// The branch that all work lands on, and what git reads as settings in the slots; `None` if
+    /// attempts work in the checkout.
+    target: Option<(String, SlotSettings)>,
+    /// The slots that are not reused.
     kept: Vec<PathBuf>,
-    /// The number of worktrees that are being prepared.
+    /// The number of slots that are being prepared.
     preparing: usize,
 }
 
-impl RunWorktrees {
-    /// Returns the worktrees of a run with this policy.
+impl RunSlots {
+    /// Returns the slots of a run with this policy.
     ///
     /// # Errors
-    /// No branch is checked out, no commit exists, or a branch name conflicts.
-    pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<RunWorktrees> {
+    /// No branch is checked out, or no commit exists.
+    pub(super) fn of(workspace: &Workspace, policy: &Policy) -> Result<RunSlots> {
         let mut target = None;
-        let mut pool = WorktreePool::of(workspace);
-        workspace.repo.undo_begun(pool.folder())?;
-        if policy.is_isolated(workspace.config.worktree) {
+        let mut pool = SlotPool::of(workspace);
+        if policy.is_isolated() {
             let head = workspace.repo.head()?;
-            let why = match (&head.branch, &head.commit) {
-                (Some(_), Some(_)) => "",
+            let why = match (head.branch, head.commit) {
+                (Some(branch), Some(_)) => {
+                    target = Some((branch, workspace.repo.slot_settings()?));
+                    ""
+                }
                 (None, _) => "HEAD is detached; switch to the branch that work lands on",
                 (_, None) => "the repository has no commit; create the first one",
             };
             if !why.is_empty() {
-                let message = format!("isolated attempts need a branch: {why}");
+                let message = format!("attempts start from a branch: {why}, or use `--in-place`");
                 return Err(Failure::new(Exit::Error, message).into());
             }
-            if workspace.repo.branch(attempt::BRANCHES)?.is_some() {
-                let message = format!(
-                    "branch `{name}` conflicts with `{name}/…`, the branches of isolated attempts; \
-                     rename it",
-                    name = attempt::BRANCHES
-                );
-                return Err(Failure::new(Exit::Error, message).into());
-            }
-            target = head.branch;
             let folder = pool.folder();
-            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| {
+                format!("create `{}`; `slot_dir` sets another folder", folder.display())
+            })?;
             // The folder exists now, so this resolves it to the name that git uses.
-            pool = WorktreePool::of(workspace);
+            pool = SlotPool::of(workspace);
             hide(&pool, workspace)?;
         }
-        Ok(RunWorktrees { pool, target, kept: Vec::new(), preparing: 0 })
+        Ok(RunSlots { pool, target, kept: Vec::new(), preparing: 0 })
     }
 
-    /// Whether any worktree is being prepared.
+    /// Returns what git reads as settings in the slots.
+    pub(super) fn settings(&self, workspace: &Workspace) -> Result<SlotSettings> {
+        match &self.target {
+            Some((_, settings)) => Ok(settings.clone()),
+            // An earlier run was isolated, and this one closes its attempts.
+            None => workspace.repo.slot_settings(),
+        }
+    }
+
+    /// Returns the branch that all work lands on; none if attempts work in the checkout.
+    pub(super) fn target(&self) -> Option<&str> {
+        self.target.as_ref().map(|(branch, _)| branch.as_str())
+    }
+
+    /// Whether any slot is being prepared.
     pub(super) fn is_preparing(&self) -> bool {
         self.preparing > 0
     }
 
-    /// Excludes a worktree from reuse for the rest of the run.
-    fn keep(&mut self, tree: PathBuf, why: String) -> WorktreeReason {
-        let worktree = tree.display().to_string();
+    /// Excludes a slot from reuse for the rest of the run.
+    fn keep(&mut self, tree: PathBuf, why: String) -> SlotReason {
+        let slot = tree.display().to_string();
         self.kept.push(tree);
-        WorktreeReason { worktree, why }
+        SlotReason { slot, why }
     }
 }
 
-/// Excludes worktrees inside the repository from its `git status`.
-fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
+/// Excludes slots inside the repository from its `git status`.
+fn hide(pool: &SlotPool, workspace: &Workspace) -> Result<()> {
     let Ok(inside) = pool.folder().strip_prefix(workspace.root()) else {
         return Ok(());
     };
@@ -114,242 +116,171 @@ fn hide(pool: &WorktreePool, workspace: &Workspace) -> Result<()> {
 impl Runner {
     /// Whether attempts are isolated.
     pub(super) fn is_isolated(&self) -> bool {
-        self.worktrees.target.is_some()
+        self.slots.target.is_some()
     }
 
-    /// Returns the worktree of the next attempt and the commit it starts from; `None` if the
+    /// Returns the slot of the next attempt and the commit it starts from; `None` if the
     /// attempt works in the checkout.
-    pub(super) fn assign_worktree(&self) -> Result<Option<(WorktreeAssignment, CommitId)>> {
-        let Some(target) = self.worktrees.target.clone() else {
+    pub(super) fn assign_slot(&self) -> Result<Option<(SlotAssignment, CommitId)>> {
+        let Some((target, _)) = self.slots.target.clone() else {
             return Ok(None);
         };
         let base = self.tip(&target)?;
         let base =
             base.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
-        Ok(Some((WorktreeAssignment { tree: self.free_worktree(), target, landing: None }, base)))
+        Ok(Some((SlotAssignment { path: self.free_slot(), target, landing: None }, base)))
     }
 
-    fn free_worktree(&self) -> PathBuf {
+    fn free_slot(&self) -> PathBuf {
         let used =
-            self.records.values().filter_map(|record| Some(record.worktree.as_ref()?.tree.clone()));
-        let taken: Vec<PathBuf> = used.chain(self.worktrees.kept.iter().cloned()).collect();
-        self.worktrees.pool.next(&taken)
+            self.records.values().filter_map(|record| Some(record.slot.as_ref()?.path.clone()));
+        let taken: Vec<PathBuf> = used.chain(self.slots.kept.iter().cloned()).collect();
+        self.slots.pool.next(&taken)
     }
 
-    /// Starts preparing the worktree of an attempt.
-    pub(super) fn prepare_worktree(&mut self, id: &AttemptId) -> Result<()> {
+    /// Starts preparing the slot of an attempt.
+    pub(super) fn prepare_slot(&mut self, id: &AttemptId) -> Result<()> {
         let record = self.records.get(id).context("an attempt without a record")?;
-        let worktree = record.worktree.as_ref().context("an attempt without a worktree")?;
-        let order = WorktreeOrder {
-            pool: self.worktrees.pool.clone(),
-            tree: worktree.tree.clone(),
+        let slot = record.slot.as_ref().context("an attempt without a slot")?;
+        if let Some((_, settings)) = &mut self.slots.target {
+            // A person may have changed them, and `ralph` the list of ignored files.
+            *settings = self.workspace.repo.slot_settings()?;
+            let calls = self.records.values().filter_map(|record| record.call.as_ref());
+            calls.for_each(|call| settings.ignore(litter_of(call)));
+        }
+        let order = SlotOrder {
+            pool: self.slots.pool.clone(),
+            slot: slot.path.clone(),
+            settings: self.slots.settings(&self.workspace)?,
             branch: attempt::branch_of(&record.task_id),
-            name: record.name(),
             base: record.base.clone().context("an attempt without a base")?,
-            pins: self.workspace.place.pins(&record.task_id),
+            left: self.left_work(&record.task_id)?.map(|(_, commit)| commit),
+            graph: self.workspace.graph_name(),
+            setup: self.workspace.config.setup.0.clone(),
+            base_ref: self.workspace.place.base_ref(&record.task_id, record.attempt),
         };
         let (outbox, id) = (self.inbox.sender(), id.clone());
-        self.worktrees.preparing += 1;
+        self.slots.preparing += 1;
         thread::spawn(move || {
-            let prepared = worktree_pool::prepare(&order);
+            let prepared = slot_pool::prepare(&order);
             drop(outbox.send(RunnerMessage::Prepared(id, prepared)));
         });
         Ok(())
     }
 
-    /// Assigns another worktree to an attempt and starts preparing it.
-    pub(super) fn reassign_worktree(&mut self, id: &AttemptId) -> Result<()> {
-        let tree = self.free_worktree();
-        if let Some(record) = self.records.get_mut(id) {
-            record.worktree =
-                record.worktree.take().map(|worktree| WorktreeAssignment { tree, ..worktree });
-            record.write(&self.workspace)?;
-        }
-        self.prepare_worktree(id)
+    /// Returns the ref and the commit of the work that the next attempt at a task continues.
+    fn left_work(&self, id: &TaskId) -> Result<Option<(String, CommitId)>> {
+        let left = self.store.history().of(id).left.clone();
+        let Some(name) = left.filter(|_| self.workspace.config.retry == Retry::Continue) else {
+            return Ok(None);
+        };
+        Ok(self.workspace.repo.commit_of(&name)?.map(|commit| (name, commit)))
     }
 
-    /// Handles the result of preparing the worktree of an attempt.
-    pub(super) fn worktree_prepared(
+    /// Records that a slot has the work of an earlier attempt, or why not.
+    fn note_restored(
+        &mut self,
+        id: &TaskId,
+        (attempt, iteration): (u32, u32),
+        restored: Option<RestoredWork>,
+    ) -> Result<()> {
+        let (Some(restored), Some((from, _))) = (restored, self.left_work(id)?) else {
+            return Ok(());
+        };
+        let conflicts = match restored {
+            RestoredWork::Done => Vec::new(),
+            RestoredWork::Conflict(paths) => paths,
+        };
+        self.emit(Some((id, iteration)), Event::WorkRestored { attempt, from, conflicts })
+    }
+
+    /// Assigns another slot to an attempt and starts preparing it.
+    pub(super) fn reassign_slot(&mut self, id: &AttemptId) -> Result<()> {
+        let path = self.free_slot();
+        if let Some(record) = self.records.get_mut(id) {
+            record.slot = record.slot.take().map(|slot| SlotAssignment { path, ..slot });
+            record.write(&self.workspace)?;
+        }
+        self.prepare_slot(id)
+    }
+
+    /// Handles the result of preparing the slot of an attempt.
+    pub(super) fn slot_prepared(
         &mut self,
         id: &AttemptId,
-        prepared: Result<PreparedWorktree>,
+        prepared: Result<PreparedSlot>,
     ) -> Result<Option<Input>> {
-        self.worktrees.preparing = self.worktrees.preparing.saturating_sub(1);
+        self.slots.preparing = self.slots.preparing.saturating_sub(1);
         let Some(record) = self.records.get_mut(id) else {
             return Ok(None);
         };
         let id = id.clone();
         let input = match prepared {
             Err(error) => Input::NotStarted(id, format!("{error:#}")),
-            Ok(PreparedWorktree::Kept(why)) => {
-                let tree = record.worktree.as_ref().map(|worktree| worktree.tree.clone());
-                let reason = self.worktrees.keep(tree.unwrap_or_default(), why);
-                Input::WorktreeKept(id, reason)
+            Ok(PreparedSlot::Kept(why)) => {
+                let tree = record.slot.as_ref().map(|slot| slot.path.clone());
+                let reason = self.slots.keep(tree.unwrap_or_default(), why);
+                Input::SlotKept(id, reason)
             }
-            Ok(PreparedWorktree::Ready(branch)) => {
-                record.branch = Some(branch);
-                let base = record.base.clone().context("an attempt without a base")?;
-                match record.tree(&self.workspace) {
-                    Err(error) => Input::NotStarted(id, format!("{error:#}")),
-                    Ok(tree) => {
-                        (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
-                        record.write(&self.workspace)?;
-                        self.copy_graph(&tree, &base)?;
-                        Input::WorktreeReady(id)
+            Ok(PreparedSlot::Ready { restored, is_set_up }) => match record.tree(&self.workspace) {
+                Err(error) => Input::NotStarted(id, format!("{error:#}")),
+                Ok(tree) => {
+                    (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
+                    if restored == Some(RestoredWork::Done) {
+                        let left = attempt::changed(&self.workspace, &tree)?;
+                        record.inherited = left.into_keys().collect();
                     }
+                    record.write(&self.workspace)?;
+                    record.clear_slot_reports(&self.workspace)?;
+                    let about = (record.attempt, record.iteration);
+                    let base = record.base.clone().context("an attempt without a base")?;
+                    self.copy_graph(&tree, &base)?;
+                    self.note_restored(&id.task_id, about, restored)?;
+                    Input::SlotReady { id, is_set_up }
                 }
-            }
+            },
         };
         Ok(Some(input))
     }
 
-    /// Adopts the new tasks that an attempt wrote into its own copy of the graph. Other changes are
-    /// recorded and discarded.
-    pub(super) fn adopt_graph_changes(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
-        let nothing = GraphChanges::default();
-        let path = self.workspace.graph_name();
-        if record.worktree.is_none() || path.starts_with('/') {
-            return Ok(nothing);
+    /// Opens the repository in which an attempt worked, after all its processes have ended. Git
+    /// then reads no setting in it that the attempt wrote.
+    ///
+    /// # Errors
+    /// The slot no longer exists.
+    pub(super) fn secured_tree(&self, record: &AttemptRecord) -> Result<Rc<Repo>> {
+        let tree = record.tree(&self.workspace)?;
+        if record.slot.is_none() {
+            return Ok(tree);
         }
-        let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
-            return Ok(nothing);
-        };
-        let copy = tree.root().join(&path);
-        let Ok(now) = fs::read_to_string(&copy) else {
-            return Ok(nothing);
-        };
-        let tracked = tree.file_at(base, &path)?;
-        if tracked.is_none() {
-            // It must not look like work that the attempt left.
-            fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
-        }
-        // A graph that git does not track was copied from the main checkout.
-        let was = tracked.map_or_else(
-            || self.graph.file.text().to_owned(),
-            |was| String::from_utf8_lossy(&was).into_owned(),
-        );
-        let Some(old) = graph_of(was.as_bytes()).filter(|_| was != now) else {
-            return Ok(nothing);
-        };
-        let new = match read_graph(&path, &now) {
-            Ok(new) => new,
-            Err(fault) => {
-                self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
-                return Ok(GraphChanges { fault: Some(fault), ..nothing });
-            }
-        };
-        let status = |graph: &TaskGraph, id: &TaskId| {
-            graph.number(id).map(|number| graph.task(number).status)
-        };
-        let main = self.graph.file.graph();
-        // The agent may have merged what has landed since its start.
-        let is_other = |id: &TaskId| {
-            let set = status(&new, id);
-            *id != record.task_id && set != status(&old, id) && set != status(main, id)
-        };
-        let ids = old.tasks().iter().map(|task| task.id.clone());
-        let others: Vec<TaskId> = ids.filter(is_other).collect();
-        let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
-        let unknown = new.tasks().iter().map(|task| task.id.clone());
-        let unknown: Vec<TaskId> = unknown.filter(is_new).collect();
-        if !others.is_empty() {
-            self.emit_guarded(record, Harm::OwnCopy, others.clone(), true, None)?;
-        }
-        let adopt = |ours: &str| {
-            let texts = Texts { base: &was, ours, theirs: &now };
-            merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))
-        };
-        let added = if let Ok(foreign) = self.graph.file.put_in(&self.workspace.state, adopt) {
-            self.note(foreign, Cause::EditedDuringAttempt)?;
-            unknown
-        } else {
-            // The new tasks would make the graph invalid.
-            self.emit_guarded(record, Harm::OwnCopy, unknown, true, None)?;
-            Vec::new()
-        };
-        let own = status(&new, &record.task_id);
-        let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
-        let others = [others, self.reopen(record, &added)?].concat();
-        Ok(GraphChanges { status: own, others, added, fault: None })
+        Ok(Rc::new(tree.secure_slot(&self.slots.settings(&self.workspace)?)?))
     }
 
-    /// Returns the state of the file of the graph in the worktree of an isolated attempt.
-    pub(super) fn own_graph_stamp(&self, record: &AttemptRecord) -> Option<Stamp> {
-        let worktree = record.worktree.as_ref()?;
-        state::stamp(&worktree.tree.join(self.workspace.graph_name())).ok()
-    }
-
-    /// Returns the status of its own task in the graph in the worktree of an isolated attempt, if
-    /// the attempt changed it.
-    pub(super) fn own_graph_status(&self, record: &AttemptRecord) -> Option<Status> {
-        let tree = record.tree(&self.workspace).ok()?;
-        let path = self.workspace.graph_name();
-        let status = |text: Vec<u8>| {
-            let graph = graph_of(&text)?;
-            graph.number(&record.task_id).map(|number| graph.task(number).status)
-        };
-        let was = tree.file_at(record.base.as_deref()?, &path).ok()?;
-        let copy = tree.root().join(&path);
-        // Reading a pipe would block the run.
-        let now = copy.is_file().then(|| fs::read(&copy).ok()).flatten().and_then(status);
-        now.filter(|_| now != was.and_then(status))
-    }
-
-    /// Copies the graph into the worktree of an attempt if git does not track it.
-    fn copy_graph(&self, tree: &Repo, base: &str) -> Result<()> {
-        let path = self.workspace.graph_name();
-        if path.starts_with('/') || tree.file_at(base, &path)?.is_some() {
-            return Ok(());
-        }
-        let copy = tree.root().join(&path);
-        if let Some(folder) = copy.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
-        }
-        fs::write(&copy, self.graph.file.text())
-            .with_context(|| format!("write `{}`", copy.display()))
-    }
-
-    /// Sets adopted tasks that are complete to pending: no attempt has worked on them. Returns them.
-    fn reopen(&mut self, record: &AttemptRecord, adopted: &[TaskId]) -> Result<Vec<TaskId>> {
-        let graph = self.graph.file.graph();
-        let is_done = |id: &&TaskId| {
-            let number = graph.number(id);
-            number.is_some_and(|number| graph.task(number).status == Status::Complete)
-        };
-        let done: Vec<TaskId> = adopted.iter().filter(is_done).cloned().collect();
-        for id in &done {
-            self.set((id, record.iteration), Write::Plain(Status::Pending), Cause::PutBack)?;
-        }
-        if !done.is_empty() {
-            self.emit_guarded(record, Harm::Finished, done.clone(), true, None)?;
-        }
-        Ok(done)
-    }
-
-    /// Releases the worktree of an attempt whose end is recorded.
-    pub(super) fn release_worktree(
-        &mut self,
-        record: &AttemptRecord,
-        verdict: Verdict,
-    ) -> Result<()> {
-        let Some(worktree) = record.worktree.clone() else {
+    /// Releases the slot of an attempt whose end is recorded.
+    pub(super) fn release_slot(&mut self, record: &AttemptRecord) -> Result<()> {
+        let Some(slot) = record.slot.clone() else {
             return Ok(());
         };
+        let base = self.workspace.place.base_ref(&record.task_id, record.attempt);
+        self.workspace.repo.drop_ref(&base)?;
         let Ok(tree) = record.tree(&self.workspace) else {
-            // The worktree was removed or never created.
-            let _ = self.workspace.repo.unlock_worktree(&worktree.tree);
+            // The slot was removed or never made.
             return Ok(());
         };
         let pin =
             attempt::leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
         let kept = self.workspace.repo.commit_of(&pin)?;
-        let branch = record.branch.as_deref().filter(|_| verdict == Verdict::Complete);
-        let why = match worktree_pool::release(&tree, kept.as_deref(), branch) {
+        if !record.dirty.is_empty() {
+            // What the setup left there is not ignored by git, so it goes with the rest.
+            tree.note_setup(None)?;
+        }
+        let (main, setup) = (&self.workspace.repo, &self.workspace.config.setup.0);
+        let why = match slot_pool::release(main, &tree, kept.as_deref(), setup) {
             Ok(None) => return Ok(()),
             Ok(Some(why)) => why,
             Err(error) => format!("{error:#}"),
         };
-        let WorktreeReason { worktree, why } = self.worktrees.keep(worktree.tree, why);
-        self.emit(None, Event::WorktreeKept { worktree, why })
+        let SlotReason { slot, why } = self.slots.keep(slot.path, why);
+        self.emit(None, Event::SlotKept { slot, why })
     }
 }

@@ -7,9 +7,11 @@ use anyhow::{Context, Result};
 
 use super::{Runner, RunnerMessage};
 use crate::{
-    adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo},
+    adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
+    adapters::state::StateFolder,
     core::{
         commit_id::CommitId,
+        loop_paths::TRIAL,
         run::{
             command::AttemptId,
             input::{BuiltBatch, Input, LandOutcome},
@@ -20,13 +22,17 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
-        worktree_pool::WorktreePool,
+        landing_graph::{GraphChange, LandingGraph},
+        slot_pool::{self, SlotPool},
     },
 };
 
 /// The work to combine, and the place to do it.
 struct TrialOrder {
-    pool: WorktreePool,
+    main: PathBuf,
+    pool: SlotPool,
+    settings: SlotSettings,
+    setup: Vec<String>,
     onto: CommitId,
     work: Vec<WorkToLand>,
     how: IntegrationMethod,
@@ -41,14 +47,81 @@ struct WorkToLand {
     base: CommitId,
     head: CommitId,
     message: String,
+    completion: Completion,
+}
+
+/// What completes a task in git: a commit on top of its work that changes its status in the graph.
+struct Completion {
+    /// The graph file, relative to the repository.
+    path: String,
+    change: GraphChange,
+    message: String,
+}
+
+impl Completion {
+    /// Makes the commit on top of `parent`. Returns `parent` if the graph is not in git, or does not
+    /// have the task.
+    fn commit(&self, repo: &Repo, parent: &CommitId) -> Result<CommitId> {
+        let Some(text) = repo.file_at(parent, &self.path)? else {
+            return Ok(parent.clone());
+        };
+        let text = String::from_utf8_lossy(&text);
+        match self.change.applied(&text)? {
+            Some(changed) if changed != text => {
+                repo.commit_file(parent, &self.path, &changed, &self.message)
+            }
+            _ => Ok(parent.clone()),
+        }
+    }
+}
+
+/// A branch to move.
+struct LandOrder {
+    root: PathBuf,
+    state: StateFolder,
+    /// The graph file, relative to the repository.
+    path: String,
+    changes: Vec<GraphChange>,
+    branch: String,
+    onto: CommitId,
+    commit: CommitId,
+}
+
+impl LandOrder {
+    /// Moves the branch, and the checkout that has it.
+    fn land(&self) -> Result<git::Landing> {
+        let repo = Repo::discover(&self.root)?;
+        let text = |commit: &CommitId| -> Result<Option<String>> {
+            let text = repo.file_at(commit, &self.path)?;
+            Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        };
+        let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
+        let graph = match (text(&self.onto)?, text(&self.commit)?) {
+            (Some(old), Some(new)) if is_here => {
+                let (path, commit) = (self.root.join(&self.path), self.commit.clone());
+                let texts = (old, new);
+                Some(LandingGraph::begin(&self.state, path, commit, texts, &self.changes)?)
+            }
+            _ => None,
+        };
+        let landed = repo.land(&self.branch, &self.onto, &self.commit);
+        let has_landed = matches!(&landed, Ok(git::Landing::Landed));
+        if let Some(graph) = graph {
+            graph.finish(has_landed)?;
+        }
+        if has_landed {
+            repo.drop_ref(TRIAL)?;
+        }
+        landed
+    }
 }
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
-    let (tree, _) = order.pool.open(&order.pool.merge(), &order.onto)?;
+    let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut built = BuiltBatch::default();
     let mut tip = order.onto.clone();
-    for WorkToLand { base, head, message } in &order.work {
+    for WorkToLand { base, head, message, completion } in &order.work {
         let work = BranchWork { head, base, message };
         let commit = match tree.integrate(&tip, &work, order.how, &own, Some(&order.attributes))? {
             Integrated::Done(commit) => commit,
@@ -64,9 +137,15 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         };
         // After a rebuild, the commits of the branch are those of the work.
         let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
+        let commit = completion.commit(&tree, &commit)?;
+        tree.move_to(&commit)?;
         tip.clone_from(&commit);
-        built.commits.push(BuiltCommit { commit, rebuilt });
+        let verified = commit.clone();
+        built.commits.push(BuiltCommit { commit, verified, rebuilt });
     }
+    // What lands is what is here now, whatever the verify commands do in the slot.
+    Repo::discover(&order.main)?.bring_home(&tree, &tip, TRIAL)?;
+    built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
 }
@@ -95,26 +174,44 @@ impl Runner {
             let record = self.records.get(id).context("queued work without a record")?;
             let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
             let evidence = &end.context("queued work without an end")?.evidence;
-            let head = evidence.commits.last().context("queued work without commits")?.id.clone();
             let base = record.base.clone().context("queued work without a base")?;
+            // A task that needs no commit may have none.
+            let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
+            let title = self.task_of(record).map(|task| task.title);
+            let title = title.unwrap_or_else(|| record.task_id.to_string());
+            let change = self.graph.changes.get(id).context("queued work without a change")?;
+            let completion = Completion {
+                path: self.workspace.graph_name(),
+                change: change.clone(),
+                message: leftovers::completion_message(record, &title),
+            };
             if members.len() == 1 && base == onto && !in_trial {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
-                if let Some(commit) = self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)? {
-                    let commits = vec![BuiltCommit { commit, rebuilt: None }];
+                let fits = if head == base {
+                    Some(head.clone())
+                } else {
+                    self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)?
+                };
+                if let Some(verified) = fits {
+                    let commit = completion.commit(&self.workspace.repo, &verified)?;
+                    let commits = vec![BuiltCommit { commit, verified, rebuilt: None }];
                     let built = BuiltBatch { commits, as_is: true, ..BuiltBatch::default() };
                     return Ok(Some(Input::Built(Ok(built))));
                 }
             }
-            let title = self.task_of(record).map(|task| task.title).unwrap_or_default();
             let message = leftovers::message(record, &title);
-            work.push(WorkToLand { base, head, message });
+            work.push(WorkToLand { base, head, message, completion });
         }
         let first = members.first().and_then(|id| self.records.get(id));
         let conflict = first.context("a batch without members")?.file(&self.workspace, CONFLICT);
-        let pool = self.worktrees.pool.clone();
+        let pool = self.slots.pool.clone();
         let attributes = self.attributes()?;
-        let order = TrialOrder { pool, onto, work, how, own, attributes, conflict };
+        let settings = self.slots.settings(&self.workspace)?;
+        let main = self.workspace.root().to_owned();
+        let setup = self.workspace.config.setup.0.clone();
+        let order =
+            TrialOrder { main, pool, settings, setup, onto, work, how, own, attributes, conflict };
         let outbox = self.inbox.sender();
         thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
         Ok(None)
@@ -139,8 +236,8 @@ impl Runner {
         let Some(record) = self.records.get_mut(id) else {
             return Ok(());
         };
-        if let Some(worktree) = &mut record.worktree {
-            worktree.landing = Some(commit);
+        if let Some(slot) = &mut record.slot {
+            slot.landing = Some(commit);
         }
         record.write(&self.workspace)?;
         crash::point("merge.intended");
@@ -148,11 +245,19 @@ impl Runner {
     }
 
     /// Moves a branch to the last commit of a batch, in another thread.
-    pub(super) fn land(&self, batch: VerifiedBatch) {
-        let (root, outbox) = (self.workspace.root().to_owned(), self.inbox.sender());
+    pub(super) fn land(&self, batch: &VerifiedBatch) {
+        let order = LandOrder {
+            root: self.workspace.root().to_owned(),
+            state: self.workspace.state.clone(),
+            path: self.workspace.graph_name(),
+            changes: self.landing_changes(batch.tip()),
+            branch: batch.branch().to_owned(),
+            onto: batch.onto().clone(),
+            commit: batch.tip().clone(),
+        };
+        let outbox = self.inbox.sender();
         thread::spawn(move || {
-            let landed = Repo::discover(&root)
-                .and_then(|repo| repo.land(batch.branch(), batch.onto(), batch.tip()));
+            let landed = order.land();
             let landed = landed.map(|landing| match landing {
                 git::Landing::Landed => LandOutcome::Landed,
                 git::Landing::Moved => LandOutcome::Moved,
@@ -165,17 +270,28 @@ impl Runner {
         });
     }
 
+    /// Returns what the works that land with a commit change in the graph, in their order.
+    fn landing_changes(&self, commit: &CommitId) -> Vec<GraphChange> {
+        let repo = &self.workspace.repo;
+        let lands = |id: &&AttemptId| {
+            let landing =
+                self.records.get(id).and_then(|record| record.slot.as_ref()?.landing.as_ref());
+            landing.is_some_and(|its| repo.is_ancestor(its, commit).unwrap_or(false))
+        };
+        let queued = self.run.landing().queued().filter(lands);
+        queued.filter_map(|id| self.graph.changes.get(id).cloned()).collect()
+    }
+
     /// Returns the landing if the work of an attempt found after a crash is in the target branch.
     pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
-        let Some(worktree) = &record.worktree else {
+        let Some(slot) = &record.slot else {
             return Ok(None);
         };
-        let (Some(commit), Some(tip)) = (worktree.landing.clone(), self.tip(&worktree.target)?)
-        else {
+        let (Some(commit), Some(tip)) = (slot.landing.clone(), self.tip(&slot.target)?) else {
             return Ok(None);
         };
         let is_in = self.workspace.repo.is_ancestor(&commit, &tip)?;
-        let branch = worktree.target.clone();
+        let branch = slot.target.clone();
         Ok(is_in.then_some(Merge::Landed { branch, commit }))
     }
 }

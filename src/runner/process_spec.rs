@@ -31,8 +31,11 @@ pub(super) fn agent(
     if let Some(graph) = workspace.other_graph() {
         env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));
     }
-    if let Some(worktree) = &record.worktree {
-        env.push(("RALPH_WORKTREE".to_owned(), worktree.tree.display().to_string()));
+    if let Some(slot) = &record.slot {
+        env.push(("RALPH_SLOT".to_owned(), slot.path.display().to_string()));
+        // Without its git directory, a slot must not count as part of another repository.
+        let above = slot.path.parent().unwrap_or(Path::new("/"));
+        env.push(("GIT_CEILING_DIRECTORIES".to_owned(), above.display().to_string()));
     }
     if let Some(name) = workspace.place.name() {
         env.push(("RALPH_LOOP".to_owned(), name.to_string()));
@@ -44,13 +47,13 @@ pub(super) fn agent(
     env.extend(call.env.clone());
     ProcessSpec {
         argv: call.argv.clone(),
-        dir: record.worktree.as_ref().map_or(root, |worktree| &worktree.tree).to_owned(),
+        dir: record.slot.as_ref().map_or(root, |slot| &slot.path).to_owned(),
         env,
         // The last variables belong to an attempt that this run may itself be part of.
         env_remove: NESTED
             .into_iter()
             .chain(service_manager::VARIABLES)
-            .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_WORKTREE"])
+            .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_SLOT"])
             .map(str::to_owned)
             .collect(),
         stdin: record.file(workspace, "prompt.md"),

@@ -7,9 +7,7 @@ use std::{
 };
 
 use crate::{
-    adapters::{
-        agent_output::Follow, git::Repo, process::AgentProcess, state::Stamp, terminal,
-    },
+    adapters::{agent_output::Follow, git::Repo, process::AgentProcess, state::Stamp, terminal},
     core::{
         commit_id::CommitId,
         run::{command::AttemptId, verified_batch::HeadSpan},

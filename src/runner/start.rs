@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -35,7 +36,7 @@ use crate::{
     crash,
     project::{
         attempt::{self, AcceptanceCriteria, AttemptRecord},
-        config,
+        config, slot_pool,
     },
 };
 
@@ -75,7 +76,7 @@ impl Runner {
         let call = call.map(|call| config::anchored(call, self.workspace.root()));
         // A program that reads the output may have opened its file just now.
         self.workspace.ignore_outputs()?;
-        let place = self.assign_worktree()?;
+        let place = self.assign_slot()?;
         let record = attempt::begin(&self.workspace, &run_id, iteration, &id, attempt)?;
         let record = match place {
             None => record,
@@ -83,9 +84,10 @@ impl Runner {
         };
         let task = self.graph.file.graph().task(number);
         let terms = AcceptanceCriteria::of(&self.workspace, task);
-        let baseline = self.baseline_of(task, record.worktree.is_some());
+        let baseline = self.baseline_of(task, record.slot.is_some());
         let pane = self.options.tmux.then(tmux::folder);
-        let record = AttemptRecord { call, terms: Some(terms), pane, ..record };
+        let status_word = Some(self.graph.file.status_word(number).unwrap_or_default());
+        let record = AttemptRecord { call, terms: Some(terms), pane, status_word, ..record };
         if let Some(path) = attempt::clear_reports(&self.workspace, &id)? {
             self.emit(Some((&id, iteration)), Event::DoneRemoved { path })?;
         }
@@ -98,7 +100,7 @@ impl Runner {
             log: record.log.clone(),
             why: key.to_string(),
             format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
-            worktree: record.worktree.as_ref().map(|worktree| worktree.tree.display().to_string()),
+            slot: record.slot.as_ref().map(|slot| slot.path.display().to_string()),
         };
         let open = OpenAttempt { baseline, ..self.open_attempt(&record) };
         self.records.insert(open.id.clone(), record);
@@ -108,7 +110,7 @@ impl Runner {
 
     /// Returns the parts of a record that the next steps of the attempt need.
     pub(super) fn open_attempt(&self, record: &AttemptRecord) -> OpenAttempt {
-        let setup = match &record.worktree {
+        let setup = match &record.slot {
             Some(_) => self.workspace.config.setup.0.clone(),
             None => Vec::new(),
         };
@@ -123,7 +125,7 @@ impl Runner {
             iteration: record.iteration,
             started_at: record.started_at,
             claimant: format!("ralph {}", record.run_id),
-            target: record.worktree.as_ref().map(|worktree| worktree.target.clone()),
+            target: record.slot.as_ref().map(|slot| slot.target.clone()),
             base: record.base.clone(),
             agent: record.call.as_ref().map(|call| call.name.clone()),
             log: record.log.clone(),
@@ -152,6 +154,25 @@ impl Runner {
         Some(record.terms.as_ref().map_or_else(|| task.clone(), |terms| terms.applied(task)))
     }
 
+    /// Returns what the guardian of a process needs to know.
+    fn guard_post(
+        &self,
+        record: &AttemptRecord,
+        is_agent: bool,
+        idle: Option<Duration>,
+        screen: Option<PathBuf>,
+    ) -> GuardPost<'_> {
+        GuardPost {
+            program: process::own_program(),
+            record: self.workspace.state.attempt(&record.name()),
+            exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
+            lock: self.lock.folder(),
+            idle,
+            redact: self.workspace.redacts(),
+            screen,
+        }
+    }
+
     /// Starts a process of an attempt.
     pub(super) fn start_process(
         &mut self,
@@ -178,16 +199,12 @@ impl Runner {
         if let Some(folder) = &pane {
             spec = process_spec::in_pane(spec, folder, &record, &sign, limits.idle);
         }
-        let post = GuardPost {
-            program: process::own_program(),
-            record: sign,
-            exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
-            lock: self.lock.folder(),
-            idle: limits.idle,
-            redact: self.workspace.redacts(),
-            screen: pane.as_deref().map(tmux::screen),
-        };
-        let verifies = record.worktree.is_some() && kind.verifies();
+        if let ProcessKind::Check(CheckPurpose::Trial, number, _) = kind {
+            self.note_trial_setup(*number)?;
+        }
+        let screen = pane.as_deref().map(tmux::screen);
+        let post = self.guard_post(&record, is_agent, limits.idle, screen);
+        let verifies = record.slot.is_some() && kind.verifies();
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
@@ -199,14 +216,13 @@ impl Runner {
         let process = match started {
             Ok(process) => process,
             Err(reason) => {
+                let head = verifies.and_then(|(_, head)| head);
                 let end = ProcessEnd {
                     took: limits.started.elapsed(),
                     log: log.unwrap_or_default(),
+                    head: HeadSpan { before: head.clone(), after: head },
                     ..self.not_started(&record, reason, is_agent)
                 };
-                let head = verifies.and_then(|(_, head)| head);
-                let head = HeadSpan { before: head.clone(), after: head };
-                let end = ProcessEnd { head, ..end };
                 return Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))));
             }
         };
@@ -236,15 +252,14 @@ impl Runner {
         Ok(Some(Input::ProcessStarted(id.clone(), limits)))
     }
 
-    /// Hides the files that an agent leaves for itself from git, where the attempt works.
+    /// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them
+    /// from their start.
     fn ignore_litter(&self, record: &AttemptRecord, call: &AgentCommand) -> Result<()> {
-        let program = call.argv.first().map_or("", String::as_str);
-        let litter = agent_preset::of_command(&call.name, program).map_or(&[][..], |it| it.litter);
-        match record.tree(&self.workspace) {
-            Ok(tree) if !litter.is_empty() => tree.exclude(litter),
-            // A missing worktree is reported when the agent does not start.
-            Ok(_) | Err(_) => Ok(()),
+        let litter = litter_of(call);
+        if litter.is_empty() || record.slot.is_some() {
+            return Ok(());
         }
+        self.workspace.repo.exclude(litter)
     }
 
     /// Returns the end of a process that was not started.
@@ -281,7 +296,7 @@ impl Runner {
         // A killed run may have left this file.
         let _ = fs::remove_file(&path);
         let dir = match purpose {
-            CheckPurpose::Trial => self.worktrees.pool.merge(),
+            CheckPurpose::Trial => self.slots.pool.merge(),
             CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify => {
                 agent.dir.clone()
             }
@@ -312,12 +327,34 @@ impl Runner {
         }
     }
 
-    /// Records the current uncommitted changes in the worktree of an attempt as present before its
+    /// Notes that the slot for merges is set up, before command `number` of a trial: its first
+    /// commands are those of the setup, and all before this one have passed.
+    fn note_trial_setup(&self, number: usize) -> Result<()> {
+        let setup = &self.workspace.config.setup.0;
+        let merge = self.slots.pool.merge();
+        match self.workspace.repo.open_slot(&merge).filter(|_| number == setup.len() + 1) {
+            // Files that git does not ignore do not stay in a slot.
+            Some(slot) if slot.dirty()?.is_empty() => slot_pool::note_setup(&slot, setup),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the current uncommitted changes in the slot of an attempt as present before its
     /// start.
     pub(super) fn take_as_given(&mut self, id: &AttemptId) -> Option<Input> {
         let record = self.records.get(id)?;
-        let changed =
-            record.tree(&self.workspace).and_then(|tree| attempt::changed(&self.workspace, &tree));
+        let open = self.run.attempts().get(id);
+        let purpose = open.and_then(|open| open.process.as_ref()?.purpose);
+        let setup = &self.workspace.config.setup.0;
+        let changed = record.tree(&self.workspace).and_then(|tree| {
+            let changed = attempt::changed(&self.workspace, &tree)?;
+            // Files that git does not ignore do not stay in a slot.
+            let stays = changed.keys().all(|path| record.inherited.contains(path));
+            if purpose == Some(CheckPurpose::Setup) && stays {
+                slot_pool::note_setup(&tree, setup)?;
+            }
+            Ok(changed)
+        });
         match changed {
             Ok(dirty) => {
                 self.records.get_mut(id)?.dirty = dirty;
@@ -326,6 +363,12 @@ impl Runner {
             Err(error) => Some(Input::NotStarted(id.clone(), format!("{error:#}"))),
         }
     }
+}
+
+/// Returns the patterns of the files that an agent leaves for itself.
+pub(super) fn litter_of(call: &AgentCommand) -> &'static [&'static str] {
+    let program = call.argv.first().map_or("", String::as_str);
+    agent_preset::of_command(&call.name, program).map_or(&[][..], |preset| preset.litter)
 }
 
 /// Returns the attempt id of a record.

@@ -30,7 +30,7 @@ impl Runner {
     /// not be killed.
     pub(super) fn end_unguarded(&self, record: &AttemptRecord) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
-        let others = !self.processes.is_empty() || self.worktrees.is_preparing();
+        let others = !self.processes.is_empty() || self.slots.is_preparing();
         if others || self.run.landing().is_trying() || self.processes.has_spared() {
             return (ended, 0);
         }
@@ -86,7 +86,7 @@ impl Runner {
         };
         let seen = match record.tree(&self.workspace) {
             Ok(tree) => Some((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)),
-            // A missing worktree shows no signs of life.
+            // A missing slot shows no signs of life.
             Err(_) => None,
         };
         let Some(handle) = self.processes.get_mut(id) else {
@@ -159,7 +159,7 @@ impl Runner {
         self.processes.waiting().any(|(id, handle)| {
             self.records.get(id).is_some_and(|record| {
                 attempt::done_file(&self.workspace, &id.task_id).is_file()
-                    || match record.worktree {
+                    || match record.slot {
                         None => self.graph.file.has_changed(),
                         Some(_) => self.own_graph_stamp(record) != handle.graph,
                     }
@@ -178,7 +178,7 @@ impl Runner {
             return Ok(());
         }
         let (was, stamp) = (handle.reported, self.own_graph_stamp(record));
-        let status = match &record.worktree {
+        let status = match &record.slot {
             None => self.status_now(&id.task_id),
             Some(_) if stamp == handle.graph => None,
             Some(_) => self.own_graph_status(record),

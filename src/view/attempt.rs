@@ -39,11 +39,11 @@ pub struct AttemptPosition {
     #[serde(rename = "stage", serialize_with = "as_stage")]
     #[schemars(with = "String", extend("enum" = stages()))]
     pub state: AttemptState,
-    /// The worktree of an isolated attempt.
-    pub worktree: Option<PathBuf>,
+    /// The slot of an isolated attempt.
+    pub slot: Option<PathBuf>,
     /// The branch that it is on.
     pub branch: Option<String>,
-    /// The worktree as it is typed at the top of the repository.
+    /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
 }
@@ -103,7 +103,7 @@ pub fn typed_path(root: &Path, folder: &Path) -> String {
 }
 
 impl AttemptView {
-    /// An attempt of the history, with its record's worktree and branch where there is a record,
+    /// An attempt of the history, with its record's slot and branch where there is a record,
     /// in the repository at `root`; of `children` those of its task.
     pub fn of(
         active: &ActiveAttempt,
@@ -112,8 +112,8 @@ impl AttemptView {
         root: &Path,
         now: DateTime<Utc>,
     ) -> AttemptView {
-        // The record is right where the worktree that was meant at first could not be made.
-        let worktree = recorded.0.or_else(|| active.worktree.as_ref().map(PathBuf::from));
+        // The record is right where the slot that was meant at first could not be made.
+        let slot = recorded.0.or_else(|| active.slot.as_ref().map(PathBuf::from));
         let own = children.iter().filter(|open| open.task_id == active.task_id);
         AttemptView {
             task_id: active.task_id.clone(),
@@ -123,8 +123,8 @@ impl AttemptView {
             children: own.map(|open| ChildView::of(open, now)).collect(),
             position: AttemptPosition {
                 state: active.state,
-                place: worktree.as_deref().map(|folder| typed_path(root, folder)),
-                worktree,
+                place: slot.as_deref().map(|folder| typed_path(root, folder)),
+                slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
             },
         }
@@ -132,7 +132,7 @@ impl AttemptView {
 }
 
 impl AttemptPosition {
-    /// The state where it is not simply running, and the worktree, in words.
+    /// The state where it is not simply running, and the slot, in words.
     pub fn text(&self) -> Option<String> {
         let stage = match self.state {
             AttemptState::Running => "",

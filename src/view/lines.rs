@@ -155,7 +155,8 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::SettingsLoaded { .. }
         | Event::SettingsRejected { .. } => files::lines(event),
         Event::HookFailed(_) | Event::NotifyFailed(_) => failures::lines(event),
-        Event::WorktreeKept { .. }
+        Event::SlotKept { .. }
+        | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
         | Event::Queued { .. }
         | Event::Merging(_)
@@ -282,6 +283,7 @@ fn changed(
         Cause::EditedDuringAttempt => "during an attempt",
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
+        Cause::History => "by the history of the branch: its work is committed there",
         Cause::DoneFile => "by the file `DONE`",
     };
     let change = match (old, new) {

@@ -66,12 +66,12 @@ pub struct ForecastView {
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub done_at: DateTime<Utc>,
     /// The tasks, in the order in which they begin.
-    pub tasks: Vec<SlotView>,
+    pub tasks: Vec<ForecastTaskView>,
 }
 
 /// A task of a forecast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct SlotView {
+pub struct ForecastTaskView {
     /// The task.
     #[schemars(with = "String")]
     pub id: TaskId,
@@ -133,7 +133,7 @@ impl ForecastView {
     fn of(view: &View<'_>, jobs: usize, forecast: &Forecast, now: DateTime<Utc>) -> ForecastView {
         let seconds = i64::try_from(forecast.end).unwrap_or(i64::MAX);
         let longest = TimeDelta::days(36_500);
-        let task = |slot: &Slot| SlotView {
+        let task = |slot: &Slot| ForecastTaskView {
             id: view.graph.task(slot.key.number).id.clone(),
             start_seconds: slot.start,
             end_seconds: slot.end,

@@ -8,8 +8,8 @@ use super::{
     past_attempt::{PastAttemptDetails, PastAttemptView},
     plan::PlanView,
     run::RunView,
+    slot::SlotView,
     spend::CostView,
-    worktree::WorktreeView,
 };
 
 /// What each command prints with `--json`, by command.
@@ -26,9 +26,9 @@ pub struct PrintedViews {
     /// `ralph ls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ls: Option<Vec<RunView>>,
-    /// `ralph worktree list`.
-    #[serde(rename = "worktree list", skip_serializing_if = "Option::is_none")]
-    pub worktrees: Option<Vec<WorktreeView>>,
+    /// `ralph slots`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Vec<SlotView>>,
     /// `ralph plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanView>,

@@ -171,7 +171,7 @@ fn an_agent_that_stays_after_any_report_is_ended_and_its_work_counts() {
         "touch \"$RALPH_TASK_DIR/DONE\"",
         "sed 's/status: .*/status: complete/' task-graph.yaml > ../new; mv ../new task-graph.yaml",
     ] {
-        for mode in [&["run"][..], &["run", "--worktree"]] {
+        for mode in [&["run"][..], &["run", "--in-place"]] {
             let script = format!(
                 "cat > /dev/null; echo work > work; git add work; git commit -qm Work; {report}
                  exec sleep 600"

@@ -23,6 +23,7 @@ fn every_setting_is_shown_with_its_origin() {
     hook_timeout        1m                                  default
     hooks               {}                                  default
     idle                15m                                 default
+    isolation           slot                                default
     jobs                1                                   default
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
@@ -42,10 +43,12 @@ fn every_setting_is_shown_with_its_origin() {
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
     redact              true                                default
+    retry               continue                            default
     schedule            none                                default
     select              own                                 default
     setup               []                                  default
     setup_timeout       15m                                 default
+    slot_dir            none                                default
     stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:4
     term_grace          [took]                               .ralph/config.yaml:3
@@ -53,8 +56,6 @@ fn every_setting_is_shown_with_its_origin() {
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:6
     verify_baseline     false                               default
     verify_timeout      15m                                 default
-    worktree            false                               default
-    worktree_dir        none                                default
     "#);
     insta::assert_snapshot!(trial.run(["config", "max_cost"]).out(), @"20");
     let all = trial.run(["config", "--json"]).json();
@@ -150,23 +151,26 @@ fn a_settings_file_may_be_named() {
 
 #[test]
 fn settings_that_change_between_attempts_count_from_the_next_one() {
-    let trial = TestProject::new()
-        .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
-        .agent("edit-settings")
-        .env("SETTINGS_a", "verify: 'false'\nmax_attempts: 1\n")
-        .env("SETTINGS_b", "verify: [\n");
-    trial.run(["run"]).code(3);
-    trial.assert_record("settings_loaded", &json!({"changed": ["max_attempts", "verify"]}));
-    assert_eq!(trial.lines("settings_rejected").len(), 1);
-    assert_eq!(trial.tasks("completed"), ["a"]);
-    for id in ["b", "c"] {
-        let red = json!({"task_id": id, "verdict": "verify-failed"});
-        trial.assert_record("failed", &red);
+    // From a slot, only what has landed counts.
+    for (isolation, rejected) in [("slot", 0), ("checkout", 1)] {
+        let trial = TestProject::new()
+            .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
+            .agent("edit-settings")
+            .env("RALPH_ISOLATION", isolation)
+            .env("SETTINGS_a", "verify: 'false'\nmax_attempts: 1\n")
+            .env("SETTINGS_b", "verify: [\n");
+        trial.run(["run"]).code(3);
+        assert_eq!(trial.tasks("completed"), ["a"]);
+        for id in ["b", "c"] {
+            let red = json!({"task_id": id, "verdict": "verify-failed"});
+            trial.assert_record("failed", &red);
+        }
+        let loaded = trial.lines("settings_loaded");
+        assert_eq!(loaded.len(), 1);
+        assert_eq!(loaded[0]["changed"], json!(["max_attempts", "verify"]));
+        assert_eq!(trial.lines("settings_rejected").len(), rejected, "told once");
+        assert_eq!(trial.tasks("parked"), ["b", "c"], "the last good settings stay");
     }
-    assert_eq!(trial.tasks("parked"), ["b", "c"]);
-    assert_eq!(trial.lines("settings_loaded")[0]["changed"], json!(["max_attempts", "verify"]));
-    assert_eq!(trial.lines("settings_rejected").len(), 1, "told once");
-    assert_eq!(trial.tasks("parked"), ["b", "c"], "the last good settings stay");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
 #[test]
 fn finished_work_is_not_repeated() {
     let gate = format!(
-        "{SETTINGS}verify: touch ../verifying; until [ -e ../open ]; do sleep 0.05; done\n"
+        "{SETTINGS}verify: touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done\n"
     );
     let trial = TestProject::new().file(".ralph/config.yaml", &gate).graph(DIAMOND).agent("commit");
     let first = trial.start_until(["run"], "verifying");
@@ -73,13 +73,29 @@ fn an_agent_ends_with_its_run_and_is_interrupted_whatever_it_reported() {
 fn a_graph_that_a_killed_attempt_destroyed_is_put_back_by_the_next_run() {
     for (harm, kept) in [("c3:cut", true), ("c3:delete", false)] {
         let words = format!("work,report,{harm},wait");
-        let trial = oracle::stage(2).chaos(&words);
+        let trial = oracle::stage(2).in_place().chaos(&words);
         let first = trial.start_until(["run"], "waiting");
         first.kill();
         trial.run(["run"]).graph_complete();
         trial.assert_record("graph_guarded", &json!({"task_id": "t0", "undone": true}));
         assert_eq!(oracle::faults(&trial, 2), (Vec::new(), 0), "{harm}");
         assert_eq!(trial.root().join("logs/attempts/t0/1/graph.damaged.yaml").exists(), kept);
+    }
+}
+
+/// The graph of a slot is a copy, which does not land.
+#[test]
+fn a_copy_of_the_graph_that_a_killed_attempt_destroyed_is_discarded() {
+    for harm in ["c3:cut", "c3:delete"] {
+        let words = format!("work,report,{harm},wait");
+        let trial = oracle::stage(2).chaos(&words);
+        let first = trial.start_until(["run"], "waiting");
+        first.kill();
+        trial.run(["run"]).graph_complete();
+        let guarded = trial.lines("graph_guarded");
+        assert_eq!(guarded.len(), 1, "{harm}: {guarded:?}");
+        assert!(guarded.iter().all(|line| line["what"] == "apart" && line["task_id"] == "t0"));
+        assert_eq!(oracle::faults(&trial, 2), (Vec::new(), 0), "{harm}");
     }
 }
 

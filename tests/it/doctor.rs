@@ -25,9 +25,9 @@ fn healthy() -> TestProject {
 #[track_caller]
 fn line(trial: &TestProject, about: &str) -> (String, String) {
     let before = trial.everything();
-    let code = trial.run(["doctor", "-q"]).whole();
+    let code = trial.run(["doctor", "-q", "--quick"]).whole();
     let code = code.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-    let report = trial.run(["doctor", "--json"]).code(code).json();
+    let report = trial.run(["doctor", "--json", "--quick"]).code(code).json();
     assert!(trial.everything() == before, "looking changed something");
     let left: Vec<PathBuf> =
         fs::read_dir(trial.sign("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -63,10 +63,13 @@ fn faults(trial: &TestProject, code: i32, about: &str, part: &str) {
 fn a_healthy_repository_is_all_right() {
     let trial = healthy();
     let text = trial.run(["doctor"]).whole();
-    let text: String = text
-        .split_inclusive('\n')
-        .map(|line| if line.starts_with("ok       disk") { "ok       disk [room]\n" } else { line })
-        .collect();
+    let shown = |line: &str| match line.split_whitespace().nth(1) {
+        Some("disk") => "ok       disk [room]\n".to_owned(),
+        Some("slots") => format!("{} [room]\n", line.rsplit_once(", ").unwrap().0),
+        Some("git") => "ok       git [version]\n".to_owned(),
+        _ => line.to_owned(),
+    };
+    let text: String = text.split_inclusive('\n').map(shown).collect();
     insta::assert_snapshot!(text, @r"
     exit code 0
     --- stdout ---
@@ -79,9 +82,12 @@ fn a_healthy_repository_is_all_right() {
     ok       runs        none: no run yet; `ralph run` starts one
     ok       prompts     4 rendered
     ok       verify      1 command, programs found
+    ok       slots       ../repo.slots: 2 slots of about 1 MB each [room]
+    ok       git [version]
+    ok       slot        ../repo.slots/1: 1 verify command passed at the tip of main
     ok       identity    Tess <tess@example.invalid>
     ok       branch      main
-    ok       worktree    clean
+    ok       checkout    clean
     ok       own files   ignored by git
     ok       signing     commits are not signed
     ok       hooks       no commit hooks
@@ -112,7 +118,7 @@ fn every_problem_of_a_repository_is_reported() {
     fs::remove_file(trial.sign("bin/ralph")).unwrap();
     trial.script(&trial.sign("bin/ralph"), "echo 'ralph 9.9.9'");
     let before = trial.everything();
-    let text = trial.run(["doctor", "-q"]).whole();
+    let text = trial.run(["doctor", "-q", "--quick"]).whole();
     assert!(trial.everything() == before, "looking changed something");
     insta::assert_snapshot!(text, @r"
     exit code 65
@@ -129,10 +135,10 @@ fn every_problem_of_a_repository_is_reported() {
                          -> install it, or correct `verify`; tasks cannot complete without it
     warning  identity    git does not know who commits
                          -> set `git config user.name` and `git config user.email`
-    warning  branch      HEAD is detached; commits would be on no branch
-                         -> switch to a branch with `git switch`
-    warning  worktree    1 path not committed: .ralph/config.yaml
-                         -> commit or stash; `git add -A` by an agent would include them
+    fault    branch      HEAD is detached, and attempts start from a branch with a commit
+                         -> switch to a branch with `git switch`, or use `--in-place`
+    warning  checkout    1 path not committed: .ralph/config.yaml
+                         -> commit or stash; work on the same files lands only then
     warning  own files   committed: logs/ralph.jsonl
                          -> run `git rm -r --cached logs/ralph.jsonl` and commit
     warning  hooks       not tested: git does not know who commits
@@ -281,11 +287,15 @@ fn git_must_know_who_commits() {
 fn head_should_be_on_a_branch_with_a_commit() {
     let trial = healthy();
     trial.git(&["checkout", "--quiet", "--detach"]);
+    faults(&trial, 1, "branch", "HEAD is detached");
+    let trial = trial.in_place();
     warns(&trial, "branch", "HEAD is detached");
     trial.git(&["checkout", "--quiet", "--orphan", "fresh"]);
     trial.hook("pre-commit", "exit 0");
     warns(&trial, "branch", "`fresh` has no commit yet");
     assert_eq!(line(&trial, "hooks").0, "ok");
+    let trial = trial.env("RALPH_ISOLATION", "slot");
+    faults(&trial, 1, "branch", "`fresh` has no commit yet");
 }
 
 #[test]
@@ -293,7 +303,12 @@ fn what_is_not_committed_is_named() {
     let trial = healthy();
     trial.write("new.txt", "x");
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
-    warns(&trial, "worktree", "1 path not committed: new.txt;");
+    warns(&trial, "checkout", "1 path not committed: new.txt; commit or stash; work on the same");
+    warns(
+        &trial.in_place(),
+        "checkout",
+        "1 path not committed: new.txt; commit or stash; `git add",
+    );
 }
 
 #[test]
@@ -446,6 +461,6 @@ fn an_unfinished_merge_is_a_warning() {
     let trial = healthy();
     let head = trial.git(&["rev-parse", "HEAD"]);
     trial.write(".git/MERGE_HEAD", &head);
-    let said = trial.run(["doctor", "-q"]).code(0).out();
-    assert!(said.starts_with("warning  worktree    a merge is in progress"), "{said}");
+    warns(&trial, "checkout", "a merge is in progress; no work lands until it is finished;");
+    warns(&trial.in_place(), "checkout", "a merge is in progress; the first attempt would start");
 }

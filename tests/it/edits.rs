@@ -41,16 +41,17 @@ fn a_task_that_a_person_blocks_meanwhile_stays_blocked() {
 
 #[test]
 fn a_task_that_is_deleted_meanwhile_stays_deleted() {
-    let trial =
-        TestProject::new().graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
-    let run = trial.start_until(["run"], "waiting-a");
-    trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
-    trial.leave("open");
-    run.end(&trial).graph_complete();
-    assert!(!trial.graph_text().contains("id: a"));
-    assert!(
-        trial.lines("completed")[0]["why"].as_str().unwrap().contains("no longer in the graph")
-    );
+    for trial in [TestProject::new(), TestProject::new().in_place()] {
+        let trial = trial.graph("tasks:\n  - id: a\n  - id: b\n").agent("reported-then-gate");
+        let run = trial.start_until(["run"], "waiting-a");
+        trial.save("task-graph.yaml", "tasks:\n  - id: b\n");
+        trial.leave("open");
+        run.end(&trial).graph_complete();
+        assert!(!trial.graph_text().contains("id: a"));
+        let why = trial.lines("completed")[0]["why"].as_str().unwrap().to_owned();
+        assert!(why.contains("no longer in the graph"), "{why}");
+        assert_eq!(trial.subjects(), ["Work on a", "Work on b"]);
+    }
 }
 
 #[test]

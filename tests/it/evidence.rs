@@ -22,6 +22,16 @@ fn fails(script: &str) -> TestProject {
     TestProject::new().graph(ONE).command(["sh", "-c", &script])
 }
 
+/// Two such repositories: one with isolated attempts, and one whose attempts work in the checkout.
+fn both(make: impl Fn() -> TestProject) -> [(bool, TestProject); 2] {
+    [(true, make()), (false, make().in_place())]
+}
+
+/// The files of the last commit before the one that completes the task.
+fn committed(trial: &TestProject) -> String {
+    trial.git(&["show", "--name-only", "--format=", "HEAD~1"])
+}
+
 /// Runs one attempt, and returns the journal record of its end.
 #[track_caller]
 fn ended(trial: &TestProject) -> Value {
@@ -33,9 +43,9 @@ fn ended(trial: &TestProject) -> Value {
     ended.expect("an attempt has ended")
 }
 
-/// `git status` without the graph file, in which a status has changed.
+/// `git status` of the checkout.
 fn status(trial: &TestProject) -> String {
-    trial.git(&["status", "--porcelain", "--", ".", ":!task-graph.yaml"])
+    trial.git(&["status", "--porcelain"])
 }
 
 /// Replaces what differs between runs: sizes, the width of columns.
@@ -65,38 +75,43 @@ rm gone.txt
 
 #[test]
 fn leftovers_of_a_reported_attempt_are_committed_for_it() {
-    let trial = reports(ONE, ODD).file("gone.txt", "1").file(".gitignore", "*.log\n");
-    trial.write("staged.txt", "a person's\n");
-    trial.write("staged too.txt", "a person's\n");
-    trial.git(&["add", "staged.txt", "staged too.txt"]);
-    trial.write("mine.txt", "in the middle of something\n");
-    trial.hook("pre-commit", "echo ran >> .git/hook-ran");
-    let ended = ended(&trial);
-    assert_eq!(ended["verdict"], "complete");
-    assert_eq!(ended["why"], "reported done; ralph committed what was left");
-    assert_eq!(ended["autocommit"]["committed"], ended["commits"][0]["id"]);
-    assert_eq!(ended["diff"]["files"], 6);
-    assert!(ended.get("leftovers").is_none() && ended.get("pinned").is_none(), "{ended}");
-    assert_eq!(
-        trial.git(&["log", "-1", "--format=%an: %B"]),
-        "Tess: Do it\n\nRalph-Task: a\nRalph-Attempt: 1\n\n"
-    );
-    assert_eq!(
-        status(&trial),
-        "A  \"staged too.txt\"\nA  staged.txt\n?? mine.txt\n",
-        "a person's files are as they were"
-    );
-    assert!(trial.root().join(".git/hook-ran").exists(), "hooks run");
+    let stage = || reports(ONE, ODD).file("gone.txt", "1").file(".gitignore", "*.log\n");
+    for (is_isolated, trial) in both(stage) {
+        trial.write("staged.txt", "a person's\n");
+        trial.write("staged too.txt", "a person's\n");
+        trial.git(&["add", "staged.txt", "staged too.txt"]);
+        trial.write("mine.txt", "in the middle of something\n");
+        trial.hook("pre-commit", "echo ran >> \"$TRIAL_DIR/hook-ran\"");
+        let ended = ended(&trial);
+        assert_eq!(ended["verdict"], "complete");
+        let landed = if is_isolated { "; landed on `main`" } else { "" };
+        assert_eq!(ended["why"], format!("reported done; ralph committed what was left{landed}"));
+        assert_eq!(ended["autocommit"]["committed"], ended["commits"][0]["id"]);
+        assert_eq!(ended["diff"]["files"], 6);
+        assert!(ended.get("leftovers").is_none() && ended.get("pinned").is_none(), "{ended}");
+        assert_eq!(
+            trial.git(&["log", "-1", "--format=%an: %B", "HEAD~1"]),
+            "Tess: Do it\n\nRalph-Task: a\nRalph-Attempt: 1\n\n"
+        );
+        assert_eq!(
+            status(&trial),
+            "A  \"staged too.txt\"\nA  staged.txt\n?? mine.txt\n",
+            "a person's files are as they were"
+        );
+        let ran = fs::read_to_string(trial.sign("hook-ran")).unwrap();
+        assert_eq!(ran, "ran\n", "hooks run");
+    }
 }
 
 #[test]
 fn leftovers_in_addition_to_a_commit_are_committed() {
     let script = "echo 1 > one; git add one; git commit -qm One; echo 2 > two; git add two";
-    let trial = reports(ONE, script);
-    let ended = ended(&trial);
-    assert_eq!(ended["verdict"], "complete");
-    assert_eq!(trial.subjects(), ["One", "Do it"]);
-    assert_eq!(status(&trial), "");
+    for (_, trial) in both(|| reports(ONE, script)) {
+        let ended = ended(&trial);
+        assert_eq!(ended["verdict"], "complete");
+        assert_eq!(trial.subjects(), ["One", "Do it"]);
+        assert_eq!(status(&trial), "");
+    }
 }
 
 #[test]
@@ -108,62 +123,76 @@ fn a_first_commit_is_made_as_well() {
     trial.write("task-graph.yaml", ONE);
     trial.write(".ralph/config.yaml", SETTINGS);
     let script = "echo 1 > one; \"$RALPH\" task-complete a";
-    let trial = trial.command(["sh", "-c", script]);
+    let trial = trial.in_place().command(["sh", "-c", script]);
     assert_eq!(ended(&trial)["verdict"], "complete");
     assert_eq!(trial.git(&["show", "--name-only", "--format=%s"]), "Do it\n\none\n");
 }
 
 #[test]
 fn a_refused_commit_leaves_everything_as_it_was_and_says_why() {
-    let trial = reports(ONE, "echo 1 > one; mkdir sub; echo 2 > 'sub/t w o'");
-    trial.write("staged.txt", "a person's\n");
-    trial.git(&["add", "staged.txt"]);
-    trial.hook("pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
-    let ended = ended(&trial);
-    assert_eq!(ended["verdict"], "uncommitted");
-    let why = "reported done, but left 2 changed files uncommitted (commit failed: checking \
-               / line 3 is too long)";
-    assert_eq!(ended["why"], why);
-    assert_eq!(status(&trial), "A  staged.txt\n?? one\n?? sub/\n");
-    assert_eq!(ended["pinned"], "refs/ralph/a/1");
-    assert_eq!(trial.git(&["show", "refs/ralph/a/1:sub/t w o"]), "2\n");
-    assert!(trial.read("logs/attempts/a/1/commit.log").contains("checking"));
+    let script = "echo 1 > one; mkdir sub; echo 2 > 'sub/t w o'";
+    for (is_isolated, trial) in both(|| reports(ONE, script)) {
+        trial.write("staged.txt", "a person's\n");
+        trial.git(&["add", "staged.txt"]);
+        trial.hook("pre-commit", "echo checking; echo 'line 3 is too long' >&2; exit 1");
+        let ended = ended(&trial);
+        assert_eq!(ended["verdict"], "uncommitted");
+        let why = "reported done, but left 2 changed files uncommitted (commit failed: checking \
+                   / line 3 is too long)";
+        assert_eq!(ended["why"], why);
+        let left = if is_isolated { "" } else { "?? one\n?? sub/\n" };
+        // The task is parked, which is an uncommitted edit of its status.
+        assert_eq!(status(&trial), format!("A  staged.txt\n M task-graph.yaml\n{left}"));
+        assert_eq!(ended["pinned"], "refs/ralph/a/1");
+        assert_eq!(trial.git(&["show", "refs/ralph/a/1:sub/t w o"]), "2\n");
+        assert!(trial.read("logs/attempts/a/1/commit.log").contains("checking"));
+    }
 }
 
 #[test]
 fn a_hook_that_hangs_is_ended() {
     let settings = format!("{SETTINGS}commit_timeout: 700ms\n");
-    let trial = reports(ONE, "echo 1 > one").file(".ralph/config.yaml", &settings);
-    let sign = trial.sign("hook").display().to_string();
-    trial.hook("pre-commit", &format!("setsid sleep 600 & touch '{sign}'; sleep 600"));
-    let ended = ended(&trial);
-    wait_for(&trial.sign("hook"));
-    assert_eq!(ended["verdict"], "uncommitted");
-    let why = ended["why"].as_str().unwrap();
-    assert!(why.ends_with("the commit exceeded its limit of 700ms (`commit_timeout`))"), "{why}");
-    assert_eq!(status(&trial), "?? one\n", "no lock is left and the file is as it was");
+    for (is_isolated, trial) in
+        both(|| reports(ONE, "echo 1 > one").file(".ralph/config.yaml", &settings))
+    {
+        let sign = trial.sign("hook").display().to_string();
+        trial.hook("pre-commit", &format!("setsid sleep 600 & touch '{sign}'; sleep 600"));
+        let ended = ended(&trial);
+        wait_for(&trial.sign("hook"));
+        assert_eq!(ended["verdict"], "uncommitted");
+        let why = ended["why"].as_str().unwrap();
+        let limit = "the commit exceeded its limit of 700ms (`commit_timeout`))";
+        assert!(why.ends_with(limit), "{why}");
+        assert_eq!(trial.git(&["show", "refs/ralph/a/1:one"]), "1\n");
+        // No lock is left, and the file is as it was.
+        let left = if is_isolated { "" } else { "?? one\n" };
+        assert_eq!(status(&trial), format!(" M task-graph.yaml\n{left}"));
+    }
 }
 
 #[test]
 fn only_verified_work_is_committed_and_nothing_that_verifying_left() {
     let graph = |verify: &str| format!("tasks: [{{id: a, verify: '{verify}'}}]\n");
-    let trial = reports(&graph("test -e one && echo > report.xml"), "echo 1 > one");
-    let green = ended(&trial);
-    assert_eq!(
-        green["why"],
-        "reported done; ralph committed what was left; 1 verify command succeeded"
-    );
-    assert_eq!(status(&trial), "?? report.xml\n");
-    assert!(green.get("leftovers").is_none(), "{green}");
+    let good = graph("test -e one && echo > report.xml");
+    for (is_isolated, trial) in both(|| reports(&good, "echo 1 > one")) {
+        let green = ended(&trial);
+        let why = green["why"].as_str().unwrap();
+        let want = "reported done; ralph committed what was left; 1 verify command succeeded";
+        assert!(why.starts_with(want), "{why}");
+        assert_eq!(committed(&trial), "one\n");
+        assert_eq!(status(&trial), if is_isolated { "" } else { "?? report.xml\n" });
+        assert!(green.get("leftovers").is_none(), "{green}");
+    }
 
-    let trial = reports(&graph("test -e two"), "echo 1 > one");
-    let red = ended(&trial);
-    assert_eq!(
-        (&red["verdict"], &red["pinned"]),
-        (&json!("verify-failed"), &json!("refs/ralph/a/1"))
-    );
-    assert_eq!(status(&trial), "?? one\n");
-    assert!(trial.subjects().is_empty());
+    for (is_isolated, trial) in both(|| reports(&graph("test -e two"), "echo 1 > one")) {
+        let red = ended(&trial);
+        assert_eq!(
+            (&red["verdict"], &red["pinned"]),
+            (&json!("verify-failed"), &json!("refs/ralph/a/1"))
+        );
+        assert_eq!(status(&trial), if is_isolated { "" } else { "?? one\n" });
+        assert!(trial.subjects().is_empty());
+    }
 }
 
 #[test]
@@ -180,17 +209,20 @@ fn signing_and_identity_are_those_of_the_project() {
     trial.git(&["config", "--unset", "user.email"]);
     let why = ended(&trial)["why"].as_str().unwrap().to_owned();
     assert!(why.contains("git does not know who commits; set `git config user.name`"), "{why}");
-    assert_eq!(status(&trial), "?? one\n");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/1:one"]), "1\n");
 }
 
 #[test]
 fn autocommit_may_be_switched_off() {
     let settings = format!("{SETTINGS}autocommit: false\n");
-    let trial = TestProject::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
-    let ended = ended(&trial);
-    assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
-    assert_eq!(trial.read("left.txt"), "half\n");
-    assert_eq!(trial.git(&["show", "refs/ralph/a/1:left.txt"]), "half\n");
+    let stage =
+        || TestProject::new().graph(ONE).agent("leave").file(".ralph/config.yaml", &settings);
+    for (is_isolated, trial) in both(stage) {
+        let ended = ended(&trial);
+        assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
+        assert_eq!(trial.root().join("left.txt").exists(), !is_isolated);
+        assert_eq!(trial.git(&["show", "refs/ralph/a/1:left.txt"]), "half\n");
+    }
 }
 
 /// A repository in which the first attempt leaves files and fails, and the second commits another
@@ -205,31 +237,41 @@ fn leaves_then_commits(settings: &str) -> TestProject {
         .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
         .command(["sh", "-c", script]);
     trial.write("mine", "a person's\n");
-    assert_eq!(ended(&trial)["verdict"], "failed");
-    // A file that a person has edited since is not a leftover of the attempt.
-    trial.write("edited", "by a person\n");
     trial
 }
 
 #[test]
 fn what_an_earlier_attempt_left_is_committed_with_the_one_that_completes_its_task() {
-    let trial = leaves_then_commits("verify_baseline: true\n");
-    let ended = ended(&trial);
-    assert_eq!(ended["verdict"], "complete");
-    assert_eq!(trial.subjects(), ["Other", "Do it"]);
-    assert_eq!(trial.git(&["show", "--name-only", "--format="]), "gone\nleft\n");
-    assert_eq!(status(&trial), "?? edited\n?? mine\n", "a person's files stay theirs");
+    for (is_isolated, trial) in both(|| leaves_then_commits("verify_baseline: true\n")) {
+        assert_eq!(ended(&trial)["verdict"], "failed");
+        if !is_isolated {
+            // A file that a person has edited since is not a leftover of the attempt.
+            trial.write("edited", "by a person\n");
+        }
+        let ended = ended(&trial);
+        assert_eq!(ended["verdict"], "complete");
+        assert_eq!(trial.subjects(), ["Other", "Do it"]);
+        let (files, theirs) = if is_isolated {
+            ("edited\ngone\nleft\n", "?? mine\n")
+        } else {
+            ("gone\nleft\n", "?? edited\n?? mine\n")
+        };
+        assert_eq!(committed(&trial), files);
+        assert_eq!(status(&trial), theirs, "a person's files stay theirs");
+    }
 }
 
 #[test]
 fn without_autocommit_nothing_is_complete_that_was_verified_with_uncommitted_files() {
-    let trial = leaves_then_commits("autocommit: false\n");
-    let ended = ended(&trial);
-    assert_eq!(ended["why"], "reported done, but left 2 changed files uncommitted");
-    assert_eq!(ended["leftovers"], json!(["gone", "left"]));
-    assert_eq!(ended["autocommit"], "off");
-    assert_eq!(trial.git(&["show", "refs/ralph/a/2:left"]), "1\n", "kept once more");
-    trial.run(["show", "a.2"]).stdout_has("Not committed: `autocommit` is off\n");
+    for (_, trial) in both(|| leaves_then_commits("autocommit: false\n")) {
+        assert_eq!(ended(&trial)["verdict"], "failed");
+        let ended = ended(&trial);
+        assert_eq!(ended["why"], "reported done, but left 3 changed files uncommitted");
+        assert_eq!(ended["leftovers"], json!(["edited", "gone", "left"]));
+        assert_eq!(ended["autocommit"], "off");
+        assert_eq!(trial.git(&["show", "refs/ralph/a/2:left"]), "1\n", "kept once more");
+        trial.run(["show", "a.2"]).stdout_has("Not committed: `autocommit` is off\n");
+    }
 }
 
 #[test]
@@ -237,10 +279,15 @@ fn what_another_task_left_is_not_committed_with_this_one() {
     let script = "cat >/dev/null; echo $RALPH_TASK_ID > $RALPH_TASK_ID
         [ $RALPH_TASK_ID = a ] || \"$RALPH\" task-complete b >/dev/null";
     let graph = "tasks: [{id: a, max_attempts: 1}, {id: b}]\n";
-    let trial = TestProject::new().graph(graph).command(["sh", "-c", script]);
-    trial.run(["run", "-q"]).code(3);
-    assert_eq!(trial.git(&["show", "--name-only", "--format="]), "b\n");
-    assert_eq!(status(&trial), "?? a\n");
+    for (is_isolated, trial) in
+        both(|| TestProject::new().graph(graph).command(["sh", "-c", script]))
+    {
+        trial.run(["run", "-q"]).code(3);
+        assert_eq!(committed(&trial), "b\n");
+        let left = if is_isolated { "" } else { "?? a\n" };
+        assert_eq!(status(&trial), format!(" M task-graph.yaml\n{left}"));
+        assert_eq!(trial.git(&["show", "refs/ralph/a/1:a"]), "a\n");
+    }
 }
 
 #[test]
@@ -268,13 +315,15 @@ fn changes_to_hooks_and_verify_inputs_are_reported() {
     let script =
         "echo true > check.sh; echo > tests/t; echo > tests/new; git add .; git commit -qm X
         git config alias.x y; mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-push";
-    let trial = reports(graph, script).file("check.sh", "false\n").file("tests/t", "1\n");
-    trial.run(["run", "--once"]).stderr_has(
-        "git's hooks or settings changed while it ran: .git/config, .git/hooks/pre-push",
-    );
-    let ended = trial.lines("completed").remove(0);
-    assert_eq!(ended["tampered"], json!([".git/config", ".git/hooks/pre-push"]));
-    assert_eq!(ended["verify_inputs_changed"], json!(["check.sh", "tests/t"]));
+    for (_, trial) in both(|| reports(graph, script)) {
+        let trial = trial.file("check.sh", "false\n").file("tests/t", "1\n");
+        trial.run(["run", "--once"]).stderr_has(
+            "git's hooks or settings changed while it ran: .git/config, .git/hooks/pre-push",
+        );
+        let ended = trial.lines("completed").remove(0);
+        assert_eq!(ended["tampered"], json!([".git/config", ".git/hooks/pre-push"]));
+        assert_eq!(ended["verify_inputs_changed"], json!(["check.sh", "tests/t"]));
+    }
 }
 
 #[test]
@@ -340,7 +389,6 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     );
     // The ref does not depend on the journal or the worktree.
     fs::remove_dir_all(trial.root().join("logs")).unwrap();
-    fs::remove_file(trial.root().join("two 2")).unwrap();
     trial.run(["restore", "a.1", "--branch", "mine"]).stdout_has("branch mine has what");
     trial.git(&["merge", "-q", "mine"]);
     assert_eq!(trial.read("two 2"), "2\n");

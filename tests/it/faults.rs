@@ -13,19 +13,21 @@ use crate::support::{DIAMOND, TestProject, until};
 
 #[test]
 fn locks_of_a_killed_git_are_removed() {
-    let trial = TestProject::new().graph("tasks: [{id: a}]\n").chaos("d3");
-    trial
-        .run(["run", "--timeout", "1s"])
-        .graph_complete()
-        .stderr_has("  removed lock files of a killed git: .git/index.lock, ");
-    let left = &trial.lines("failed")[0]["unlocked"];
-    assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
-    assert_eq!(trial.tasks("completed"), ["a"]);
+    for trial in [TestProject::new(), TestProject::new().in_place()] {
+        let trial = trial.graph("tasks: [{id: a}]\n").chaos("d3");
+        trial
+            .run(["run", "--timeout", "1s"])
+            .graph_complete()
+            .stderr_has("  removed lock files of a killed git: .git/index.lock, ");
+        let left = &trial.lines("failed")[0]["unlocked"];
+        assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
+        assert_eq!(trial.tasks("completed"), ["a"]);
+    }
 }
 
 #[test]
 fn a_lock_that_was_there_before_is_not_touched() {
-    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = TestProject::new().in_place().graph("tasks: [{id: a}]\n").agent("commit");
     trial.write(".git/index.lock", "");
     trial.run(["run", "--once", "-q"]).code(1);
     assert!(trial.root().join(".git/index.lock").exists());
@@ -53,7 +55,7 @@ fn the_advice_fits_what_holds() {
 #[test]
 fn a_graph_wrecked_by_an_agent_is_put_back() {
     let graph = "tasks:\n  - id: a # mine\n";
-    let trial = TestProject::new().graph(graph).chaos("work,report,c3:cut");
+    let trial = TestProject::new().in_place().graph(graph).chaos("work,report,c3:cut");
     trial.run(["run"]).graph_complete();
     let told = trial.lines("graph_guarded").remove(0);
     assert_eq!((&told["what"], &told["undone"]), (&"damaged".into(), &true.into()));
@@ -65,7 +67,7 @@ fn a_graph_wrecked_by_an_agent_is_put_back() {
 
 #[test]
 fn a_deleted_graph_is_put_back() {
-    let trial = TestProject::new().graph(DIAMOND).chaos("work,report,c3:delete");
+    let trial = TestProject::new().in_place().graph(DIAMOND).chaos("work,report,c3:delete");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
     let told = trial.lines("graph_guarded");
@@ -75,7 +77,7 @@ fn a_deleted_graph_is_put_back() {
 
 #[test]
 fn an_emptied_graph_is_put_back() {
-    let trial = TestProject::new().graph(DIAMOND).chaos("work,report,c3:empty");
+    let trial = TestProject::new().in_place().graph(DIAMOND).chaos("work,report,c3:empty");
     trial.run(["run"]).graph_complete();
     trial.assert_record("graph_guarded", &json!({"what": "damaged", "undone": true}));
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
@@ -104,7 +106,7 @@ fn an_unreadable_graph_during_an_attempt_does_not_stop_the_run() {
 fn other_tasks_that_an_agents_commit_finishes_are_put_back() {
     let graph = "tasks:\n  - id: a\n  - id: b\n    status: pending\n  - id: c\n    \
                  status: pending # late\n";
-    let trial = TestProject::new().graph(graph).chaos("c4:finish");
+    let trial = TestProject::new().in_place().graph(graph).chaos("c4:finish");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
     let told = &trial.lines("graph_guarded")[0];
@@ -131,7 +133,7 @@ fn a_status_that_is_not_committed_may_be_a_persons() {
 fn tasks_that_an_agents_commit_drops_come_back() {
     let graph =
         "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n  - id: c\n    depends_on: [b]\n";
-    let trial = TestProject::new().graph(graph).chaos("c4:drop");
+    let trial = TestProject::new().in_place().graph(graph).chaos("c4:drop");
     trial.run(["run"]).graph_complete();
     trial.assert_record(
         "graph_guarded",
@@ -147,7 +149,7 @@ fn logs_that_lead_elsewhere_are_refused() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     fs::create_dir(trial.sign("elsewhere")).unwrap();
     symlink(trial.sign("elsewhere"), trial.root().join("logs")).unwrap();
-    trial.run(["run"]).code(74).stderr(
+    trial.run(["run"]).code(74).stderr_has(
         "ralph: error: `logs` is a link to `[trial]/elsewhere`, which is not in the repository; \
          remove the link, and `ralph` will write a file or folder of its own\n",
     );
@@ -213,14 +215,16 @@ fn a_full_disk_stops_the_run_and_costs_nothing() {
     let trial = TestProject::bare();
     let Some(disk) = Disk::at(trial.root(), "8m") else { return };
     let graph = "tasks:\n  - id: a # mine\n  - id: b\n";
+    // The slots are on the same disk.
     let trial = trial.repository().graph(graph).chaos("work,report,fill");
+    let trial = trial.env("RALPH_SLOT_DIR", ".slots");
     let said = trial.run(["run"]).code(74).stderr_has("ralph: error: disk full: cannot ").whole();
     assert!(said.contains("free some space and run again"), "{said}");
     assert!(trial.graph_text().starts_with("tasks:\n  - id: a # mine\n    status: in-progress\n"));
     trial.run(["run"]).code(74);
     assert!(trial.lines("completed").is_empty());
 
-    fs::remove_file(trial.root().join("filler")).unwrap();
+    fs::remove_file(trial.root().join(".slots/1/filler")).unwrap();
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 

@@ -25,7 +25,7 @@ fn help(columns: &str) -> String {
     for (name, _) in ralph::cli::commands() {
         let below: &[&str] = match &*name {
             "schedule" => &["install", "uninstall"],
-            "worktree" => &["list", "new", "remove"],
+            "slots" => &["remove"],
             _ => &[],
         };
         let all = [&[][..]].into_iter().chain(below.chunks(1));

@@ -121,9 +121,13 @@ fn each_kind_of_project_gets_its_own_command() {
         (
             &[("package.json", SCRIPT), ("pnpm-lock.yaml", "")],
             &["npm", "pnpm"],
-            &["verify:", "  - pnpm test"],
+            &["verify:", "  - pnpm test", "setup:", "  - pnpm install --frozen-lockfile"],
         ),
-        (&[("go.mod", "module x\n")], &["go"], &["verify:", "  - go test ./..."]),
+        (
+            &[("go.mod", "module x\n")],
+            &["go"],
+            &["verify:", "  - go test ./...", "setup:", "  - go mod download"],
+        ),
         (
             &[("pyproject.toml", "[project]\n"), ("tests/test_a.py", "")],
             &["pytest"],
@@ -371,7 +375,7 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
-    trial.write("Makefile", "test:\n\ttest -d work\n\techo verified >> ../verified\n");
+    trial.write("Makefile", "test:\n\ttest -d work\n\techo verified >> $(TRIAL_DIR)/verified\n");
     let trial = trial.env("RALPH_FSYNC", "false").agent("commit");
     trial.run(["init", "--yes"]).stdout_has("run --once").stderr_has("`make test`");
     trial.git(&["add", "--all"]);
@@ -381,7 +385,7 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
     assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
-    assert_eq!(trial.git(&["status", "--porcelain", "--", ".ralph", "logs", "justfile"]), "");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
     trial.run(["init", "--yes"]).stdout_has("nothing changed: ");
 }
 

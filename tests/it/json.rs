@@ -26,7 +26,7 @@ json`; [journal.md](journal.md) describes journal lines.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "The state of every task."),
     (&["status", "--json"], "The state of the newest run."),
-    (&["worktree", "list", "--json"], "The worktrees, and whether each can be removed."),
+    (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),
     (&["ls", "--json"], "The run and the loops of this repository."),
     (&["plan", "--json", "--jobs", "2"], "The forecast of a run in which every attempt succeeds."),
     (&["check", "--json"], "The errors and warnings of the graph file."),
@@ -113,7 +113,7 @@ fn the_page_of_shapes_is_what_is_printed() {
                 .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"));
             assert!(output.stdout.ends_with(b"\n"), "{words:?}");
             shape(&value, "", &mut shapes);
-            let command = words[..if words[0] == "worktree" { 2 } else { 1 }].join(" ");
+            let command = words[0].to_owned();
             if schema["properties"].get(&command).is_some() {
                 let printed = json!({ &command: value });
                 let valid = schemas.validate(&printed, index);
@@ -128,7 +128,7 @@ fn the_page_of_shapes_is_what_is_printed() {
                 take(&trial, &["status", "--json", "--name", "loop"]);
                 take(&busy, words);
             }
-            "dag-status" | "worktree" => take(&busy, words),
+            "dag-status" | "slots" => take(&busy, words),
             _ => {}
         }
         let name = words.iter().take_while(|word| **word != "--jobs").copied();

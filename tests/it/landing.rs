@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    apart::{HOLD, landed, slots, sound, stage, tell},
+    apart::{HOLD, landed, slots, sound, sound_but_parked, stage, tell},
     support::{TestProject, each, wait_for},
 };
 
@@ -74,7 +74,7 @@ fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
 fn work_whose_verify_command_moved_head_is_tried_again() {
     let stray = "git commit --quiet --allow-empty -m Stray";
     let verify = format!("verify: ['case $PWD in */merge) ;; *) {stray} ;; esac']\n");
-    let trial = stage("tasks: [{id: a}]\n", &format!("jobs: 1\nworktree: true\n{verify}"));
+    let trial = stage("tasks: [{id: a}]\n", &format!("jobs: 1\n{verify}"));
     trial.run(["run"]).graph_complete();
     sound(&trial);
     assert_eq!(slots(&trial), ["1", "merge"]);
@@ -101,7 +101,7 @@ fn a_verify_command_that_moves_head_holds_landing() {
 /// have changed the files.
 #[test]
 fn work_that_ralph_commits_is_verified_as_committed() {
-    let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nworktree: true\n");
+    let trial = stage("tasks: [{id: a}]\n", "jobs: 1\n");
     let trial = trial.file("tests/good.sh", "! grep -q bad work/a.txt 2> /dev/null\n");
     let spoil = "if mkdir \"$TRIAL_DIR/spoiled\"; then echo bad >> work/a.txt; git add work; fi";
     trial.hook("pre-commit", &format!("{spoil} 2> /dev/null"));
@@ -125,7 +125,7 @@ fn landing_is_tried_again_before_a_run_stops_for_it() {
     trial.git(&["stash", "--quiet", "--", "line"]);
     trial.leave("open");
     run.end(&trial).code(3);
-    sound(&trial);
+    sound_but_parked(&trial);
     assert_eq!(trial.tasks("completed"), ["a"]);
 
     // It is still in the way: the run stops for it.

@@ -39,7 +39,9 @@ fn every_fact_is_a_line() {
 [time]  a failed after [took]: exited with code 1
 [time]  Iteration 2 of 2 · a · attempt 2
 [time]  a was reported done
-[time]  a complete in [took]: reported done, and committed
+[time]  a passed; queued to land
+[time]  landing a on main at [commit]
+[time]  a complete in [took]: reported done, and committed; landed on `main`
 [time]  limit reached: 2 iterations (exit code 2): 1 completed in 2 attempts, 1 left
 ";
     trial.run(["logs"]).stdout(log);
@@ -59,11 +61,11 @@ fn only_what_is_asked_for() {
     assert_eq!(count(trial.run(["logs"]).out(), "run ["), 1);
     assert_eq!(count(trial.run(["logs", "--all"]).out(), "run ["), 2);
     let of_b = trial.run(["logs", "--task", "b"]).out();
-    assert_eq!((count(of_b.clone(), " b "), count(of_b, " a ")), (3, 0));
+    assert_eq!((count(of_b.clone(), " b "), count(of_b, " a ")), (5, 0));
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--task", "a"]);
     let of_second = trial.run(["logs", "--task", "a", "--attempt", "2"]).out();
-    assert_eq!((count(of_second.clone(), "Iteration "), of_second.lines().count()), (1, 4));
+    assert_eq!((count(of_second.clone(), "Iteration "), of_second.lines().count()), (1, 6));
     assert!(of_second.contains(" · a · attempt 2\n"), "{of_second}");
     trial
         .run(["logs", "--task", "bb"])
@@ -128,10 +130,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
     (
         "started",
         "a",
-        r#""attempt":1,"base":"b","branch":"main","log":"[log]","why":"P2","worktree":"/w/1""#,
+        r#""attempt":1,"base":"b","branch":"main","log":"[log]","why":"P2","slot":"/s/1""#,
     ),
     ("done_removed", "a", r#""path":".ralph/tasks/a/DONE""#),
-    ("worktree_kept", "", r#""worktree":"/w/1","why":"`x` is changed and not committed""#),
+    ("slot_kept", "", r#""slot":"/s/1","why":"`x` has uncommitted changes""#),
+    ("work_restored", "a", r#""attempt":2,"from":"refs/ralph/a/1","conflicts":["f"]"#),
     ("setting_up", "a", r#""attempt":1,"command":"npm ci","log":"[log]""#),
     ("agent_started", "a", r#""attempt":1"#),
     ("queued", "a", r#""attempt":1,"waiting":2"#),

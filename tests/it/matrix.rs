@@ -27,15 +27,26 @@ use crate::{
 
 /// How a row is tested.
 enum How {
-    /// By words for the agent `chaos`: the run completes the graph, and its output has this text.
-    Words(&'static [(&'static str, &'static str)]),
+    /// By words for the agent `chaos` in these places: the run completes the graph, and its output
+    /// has this text.
+    Words(Place, &'static [(&'static str, &'static str)]),
     /// By a function.
     Trial(fn()),
     /// By other tests.
     Tests(&'static [&'static str]),
 }
 
+/// Where the attempts of a row work.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Slot,
+    /// What is damaged is only in the checkout.
+    Checkout,
+    Both,
+}
+
 use How::{Tests, Trial, Words};
+use Place::{Both, Checkout, Slot};
 
 /// Every fault, the promised result, and how it is tested.
 const ROWS: &[(&str, &str, How)] = &[
@@ -109,13 +120,13 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B6",
         "it closes its output, or a child keeps it open: the end is the process's",
-        Words(&[("b6:closed", "t0 complete"), ("b6:kept", "t0 complete")]),
+        Words(Slot, &[("b6:closed", "t0 complete"), ("b6:kept", "t0 complete")]),
     ),
     ("B7", "it never reads its prompt: nothing blocks", Tests(&["verdicts::an_unread_prompt"])),
     (
         "B8",
         "a flood, an endless line, bytes that are no text: drained and kept",
-        Words(&[("b8", "t0 complete")]),
+        Words(Slot, &[("b8", "t0 complete")]),
     ),
     (
         "B9",
@@ -125,7 +136,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B10",
         "it kills guardian, runner or both: the next run goes on, nothing is left",
-        Words(&[("b10:guardian", ""), ("b10:runner", ""), ("b10:both", "")]),
+        Words(Slot, &[("b10:guardian", ""), ("b10:runner", ""), ("b10:both", "")]),
     ),
     (
         "B11",
@@ -178,7 +189,11 @@ const ROWS: &[(&str, &str, How)] = &[
         "it finishes or drops other tasks: undone",
         Tests(&["faults::other_tasks_that", "faults::tasks_that_an_agents_commit_drops"]),
     ),
-    ("C5", "it makes a cycle: told as a walk, put back", Words(&[("c5", "`t0` -> `t1` -> `t0`")])),
+    (
+        "C5",
+        "it makes a cycle: told as a walk, put back",
+        Words(Both, &[("c5", "`t0` -> `t1` -> `t0`")]),
+    ),
     (
         "C6",
         "the running task is removed: told, no crash",
@@ -207,11 +222,14 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "C11",
         "the journal is rotated, cut or edited: the next line is whole",
-        Words(&[
-            ("c11:rotate", "t0 complete"),
-            ("c11:cut", "t0 complete"),
-            ("c11:edit", "t0 complete"),
-        ]),
+        Words(
+            Checkout,
+            &[
+                ("c11:rotate", "t0 complete"),
+                ("c11:cut", "t0 complete"),
+                ("c11:edit", "t0 complete"),
+            ],
+        ),
     ),
     (
         "D3",
@@ -221,12 +239,12 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "D4",
         "the branch is left or rewritten: named, not done",
-        Words(&[("d4:detach", "it moved from `main` to a detached HEAD")]),
+        Words(Both, &[("d4:detach", "` to a detached HEAD")]),
     ),
     (
         "D5",
         "a merge is unfinished: no completion, and the next attempt is told",
-        Words(&[("work,report,d5:merge", "reported done, but a merge is unfinished")]),
+        Words(Both, &[("work,report,d5:merge", "reported done, but a merge is unfinished")]),
     ),
     ("D6", "git is gone or damaged: an error, and then it goes on", Trial(git_is_damaged)),
 ];
@@ -234,6 +252,11 @@ const ROWS: &[(&str, &str, How)] = &[
 /// Two tasks, the first of which has these words.
 fn stage(words: &str) -> TestProject {
     oracle::stage(2).chaos(words)
+}
+
+/// The same with these attempts.
+fn stage_in(place: Place, words: &str) -> TestProject {
+    if place == Slot { stage(words) } else { stage(words).in_place() }
 }
 
 /// Runs until a run ends by itself, and returns its exit code and all output.
@@ -351,9 +374,9 @@ fn the_program_is_replaced() {
 fn folders_vanish() {
     for words in ["c10:logs", "c10:prompts"] {
         let template = "# Task {{ task.id }}\n";
-        completes(&stage(words).file("prompts/task.md", template));
+        completes(&stage_in(Checkout, words).file("prompts/task.md", template));
     }
-    let trial = stage("c10:state");
+    let trial = stage_in(Checkout, "c10:state");
     let (code, said) = work_off(&trial);
     assert_eq!(code, 74, "{said}");
     assert!(said.contains("`.git/ralph` was removed"), "{said}");
@@ -362,6 +385,7 @@ fn folders_vanish() {
 
 fn git_is_damaged() {
     type Repair = fn(&TestProject);
+    let done = || "complete".to_owned();
     let repairs: [(&str, Repair); 3] = [
         ("work,report,d6:head", |trial| trial.write(".git/HEAD", "ref: refs/heads/main\n")),
         ("work,report,d6:index", |trial| {
@@ -374,7 +398,11 @@ fn git_is_damaged() {
         }),
     ];
     for (words, repair) in repairs {
+        // A damaged slot is not used again, and may contain the only copy of the work.
         let trial = stage(words);
+        let (code, said) = work_off(&trial);
+        assert_eq!((code, trial.status("t0"), trial.status("t1")), (0, done(), done()), "{said}");
+        let trial = stage_in(Checkout, words);
         let run = trial.process(RALPH).args(["run", "--once", "--"]).arg(agent("chaos")).output();
         let said = String::from_utf8(run.unwrap().stderr).unwrap();
         let named = words.ends_with("index") || said.contains("not a git repository");
@@ -404,13 +432,16 @@ fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     let mut pieces: Vec<(String, Box<dyn Fn() + Send + Sync>)> = Vec::new();
     for (name, _, how) in ROWS {
         match how {
-            Words(lines) => {
-                for (words, part) in *lines {
-                    let trial = move || {
-                        let said = completes(&stage(words));
-                        assert!(said.contains(part), "`{part}` is not said:\n{said}");
-                    };
-                    pieces.push(((*name).to_owned(), Box::new(trial)));
+            Words(place, lines) => {
+                let places = [Slot, Checkout].into_iter();
+                for place in places.filter(|it| [*it, Both].contains(place)) {
+                    for (words, part) in *lines {
+                        let trial = move || {
+                            let said = completes(&stage_in(place, words));
+                            assert!(said.contains(part), "`{part}` is not said:\n{said}");
+                        };
+                        pieces.push(((*name).to_owned(), Box::new(trial)));
+                    }
                 }
             }
             Trial(trial) => pieces.push(((*name).to_owned(), Box::new(trial))),
@@ -419,7 +450,8 @@ fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     }
     for words in pairs() {
         let name = format!("RALPH_CHAOS={words}");
-        pieces.push((name, Box::new(move || drop(completes(&stage(&words))))));
+        let place = if words.contains("c11") { Checkout } else { Slot };
+        pieces.push((name, Box::new(move || drop(completes(&stage_in(place, &words))))));
     }
     pieces
 }
@@ -444,7 +476,7 @@ fn every_fault_comes_to_what_is_promised() {
     let mut kept = 0;
     for (name, promise, how) in ROWS {
         let (is_kept, by) = match how {
-            Words(lines) => (!failed.iter().any(|(row, _)| row == name), {
+            Words(_, lines) => (!failed.iter().any(|(row, _)| row == name), {
                 lines.iter().map(|(words, _)| *words).collect::<Vec<_>>().join(" | ")
             }),
             Trial(_) => (!failed.iter().any(|(row, _)| row == name), "a trial".to_owned()),

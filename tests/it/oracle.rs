@@ -18,11 +18,11 @@ pub fn stage(tasks: usize) -> TestProject {
     TestProject::new().graph(&graph(tasks, "pending")).chaos("")
 }
 
-/// The verify command of [`apart`]: the work of all landed tasks is present.
+/// The verify command of [`clashing`]: the work of all landed tasks is present.
 pub const CHECK: &str = "[ ! -e work/clash ] || [ -e work/t0.txt ] || [ -e work/t1.txt ]";
 
-/// The same for isolated attempts, three at a time, of which those at `t0` and `t1` conflict.
-pub fn apart(trial: TestProject) -> TestProject {
+/// The same for three attempts at a time, of which those at `t0` and `t1` conflict.
+pub fn clashing(trial: TestProject) -> TestProject {
     let settings = format!("{SETTINGS}jobs: 3\nverify: ['{CHECK}']\n");
     let trial = trial.file(".ralph/config.yaml", &settings).env("CLASH", "1");
     trial.hook("post-commit", "git rev-parse HEAD >> \"$TRIAL_DIR/made\"");
@@ -95,6 +95,23 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
     }
 }
 
+/// The commits that refs keep, in the repository and in slots whose contents could not be kept
+/// there: that was recorded, and no attempt works in them.
+fn reachable(trial: &TestProject) -> String {
+    let mut all = trial.git(&["rev-list", "--all", "HEAD"]);
+    let journal = fs::read(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
+    let journal = String::from_utf8_lossy(&journal);
+    let records = journal.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for record in records.filter(|record| record["action"] == "slot_kept") {
+        let slot = record["slot"].as_str().unwrap_or_default().to_owned();
+        let mut list = trial.process("git");
+        // It may have been deleted since.
+        let list = list.args(["-C", &slot, "rev-list", "--all", "HEAD"]).output().unwrap().stdout;
+        all += &String::from_utf8_lossy(&list);
+    }
+    all
+}
+
 /// Checks that no attempt ran twice, no commit is lost, every task is complete and has a commit,
 /// and the graph is the same as after an undisturbed run.
 fn work(trial: &TestProject, tasks: usize, complete: &str, faults: &mut Vec<String>) {
@@ -103,7 +120,7 @@ fn work(trial: &TestProject, tasks: usize, complete: &str, faults: &mut Vec<Stri
     if distinct.len() != begun.lines().count() {
         faults.push(format!("an attempt ran twice: {begun}"));
     }
-    let reachable = trial.git(&["rev-list", "--all", "HEAD"]);
+    let reachable = reachable(trial);
     let committed = fs::read_to_string(trial.sign("committed")).unwrap_or_default();
     for line in committed.lines().filter(|line| !reachable.contains(&line[..40])) {
         faults.push(format!("lost: {line}"));
@@ -149,44 +166,71 @@ fn debris(trial: &TestProject, faults: &mut Vec<String>) {
 pub fn merged(trial: &TestProject, verify: &str, dirt: &[&str]) -> Vec<String> {
     let mut faults = red_positions(trial, verify);
     moves(trial, &mut faults);
-    let all = trial.git(&["rev-list", "--all"]);
+    let all = reachable(trial);
     let made = fs::read_to_string(trial.sign("made")).unwrap_or_default();
-    for commit in made.lines().filter(|commit| !all.contains(commit)) {
-        let what = trial.git(&["log", "-1", "--format=%h %s", commit]);
-        faults.push(format!("lost: {}", what.trim()));
-    }
+    let lost = made.lines().filter(|commit| !all.contains(commit));
+    faults.extend(lost.map(|commit| format!("lost: {commit}")));
     once(trial, &mut faults);
+    faults.extend(committed(trial, dirt));
+    let worktrees = trial.git(&["worktree", "list", "--porcelain"]);
+    if worktrees.contains("/repo.slots/") {
+        faults.push(format!("a slot is a worktree: {worktrees}"));
+    }
+    faults
+}
+
+/// Returns every violation of what must hold in git after attempts that were isolated or not, when
+/// no run is active: the state of completed tasks is committed, and nothing is left behind.
+pub fn committed(trial: &TestProject, dirt: &[&str]) -> Vec<String> {
+    let mut faults = Vec::new();
     let status = trial.git(&["status", "--porcelain", "--untracked-files=all"]);
-    let status: Vec<&str> = status.lines().filter(|line| *line != " M task-graph.yaml").collect();
-    if status != dirt {
-        faults.push(format!("the checkout has {status:?}"));
+    if status.lines().ne(dirt.iter().copied()) {
+        let diff = trial.git(&["diff", "HEAD"]);
+        faults.push(format!("the checkout has {status:?}\n{diff}"));
     }
-    let authors = trial.git(&["log", "--format=%s", "main", "--", "task-graph.yaml"]);
-    if let Some(subject) = authors.lines().find(|subject| *subject != "Set the stage") {
-        faults.push(format!("`{subject}` changes the graph"));
-    }
-    let trees = trial.git(&["worktree", "list", "--porcelain"]);
-    // What could not be kept elsewhere, because git was killed, stays in its worktree.
-    let kept = trial.lines("worktree_kept");
-    let is_kept = |tree: &str| {
-        let path = tree.lines().next().and_then(|line| line.strip_prefix("worktree "));
-        kept.iter().any(|line| line["worktree"].as_str() == path)
-    };
-    for tree in trees.split("\n\n").filter(|tree| tree.contains("\nlocked") && !is_kept(tree)) {
-        faults.push(format!("a worktree is locked: {tree}"));
-    }
-    let debris = trial
-        .process("find")
-        .args([".git", "-name", "ralph", "-prune", "-o", "-name", "*.lock", "-print"])
-        .output()
-        .unwrap()
-        .stdout;
+    graph_commits(trial, &mut faults);
+    let refs = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
+    faults.extend(refs.lines().filter(|name| name.contains('+')).map(|it| format!("a ref: {it}")));
+    let mut find = trial.process("find");
+    find.args([".git", "-name", "ralph", "-prune", "-o", "-name", "*.lock", "-print"]);
+    let debris = find.output().unwrap().stdout;
     if !debris.is_empty() {
         faults.push(format!("left behind: {}", String::from_utf8_lossy(&debris)));
     }
     let open = fs::read_dir(trial.state().join("attempts")).into_iter().flatten().flatten();
     faults.extend(open.map(|entry| format!("left behind: {}", entry.path().display())));
     faults
+}
+
+/// Checks that the committed graph changes only in the commits that complete a task, one for each,
+/// in which nothing else changes, and that no commit contains a claim.
+fn graph_commits(trial: &TestProject, faults: &mut Vec<String>) {
+    let list = ["log", "--format=%H %s", "--no-merges", "main", "--", "task-graph.yaml"];
+    let commits = trial.git(&list);
+    let others = |line: &&str| !line.ends_with(" Set the stage");
+    for line in commits.lines().filter(others) {
+        let (commit, subject) = line.split_once(' ').unwrap();
+        let id = subject.strip_prefix("Complete ").and_then(|rest| rest.split(':').next());
+        let said = trial.git(&["log", "-1", "--format=%B", commit]);
+        if !id.is_some_and(|id| said.contains(&format!("\nRalph-Task: {id}\nRalph-Attempt: "))) {
+            faults.push(format!("`{subject}` changes the graph"));
+        }
+        let changed = trial.git(&["show", "--format=", "--name-only", commit]);
+        if changed != "task-graph.yaml\n" {
+            faults.push(format!("`{subject}` also changes {changed}"));
+        }
+        if trial.git(&["show", &format!("{commit}:task-graph.yaml")]).contains("claimed_") {
+            faults.push(format!("`{subject}` commits a claim"));
+        }
+    }
+    let completed: BTreeSet<String> = trial.tasks("completed").into_iter().collect();
+    for id in completed {
+        let end = format!(" Complete {id}:");
+        let count = commits.lines().filter(|line| line.contains(&end)).count();
+        if count != 1 {
+            faults.push(format!("{id} is completed in {count} commits"));
+        }
+    }
 }
 
 /// Every position that the branch `main` has had, each value of the ref once, oldest first.
@@ -237,8 +281,8 @@ fn moves(trial: &TestProject, faults: &mut Vec<String>) {
     }
 }
 
-/// Checks that every complete task was completed once, its work is in `main` once, and its branch
-/// is gone.
+/// Checks that every complete task was completed once, no change is in `main` twice, and there is
+/// no branch of an attempt.
 fn once(trial: &TestProject, faults: &mut Vec<String>) {
     let mut completed: BTreeMap<String, Value> = BTreeMap::new();
     for line in trial.lines("completed") {
@@ -247,13 +291,14 @@ fn once(trial: &TestProject, faults: &mut Vec<String>) {
             faults.push(format!("{id} was completed twice"));
         }
     }
-    let subjects = trial.git(&["log", "--first-parent", "-m", "--format=%s", "main"]);
+    let script = "git log -p --no-merges main | git patch-id --stable | sort | uniq -w 40 -d";
+    let twice = trial.process("sh").args(["-c", script]).output().unwrap().stdout;
+    for line in String::from_utf8(twice).unwrap().lines() {
+        let what = trial.git(&["log", "-1", "--format=%s", &line[41..]]);
+        faults.push(format!("a change has landed twice: {}", what.trim()));
+    }
     let branches = trial.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
     for (id, line) in completed {
-        let count = subjects.lines().filter(|one| *one == format!("Work on {id}")).count();
-        if count > 1 {
-            faults.push(format!("the work of {id} is in `main` {count} times"));
-        }
         if trial.status(&id) != "complete" {
             faults.push(format!("{id} is completed and {}", trial.status(&id)));
         }
@@ -261,8 +306,8 @@ fn once(trial: &TestProject, faults: &mut Vec<String>) {
         if commits && line["merge"]["result"] != "landed" {
             faults.push(format!("{id} is complete and not merged"));
         }
-        if branches.lines().any(|branch| branch == format!("ralph/{id}")) {
-            faults.push(format!("the branch of {id} is still there"));
-        }
+    }
+    if branches.contains("ralph/") {
+        faults.push(format!("there are branches of attempts: {branches}"));
     }
 }

@@ -20,13 +20,13 @@ fn scripted(graph: &str, script: &str) -> TestProject {
 }
 
 /// How an agent sets the status of `b` in the graph file, in one step.
-const EDIT: &str = "sed 's/status: pending/status: complete/' task-graph.yaml > ../new && \
-                    mv ../new task-graph.yaml";
+const EDIT: &str = "sed 's/status: pending/status: complete/' task-graph.yaml > \
+                    \"$TRIAL_DIR/new\" && mv \"$TRIAL_DIR/new\" task-graph.yaml";
 
 #[test]
 fn commands_about_other_tasks_are_refused_in_an_attempt() {
     let script = r#"
-        try() { "$@" >> ../said 2>&1; echo "$?" >> "$TRIAL_DIR/codes"; }
+        try() { "$@" >> "$TRIAL_DIR/said" 2>&1; echo "$?" >> "$TRIAL_DIR/codes"; }
         try "$RALPH" task-complete b
         try "$RALPH" task-reset b
         try "$RALPH" task-reset a
@@ -37,7 +37,7 @@ fn commands_about_other_tasks_are_refused_in_an_attempt() {
         try setsid --wait env -u RALPH_TASK_ID "$RALPH" task-complete b
         echo work > work.txt
         "$RALPH" task-complete a"#;
-    for words in [&["run"][..], &["run", "--worktree"]] {
+    for words in [&["run"][..], &["run", "--in-place"]] {
         let graph = format!("{TWO}  - id: c\n    status: needs-input\n");
         let trial = scripted(&graph, script);
         trial.run(words).code(4);
@@ -102,7 +102,7 @@ fn a_status_that_is_set_in_the_file_is_put_back_and_the_next_prompt_says_so() {
          printf '  - id: c\\n    status: complete\\n' >> task-graph.yaml; exit; fi\n\
          echo done > mine; \"$RALPH\" task-complete a"
     );
-    let trial = scripted(TWO, &script);
+    let trial = scripted(TWO, &script).in_place();
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["b", "c", "a"], "each by its own attempt");
     trial.assert_record(
@@ -127,27 +127,45 @@ fn a_person_can_repeat_by_command_what_was_put_back() {
     assert_eq!(trial.status("b"), "complete");
     assert!(trial.lines("graph_guarded").is_empty());
 
-    let trial = TestProject::new().graph(TWO).agent("gate");
-    let run = trial.start_until(["run", "--once"], "waiting-a");
-    trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "complete"));
-    trial.leave("open");
-    run.end(&trial).stderr_has("`ralph task-complete b`");
+    let edited = |trial: TestProject| {
+        let trial = trial.graph(TWO).agent("gate");
+        let run = trial.start_until(["run", "--once"], "waiting-a");
+        trial.save("task-graph.yaml", &trial.graph_text().replace("pending", "complete"));
+        trial.leave("open");
+        let run = run.end(&trial);
+        (trial, run)
+    };
+    let (trial, run) = edited(TestProject::new().in_place());
+    run.stderr_has("`ralph task-complete b`");
     assert_eq!(trial.status("b"), "pending");
     trial.run(["task-complete", "b"]);
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a"]);
+
+    // Isolated attempts do not edit the file of the checkout.
+    let (trial, run) = edited(TestProject::new());
+    run.graph_complete();
+    assert_eq!(
+        (trial.tasks("completed"), trial.status("b")),
+        (vec!["a".into()], "complete".into())
+    );
+    assert!(trial.lines("graph_guarded").is_empty());
 }
 
 #[test]
 fn a_crash_makes_no_status_true() {
     let script = format!("{EDIT}\ntouch \"$TRIAL_DIR/edited\"; exec sleep 600");
-    let trial = scripted(TWO, &script);
-    trial.start_until(["run"], "edited").kill();
-    assert_eq!(trial.status("b"), "complete");
-    let trial = trial.agent("commit");
-    trial.run(["run"]).graph_complete();
-    assert_eq!(trial.tasks("completed"), ["a", "b"]);
-    trial.assert_record("graph_guarded", &json!({"what": "finished", "tasks": ["b"]}));
+    for (trial, what) in
+        [(scripted(TWO, &script).in_place(), "finished"), (scripted(TWO, &script), "apart")]
+    {
+        trial.start_until(["run"], "edited").kill();
+        let is_isolated = what == "apart";
+        assert_eq!(trial.status("b"), if is_isolated { "pending" } else { "complete" });
+        let trial = trial.agent("commit");
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.tasks("completed"), ["a", "b"]);
+        trial.assert_record("graph_guarded", &json!({"what": what, "tasks": ["b"]}));
+    }
 }
 
 #[test]
@@ -159,8 +177,8 @@ fn a_status_in_the_copy_of_an_isolated_attempt_is_not_taken_over() {
          echo done > mine; \"$RALPH\" task-complete a"
     );
     let trial = scripted(TWO, &script);
-    trial.run(["run", "--worktree"]).graph_complete();
-    assert_eq!(trial.tasks("completed"), ["b", "c", "a"], "each by its own attempt");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["b", "a", "c"], "each by its own attempt");
     assert_eq!(trial.lines("failed")[0]["others"], json!(["b", "c"]));
     let prompt = trial.read("logs/attempts/a/2/prompt.md");
     assert!(prompt.contains("It set the status of other tasks: `b`, `c`."), "{prompt}");

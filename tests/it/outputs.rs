@@ -20,7 +20,7 @@ const WAYS: [&str; 4] = [
 
 #[test]
 fn the_output_of_a_run_is_no_evidence() {
-    for mode in ["", "--worktree"] {
+    for mode in ["", "--in-place"] {
         for way in WAYS {
             let trial = TestProject::new().graph("tasks: [{id: a}]\n");
             shell(&trial, &format!("--once {mode} -- {}", agent("lie")), way, 1);
@@ -35,7 +35,7 @@ fn the_output_of_a_run_is_no_evidence() {
 fn the_output_of_a_run_is_not_committed() {
     let add_all = "cat > /dev/null; echo work > work; git add --all; git commit -qm Work; \
                    \"$RALPH\" task-complete a";
-    for mode in ["", "--worktree"] {
+    for mode in ["", "--in-place"] {
         for way in WAYS {
             for agent in [agent("leave"), format!("sh -c '{add_all}'")] {
                 let trial = TestProject::new().graph("tasks: [{id: a}]\n");
@@ -65,7 +65,7 @@ fn what_an_agent_keeps_for_itself_is_neither_evidence_nor_committed() {
     let litter = "cat > /dev/null; echo hi > .aider.chat.history.md; mkdir -p sub/.aider.tags.v4
         echo x > sub/.aider.tags.v4/cache";
     let report = "\"$RALPH\" task-complete a";
-    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+    for mode in [&["run", "--once"][..], &["run", "--once", "--in-place"]] {
         for (work, code) in [
             ("", 1),
             ("echo work > work", 0),

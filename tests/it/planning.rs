@@ -23,7 +23,7 @@ const REPORT: &str = "\"$RALPH\" task-complete plan";
 
 #[test]
 fn the_graph_of_init_runs_to_its_end() {
-    for mode in [&["run"][..], &["run", "--worktree"]] {
+    for mode in [&["run"][..], &["run", "--in-place"]] {
         for (add, commits) in
             [(ADD.to_owned(), true), (format!("{ADD}; {COMMIT}"), true), (ADD.to_owned(), false)]
         {
@@ -54,7 +54,7 @@ fn the_graph_of_init_runs_to_its_end() {
 
 #[test]
 fn new_tasks_are_no_work_of_another_task() {
-    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+    for mode in [&["run", "--once"][..], &["run", "--once", "--in-place"]] {
         let graph = PLAN.replace("    output: task-graph.yaml\n", "");
         let trial = planner(TestProject::new().graph(&graph), &format!("{ADD}\n{REPORT}"));
         trial.run(mode).code(1);
@@ -62,15 +62,21 @@ fn new_tasks_are_no_work_of_another_task() {
         assert_eq!((&ended["verdict"], &ended["added_besides"]), (&json!("unverified"), &json!(2)));
         let why = ended["why"].as_str().unwrap();
         assert!(why.contains("it only added tasks; the `output` of a task"), "{why}");
-        assert_eq!(trial.status("parse"), "pending", "they are adopted in any case");
+        // They are not lost: an isolated attempt at the same task goes on with them.
+        assert_eq!(trial.graph_text().contains("parse"), mode.contains(&"--in-place"));
+        let trial = trial.agent("commit");
+        trial.run(&mode[..1]).graph_complete();
+        let mut done = trial.tasks("completed");
+        done.sort();
+        assert_eq!(done, ["docs", "parse", "plan"]);
     }
 }
 
 #[test]
 fn a_plan_without_new_tasks_is_not_done() {
     for (mode, why) in [
-        (&["run", "--once"][..], "reported done, but nothing changed in git"),
-        (&["run", "--once", "--worktree"], "reported done, but `task-graph.yaml` has no new task"),
+        (&["run", "--once"][..], "reported done, but `task-graph.yaml` has no new task"),
+        (&["run", "--once", "--in-place"], "reported done, but nothing changed in git"),
     ] {
         let trial = planner(TestProject::new().graph(PLAN), REPORT);
         trial.run(mode).code(1);
@@ -80,20 +86,21 @@ fn a_plan_without_new_tasks_is_not_done() {
 
 #[test]
 fn tasks_that_an_earlier_attempt_added_count() {
-    for mode in [&["run"][..], &["run", "--worktree"]] {
+    for mode in [&["run"][..], &["run", "--in-place"]] {
         let script = format!("if [ \"$RALPH_ATTEMPT\" = 1 ]; then {ADD}; exit 1; fi\n{REPORT}");
         let trial = planner(TestProject::new().graph(PLAN), &script);
         trial.run(mode).graph_complete();
-        let last = trial.lines("completed").pop().unwrap();
-        assert_eq!((&last["task_id"], &last["attempt"]), (&json!("plan"), &json!(2)));
-        assert_eq!(last["added"], json!(["docs", "parse"]));
+        trial.assert_record(
+            "completed",
+            &json!({"task_id": "plan", "attempt": 2, "added": ["docs", "parse"]}),
+        );
     }
 }
 
 #[test]
 fn an_attempt_that_leaves_an_invalid_graph_is_not_complete() {
     let bad = "printf '  - id: x\\n    depends_on: [nowhere]\\n' >> task-graph.yaml";
-    for mode in [&["run"][..], &["run", "--worktree"]] {
+    for mode in [&["run"][..], &["run", "--in-place"]] {
         for task in [PLAN, "tasks:\n  - id: plan\n    verify: [\"true\"]\n"] {
             let script = format!(
                 "if [ \"$RALPH_ATTEMPT\" = 1 ]; then {bad}; else {ADD}; fi\n\
@@ -118,11 +125,19 @@ fn an_attempt_that_leaves_an_invalid_graph_is_not_complete() {
 #[test]
 fn a_deleted_graph_is_an_invalid_one() {
     let settings = format!("{SETTINGS}max_attempts: 1\n");
-    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(PLAN);
-    let script = format!("rm task-graph.yaml; echo x > x; git add x; git commit -qm x; {REPORT}");
-    let trial = planner(trial, &script);
-    trial.run(["run"]).code(3);
-    let failed = &trial.lines("failed")[0];
-    assert!(failed["graph_fault"].as_str().unwrap().starts_with("task-graph.yaml"), "{failed}");
-    assert_eq!(trial.status("plan"), "in-progress");
+    for (harm, mode) in [
+        ("", &["run"][..]),
+        ("", &["run", "--in-place"]),
+        ("mkfifo task-graph.yaml;", &["run"]),
+        ("git commit --quiet --all --message x;", &["run"]),
+    ] {
+        let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(PLAN);
+        let work = "echo x > x; git add x; git commit -qm x";
+        let trial = planner(trial, &format!("rm task-graph.yaml; {harm} {work}; {REPORT}"));
+        trial.run(mode).code(3);
+        let failed = &trial.lines("failed")[0];
+        let fault = failed["graph_fault"].as_str().unwrap();
+        assert!(fault.starts_with("task-graph.yaml"), "{harm}: {failed}");
+        assert_eq!(trial.status("plan"), "in-progress");
+    }
 }

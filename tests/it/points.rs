@@ -2,7 +2,8 @@
 //! until the graph is complete, and the oracle checks the result.
 //!
 //! A first run records which points a scenario passes and how often. The process is killed at the
-//! first and the last passing of each; with `RALPH_CRASH_ALL=1`, at every passing.
+//! first and the last passing of each, in the checkout at the last; with `RALPH_CRASH_ALL=1`, at
+//! every passing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,14 +38,24 @@ enum Scenario {
     Reported,
     /// The first attempt fails and has leftovers.
     Failed,
-    /// All attempts are isolated and run at once, and two of them conflict.
-    Apart,
+    /// All attempts run at once, and two of them conflict.
+    Clash,
 }
 
 const SCENARIOS: [Scenario; 8] = {
-    use Scenario::{Apart, Damaged, Failed, Known, Plain, Recovered, Reported, Wrecked};
-    [Plain, Recovered, Known, Wrecked, Damaged, Reported, Failed, Apart]
+    use Scenario::{Clash, Damaged, Failed, Known, Plain, Recovered, Reported, Wrecked};
+    [Plain, Recovered, Known, Wrecked, Damaged, Reported, Failed, Clash]
 };
+
+/// A scenario, and whether attempts work in slots or in the checkout.
+type Stage = (Scenario, bool);
+
+/// All scenarios in slots, then those that exist in the checkout.
+fn stages() -> Vec<Stage> {
+    let slots = SCENARIOS.map(|scenario| (scenario, true));
+    let checkout = SCENARIOS.map(|scenario| (scenario, false));
+    slots.into_iter().chain(checkout.into_iter().filter(|it| it.0 != Scenario::Clash)).collect()
+}
 
 impl Scenario {
     /// The points at which a run is always killed.
@@ -72,7 +83,7 @@ impl Scenario {
             Scenario::Failed => trial.chaos("leave,fail"),
             // Even if the death of its run is noticed late, the agent has not finished by then.
             Scenario::Recovered => trial.chaos("orphan"),
-            Scenario::Apart => oracle::apart(trial),
+            Scenario::Clash => oracle::clashing(trial),
             Scenario::Plain | Scenario::Known => trial,
         }
     }
@@ -80,7 +91,7 @@ impl Scenario {
     /// Whether a point is tested in this scenario although an earlier one passes it.
     fn again(self, point: &str) -> bool {
         let others = ["start.told", "close.judged", "close.told", "recover.told", "verify.ended"];
-        self == Scenario::Apart
+        self == Scenario::Clash
             && (env::var_os("RALPH_CRASH_ALL").is_some() || others.contains(&point))
     }
 }
@@ -95,17 +106,18 @@ struct KilledRun {
 }
 
 /// Runs until the graph is complete, with kills at these points.
-fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
+fn run((scenario, is_isolated): Stage, deadly: &[String]) -> KilledRun {
     let points: Vec<&str> =
         scenario.deadly().iter().copied().chain(deadly.iter().map(String::as_str)).collect();
     let trial = scenario.stage();
+    let trial = if is_isolated { trial } else { trial.in_place() };
     let record = trial.sign("passed");
     let trial = trial
         .env("RALPH_CRASH_RECORD", record.to_str().unwrap())
         .env("RALPH_CRASH_POINT", &points.join(","));
     let began = Instant::now();
     let code = loop {
-        assert!(began.elapsed() < SOON, "{scenario:?} {points:?} does not end");
+        assert!(began.elapsed() < SOON, "{scenario:?} {is_isolated} {points:?} does not end");
         let mut run = trial.process(RALPH);
         run.args(["run", "-q", "--"]).arg(agent("chaos"));
         match run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code() {
@@ -115,9 +127,11 @@ fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
         }
     };
     let (mut faults, torn) = oracle::faults(&trial, TASKS);
-    if scenario == Scenario::Apart {
-        faults.extend(oracle::merged(&trial, oracle::CHECK, &[]));
-    }
+    faults.extend(if is_isolated {
+        oracle::merged(&trial, oracle::CHECK, &[])
+    } else {
+        oracle::committed(&trial, &[])
+    });
     if code != 0 {
         faults.push(format!("exit code {code}"));
     }
@@ -138,26 +152,57 @@ fn run(scenario: Scenario, deadly: &[String]) -> KilledRun {
     }
 }
 
+/// A run is killed after it has written that a task is complete, and before it commits that. The
+/// next one commits what the file has.
+#[test]
+fn a_completion_is_committed_as_it_was_written() {
+    let trial = oracle::stage(1).in_place();
+    let record = trial.sign("passed");
+    let trial = trial
+        .env("RALPH_CRASH_RECORD", record.to_str().unwrap())
+        // The first is the claim.
+        .env("RALPH_CRASH_POINT", "graph.written:2");
+    trial.run(["run"]).code(-1);
+    trial.no_process_is_left();
+    let text = trial.graph_text();
+    assert!(text.contains("status: complete"), "{text}");
+    let line = text.lines().find(|line| line.contains("completed_at: ")).unwrap();
+    trial
+        .save("task-graph.yaml", &text.replace(line, "    completed_at: \"2026-11-20T22:44:03Z\""));
+    trial.run(["run"]).graph_complete();
+    assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
+    assert!(trial.graph_text().contains("2026-11-20T22:44:03Z"));
+}
+
 /// The passings of a point at which to kill.
-fn chosen(count: usize) -> BTreeSet<usize> {
-    if env::var_os("RALPH_CRASH_ALL").is_some() { (1..=count).collect() } else { [1, count].into() }
+fn chosen(count: usize, is_isolated: bool) -> BTreeSet<usize> {
+    if env::var_os("RALPH_CRASH_ALL").is_some() {
+        return (1..=count).collect();
+    }
+    let first = if is_isolated { 1 } else { count };
+    [first, count].into()
 }
 
 #[test]
 fn a_kill_at_any_point_costs_nothing() {
     let began = Instant::now();
-    let recorded = each(4, &SCENARIOS, |scenario| (*scenario, run(*scenario, &[])));
-    let mut violations: Vec<String> =
-        recorded.iter().flat_map(|(_, found)| found.faults.clone()).collect();
-    // Every point in the first scenario that passes it, and in those that repeat it.
-    let mut counts: BTreeMap<(&str, Scenario), usize> = BTreeMap::new();
-    for (scenario, found) in &recorded {
+    let recorded = each(4, &stages(), |stage| (*stage, run(*stage, &[])));
+    let mut violations: Vec<String> = recorded
+        .iter()
+        .flat_map(|(it, found)| found.faults.iter().map(move |fault| format!("{it:?}: {fault}")))
+        .collect();
+    // Every point in the first scenario that passes it, both in slots and in the checkout, and in
+    // those that repeat it.
+    let mut counts: BTreeMap<(&str, Stage), usize> = BTreeMap::new();
+    for (stage, found) in &recorded {
+        let (scenario, is_isolated) = *stage;
         for point in POINTS {
             let count = found.passed.iter().filter(|name| name == point).count();
-            let mut others = recorded.iter().filter(|(other, _)| other < scenario);
+            let is_earlier = |other: Stage| other.1 == is_isolated && other.0 < scenario;
+            let mut others = recorded.iter().filter(|(other, _)| is_earlier(*other));
             let known = others.any(|(_, found)| found.passed.iter().any(|name| name == point));
             if count > 0 && (!known || scenario.again(point)) {
-                counts.insert((point, *scenario), count);
+                counts.insert((point, *stage), count);
             }
         }
     }
@@ -165,22 +210,23 @@ fn a_kill_at_any_point_costs_nothing() {
         POINTS.iter().filter(|point| !counts.keys().any(|(known, _)| known == *point)).collect();
     assert!(never.is_empty(), "passed in no scenario: {never:?}");
 
-    let mut trials: Vec<(Scenario, Vec<String>)> = Vec::new();
-    for ((point, scenario), count) in &counts {
+    let mut trials: Vec<(Stage, Vec<String>)> = Vec::new();
+    for ((point, stage), count) in &counts {
         let chosen: Vec<String> =
-            chosen(*count).iter().map(|nth| format!("{point}:{nth}")).collect();
+            chosen(*count, stage.1).iter().map(|nth| format!("{point}:{nth}")).collect();
         // Not so many in one piece that it takes minutes.
-        trials.extend(chosen.chunks(12).map(|some| (*scenario, some.to_vec())));
+        trials.extend(chosen.chunks(12).map(|some| (*stage, some.to_vec())));
     }
     let mut kills = 0;
-    for (deadly, found) in each(4, &trials, |trial| (trial.1.clone(), run(trial.0, &trial.1))) {
+    for ((stage, deadly), found) in each(4, &trials, |it| (it.clone(), run(it.0, &it.1))) {
         let first = &deadly[0];
         // How often the others are passed depends on timing.
         if first.ends_with(":1") && !found.kills.contains(first) {
             violations.push(format!("nothing was killed at {first}"));
         }
         kills += found.kills.len();
-        violations.extend(found.faults.iter().map(|fault| format!("{deadly:?}: {fault}")));
+        violations
+            .extend(found.faults.iter().map(|fault| format!("{stage:?} {deadly:?}: {fault}")));
     }
     println!(
         "crash points {}, kills survived {kills}, violations {}; {:?}",

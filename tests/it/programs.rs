@@ -31,11 +31,11 @@ fn a_relative_agent_of_the_command_line_is_found_where_ralph_was_called() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     run(".", &["run", "-j2", "--task", "a", "--", "../agent.sh"]);
-    run(".ralph", &["run", "--worktree", "--task", "b", "--", "./agent.sh"]);
+    run(".ralph", &["run", "--in-place", "--task", "b", "--", "./agent.sh"]);
     run(".ralph", &["run", "--task", "c", "--agent", "../../agent.sh"]);
     let trial = trial.env("RALPH_AGENT", "../../agent.sh");
     let mut command = trial.process(RALPH);
-    command.current_dir(trial.root().join(".ralph")).args(["run", "--worktree"]);
+    command.current_dir(trial.root().join(".ralph")).arg("run");
     assert!(command.status().unwrap().success());
     assert_eq!(trial.tasks("completed"), ["a", "b", "c", "d"]);
     // Recorded as found, so that a run that resumes it finds it too.
@@ -73,7 +73,7 @@ fn a_missing_interpreter_is_found_before_anything_is_claimed() {
 fn an_agent_that_vanishes_during_a_run_costs_no_attempt() {
     let script =
         "\"$RALPH\" task-complete \"$RALPH_TASK_ID\"; touch \"$RALPH_TASK_ID\"; rm -f \"$0\"";
-    for words in [&["run"][..], &["run", "--worktree"]] {
+    for words in [&["run"][..], &["run", "--in-place"]] {
         let trial = configured("tasks: [{id: a}, {id: b}]\n", "./.ralph/agent.sh");
         trial.script(&trial.root().join(".ralph/agent.sh"), script);
         trial.run(words).code(69).stderr_has("`agent.sh`: the agent cannot be started");

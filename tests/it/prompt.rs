@@ -28,7 +28,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     ## Where you stand
 
     - This is attempt 1 at the task.
-    - Branch: `main`. Stay on it and do not rewrite its history.
+    - Branch: `ralph/start`. Stay on it and do not rewrite its history.
     - The newest commits:
       - `[commit]` `Set the stage`
       - `[commit]` `Set the stage`
@@ -53,12 +53,12 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     [ralph] task-complete start
     ```
 
-    or, if that cannot be run, create the file `.ralph/tasks/start/DONE`. Without one of the two the
+    or, if that cannot be run, create the file `[repo]/.ralph/tasks/start/DONE`. Without one of the two the
     attempt counts as failed, whatever your last message says. If you cannot complete the task, do
     neither: commit what is good and say in your last message what prevents completion.
 
     If only a person can decide how to go on, commit what is good, run `[ralph] ask "…"`, or
-    write your question into the file `.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the
+    write your question into the file `[repo]/.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the
     answer, and other tasks continue.
     "##);
     trial.run(["prompt", "end"]).stdout_has("# Task end\n");
@@ -86,7 +86,11 @@ fn why_shows_who_would_follow() {
 #[test]
 fn accepting_claims_the_task() {
     let trial = TestProject::new().graph(DIAMOND);
-    trial.run(["prompt", "--accept"]).stdout_has("# Task start\n");
+    trial
+        .run(["prompt", "--accept"])
+        .stdout_has("# Task start\n")
+        .stdout_has("- Branch: `main`. Stay on it")
+        .stdout_has("create the file `.ralph/tasks/start/DONE`");
     assert_eq!(trial.status("start"), "in-progress");
     let text = trial.graph_text();
     assert!(text.contains("claimed_by: tess") || text.contains("claimed_by: \"tess\""), "{text}");

@@ -206,7 +206,7 @@ fn the_status_tells_how_a_run_stands() {
     Status: running
     Run: [run], process [pid]
     Iteration: 1 of 50
-    Current attempt: a, attempt 1, since [time], for [took]
+    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
     Failures in a row: 0
     Failures in this run: 0
     Completed in this run: 0

@@ -13,25 +13,29 @@ fn a_diamond_is_worked_off_in_order() {
     [time]  4 tasks, 0 complete
     [time]  Iteration 1 of 50 · start · P2 · attempt 1
     [time]    Begin
-    [time]  start complete in [took]: reported done, and committed
+    [time]  start passed; queued to land
+    [time]  start complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on start
     [time]    1 file, +1 -0
     [time]    3 left (2 ready: right, left; 1 waiting)
     [time]  Iteration 2 of 50 · right · P1 · attempt 1
     [time]    The right half
-    [time]  right complete in [took]: reported done, and committed
+    [time]  right passed; queued to land
+    [time]  right complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on right
     [time]    1 file, +1 -0
     [time]    2 left (1 ready: left; 1 waiting)
     [time]  Iteration 3 of 50 · left · P3 · attempt 1
     [time]    The left half
-    [time]  left complete in [took]: reported done, and committed
+    [time]  left passed; queued to land
+    [time]  left complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on left
     [time]    1 file, +1 -0
     [time]    1 left (1 ready: end)
     [time]  Iteration 4 of 50 · end · P0 · attempt 1
     [time]    Put it together
-    [time]  end complete in [took]: reported done, and committed
+    [time]  end passed; queued to land
+    [time]  end complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on end
     [time]    1 file, +1 -0
     [time]    0 left
@@ -45,6 +49,7 @@ fn a_diamond_is_worked_off_in_order() {
     assert_eq!(trial.tasks("started"), ["start", "right", "left", "end"]);
     let subjects = ["start", "right", "left", "end"].map(|id| format!("Work on {id}"));
     assert_eq!(trial.subjects(), subjects);
+    assert_eq!(trial.completions(), ["start", "right", "left", "end"]);
     trial.no_process_is_left();
 }
 
@@ -88,7 +93,7 @@ fn only_statuses_and_times_change_in_the_graph() {
         })
         .collect();
     assert_eq!(kept.join("\n") + "\n", DIAMOND, "every other byte is as it was");
-    assert_eq!(trial.git(&["status", "--porcelain"]), " M task-graph.yaml\n");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "", "and it is committed");
 }
 
 #[test]
@@ -96,8 +101,11 @@ fn the_journal_tells_all_of_it() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial.run(["run"]);
     let journal = trial.journal();
+    // Its agent reports when it likes: before or after the run has recorded the agent's start.
+    let is_report = |line: &&serde_json::Value| line["action"] == "reported";
     let told: Vec<String> = journal
         .iter()
+        .filter(|line| !is_report(line))
         .map(|line| {
             let word = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
             let iteration = line["iteration"].as_u64().map_or("-".to_owned(), |n| n.to_string());
@@ -110,25 +118,29 @@ fn the_journal_tells_all_of_it() {
     1 start status_changed
     1 start started
     1 start agent_started
-    - start reported
+    1 start queued
+    1 start merging
     1 start status_changed
     1 start completed
     2 right status_changed
     2 right started
     2 right agent_started
-    - right reported
+    2 right queued
+    2 right merging
     2 right status_changed
     2 right completed
     3 left status_changed
     3 left started
     3 left agent_started
-    - left reported
+    3 left queued
+    3 left merging
     3 left status_changed
     3 left completed
     4 end status_changed
     4 end started
     4 end agent_started
-    - end reported
+    4 end queued
+    4 end merging
     4 end status_changed
     4 end completed
     - - finished
@@ -138,9 +150,18 @@ fn the_journal_tells_all_of_it() {
     assert_eq!(first["agent"], serde_json::json!([agent("commit")]));
     assert_eq!((&last["exit_code"], &last["remaining"]), (&0.into(), &0.into()));
     let other = journal.iter().filter(|line| line["run_id"] != first["run_id"]);
-    assert!(other.into_iter().all(|line| line["action"] == "reported"));
+    assert!(other.into_iter().all(|line| is_report(&line)));
+    for id in ["start", "right", "left", "end"] {
+        let at = |action: &str| {
+            let is_it =
+                |line: &serde_json::Value| line["task_id"] == id && line["action"] == action;
+            journal.iter().position(is_it)
+        };
+        assert!(at("started") < at("reported") && at("reported") < at("queued"), "{id}");
+    }
 
-    let commits = trial.git(&["log", "-4", "--reverse", "--format=%H"]);
+    let commits = trial.git(&["log", "--reverse", "--grep=^Work on", "--format=%H"]);
+    assert_eq!(commits.lines().count(), 4);
     let completed = trial.lines("completed");
     for (line, id) in completed.iter().zip(commits.lines()) {
         assert_eq!(line["commits"][0]["id"], id, "each commit belongs to the attempt that made it");
@@ -192,10 +213,12 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]  Iteration 1 of 50 · a · P2 · attempt 1
     [time]    Do it
     [time]  chosen by: P2, longest chain 1h, unblocks 0, place 1
-    [time]  from [commit] on main; prompt and output in logs/attempts/a/1
+    [time]  from [commit] on ralph/a; prompt and output in logs/attempts/a/1
     [time]  a was reported done
+    [time]  a passed; queued to land
+    [time]  landing a on main at [commit]
     [time]  a: in-progress -> complete by this run
-    [time]  a complete in [took]: reported done, and committed
+    [time]  a complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on a
     [time]    1 file, +1 -0
     [time]    0 left
@@ -217,7 +240,7 @@ fn an_agent_is_told_where_it_stands() {
     insta::assert_snapshot!(trial.redact(&given), @r"
     words: --model a b
     task: a attempt: 1
-    pwd: [repo]
+    pwd: [repo].slots/1
     folder: [repo]/.ralph/tasks/a [repo]/.ralph/tasks/a
     claude: unset
     no terminal
@@ -425,7 +448,13 @@ fn a_repository_without_a_commit_is_worked_in() {
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
     trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
-    trial.agent("commit").run(["run"]).graph_complete();
+    let trial = trial.agent("commit");
+    trial.run(["run"]).code(1).stderr(
+        "ralph: error: attempts start from a branch: the repository has no commit; create the first \
+         one, or use `--in-place`\n",
+    );
+    assert_eq!(trial.status("a"), "pending");
+    trial.in_place().run(["run"]).graph_complete();
 }
 
 #[test]
@@ -448,9 +477,12 @@ fn a_folder_with_blanks_and_quotes_is_a_folder_like_any_other() {
     for (name, value) in [("user.name", "Tess"), ("user.email", "tess@example.invalid")] {
         trial.git(&["-C", place, "config", name, value]);
     }
+    trial.git(&["-C", place, "add", "."]);
+    trial.git(&["-C", place, "commit", "--quiet", "--message", "Set the stage"]);
     let trial = trial.agent("done-file");
     trial.run(["run", "-C", place]);
     assert!(trial.read(&format!("{place}/task-graph.yaml")).contains("status: complete"));
+    assert!(trial.root().join(format!("{place}.slots/1")).exists());
 }
 
 #[test]

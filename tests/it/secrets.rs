@@ -194,7 +194,7 @@ fn a_command_line_that_had_a_secret_in_it_is_not_begun_again() {
 
 #[test]
 fn what_the_settings_give_to_an_agent_is_in_no_record_of_it() {
-    let script = "cat >/dev/null; cp .git/ralph/attempts/a.1.json \"$TRIAL_DIR/record\"; \
+    let script = "cat >/dev/null; cp \"$TRIAL_DIR/repo/.git/ralph/attempts/a.1.json\" \"$TRIAL_DIR/record\"; \
                   echo \"$LENT_API_KEY\"; echo \"$1\"";
     let settings = format!(
         "{SETTINGS}agent:\n  command: [sh, -c, '{script}', sh, s3cr3t-phrase]\n  env: \

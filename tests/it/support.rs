@@ -133,6 +133,11 @@ impl TestProject {
         self.agent("chaos").env("RALPH_CHAOS", words)
     }
 
+    /// Makes attempts work in the checkout.
+    pub fn in_place(self) -> TestProject {
+        self.env("RALPH_ISOLATION", "checkout")
+    }
+
     /// Sets the agent's command line for `ralph run` and `ralph loop`.
     pub fn command<const N: usize>(mut self, words: [&str; N]) -> TestProject {
         self.agent = words.map(str::to_owned).to_vec();
@@ -240,13 +245,32 @@ impl TestProject {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The subjects of all commits except the initial ones, oldest first.
+    /// The subjects of all commits except the initial ones and those that complete tasks, oldest
+    /// first.
     pub fn subjects(&self) -> Vec<String> {
-        self.git(&["log", "--reverse", "--format=%s"])
-            .lines()
-            .filter(|subject| *subject != "Set the stage")
-            .map(str::to_owned)
+        self.history()
+            .into_iter()
+            .filter_map(|(subject, done)| done.is_none().then_some(subject))
             .collect()
+    }
+
+    /// The tasks that commits of `ralph` complete, oldest first.
+    pub fn completions(&self) -> Vec<String> {
+        self.history().into_iter().filter_map(|(_, done)| done).collect()
+    }
+
+    /// The subjects of all commits except the initial ones, with the task that each completes,
+    /// oldest first.
+    fn history(&self) -> Vec<(String, Option<String>)> {
+        let format = "--format=%s%x09%(trailers:key=Ralph-Task,valueonly,separator=%x2C)";
+        let log = self.git(&["log", "--reverse", format]);
+        let commits = log.lines().filter_map(|line| line.rsplit_once('\t'));
+        let commits = commits.filter(|(subject, _)| *subject != "Set the stage");
+        let done = |subject: &str, id: &str| {
+            let completes = subject.starts_with(&format!("Complete {id}: "));
+            (completes && !id.is_empty()).then(|| id.to_owned())
+        };
+        commits.map(|(subject, id)| (subject.to_owned(), done(subject, id))).collect()
     }
 
     /// Writes a file, and creates its folder.

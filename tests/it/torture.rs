@@ -234,18 +234,25 @@ fn no_kill_at_any_moment_costs_anything() {
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
         let trial = oracle::stage(TASKS).chaos("b6:kept");
-        // Alternately in one checkout and in worktrees; the seed decides which is first.
-        let is_isolated = (tally.kills / KILLS + seed as usize) % 2 == 1;
-        let trial = if is_isolated { oracle::apart(trial) } else { trial };
+        // Three attempts in slots, then one at a time in a slot, then one in the checkout; the seed
+        // decides which is first.
+        let stage = (tally.kills / KILLS + seed as usize) % 3;
+        let trial = match stage {
+            0 => oracle::clashing(trial),
+            1 => trial,
+            _ => trial.in_place(),
+        };
         let pause = Duration::from_millis(120);
         let order = Torment { agent: "chaos", kills, pause, stops: 0 };
         let code = torment(&trial, &order, &mut dice, &mut tally);
         tally.end_survivors(&trial);
         let (mut faults, torn) = oracle::faults(&trial, TASKS);
         tally.torn += torn;
-        if is_isolated {
-            faults.extend(oracle::merged(&trial, oracle::CHECK, &[]));
-        }
+        faults.extend(if stage == 2 {
+            oracle::committed(&trial, &[])
+        } else {
+            oracle::merged(&trial, oracle::CHECK, &[])
+        });
         if code != 0 {
             faults.push(format!("exit code {code}"));
         }

@@ -24,8 +24,8 @@ fn help_is_also_a_command() {
     let trial = TestProject::bare();
     assert_eq!(trial.run(["help"]).out(), trial.run(["--help"]).out());
     assert_eq!(trial.run(["help", "run"]).out(), trial.run(["run", "--help"]).out());
-    let nested = trial.run(["worktree", "new", "--help"]).out();
-    assert_eq!(trial.run(["help", "worktree", "new"]).out(), nested);
+    let nested = trial.run(["slots", "remove", "--help"]).out();
+    assert_eq!(trial.run(["help", "slots", "remove"]).out(), nested);
     trial.run(["help", "reset"]).code(64).stderr_has("did you mean `ralph task-reset`?");
 }
 
@@ -33,7 +33,7 @@ fn help_is_also_a_command() {
 fn global_options_are_shown_once() {
     let trial = TestProject::bare();
     assert!(trial.run(["--help"]).out().contains("--graph <FILE>"));
-    for words in [&["run", "--help"][..], &["worktree", "list", "--help"]] {
+    for words in [&["run", "--help"][..], &["slots", "remove", "--help"]] {
         let help = trial.run(words).out();
         assert!(!help.contains("--graph <FILE>") && !help.contains("--directory"), "{help}");
     }
@@ -59,7 +59,8 @@ fn a_wrong_command_line_is_a_usage_error() {
     ");
     trial.run(["next"]).code(64).stderr_has("did you mean `ralph prompt` or `ralph plan`?");
     trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
-    trial.run(["worktree", "lst"]).code(64).stderr_has("Usage: ralph worktree");
+    trial.run(["slots", "lst"]).code(64).stderr_has("Usage: ralph slots");
+    trial.run(["worktree"]).code(64).stderr_has("did you mean `ralph slots`?");
     let repository = TestProject::new();
     repository.run(["config", "list"]).code(64).stderr_has("`ralph config` lists the settings");
     trial.run(["task-reset"]).code(64).stderr_has("<ID>...");

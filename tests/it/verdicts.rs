@@ -28,7 +28,11 @@ fn a_lie_is_unverified() {
 
 #[test]
 fn work_left_uncommitted_is_committed() {
-    let trial = judged("leave", "complete", "reported done; ralph committed what was left");
+    let trial = judged(
+        "leave",
+        "complete",
+        "reported done; ralph committed what was left; landed on `main`",
+    );
     assert_eq!(trial.subjects(), ["a"]);
 }
 
@@ -36,7 +40,9 @@ fn work_left_uncommitted_is_committed() {
 fn silence_is_incomplete_with_and_without_commits() {
     let why = "ended without reporting that the task is done";
     let trial = judged("silent", "incomplete", why);
-    assert_eq!(trial.subjects(), ["Work in silence, attempt 1"]);
+    assert_eq!(trial.subjects(), [""; 0], "work that is not done stays away from the branch");
+    let kept = trial.git(&["log", "--format=%s", "main..refs/ralph/a/1"]);
+    assert!(kept.contains("Work in silence, attempt 1\n"), "{kept}");
     let trial = judged("idle", "incomplete", why);
     let failed = trial.lines("failed").remove(0);
     assert_eq!(failed["last_line"], "I could not find the file you speak of.");
@@ -51,7 +57,7 @@ fn a_failing_process_is_failed() {
 
 #[test]
 fn leaving_the_branch_is_off_branch() {
-    judged("branch", "off-branch", "reported done, but it moved from `main` to `elsewhere`");
+    judged("branch", "off-branch", "reported done, but it moved from `ralph/a` to `elsewhere`");
     judged(
         "rewrite",
         "off-branch",
@@ -61,7 +67,7 @@ fn leaving_the_branch_is_off_branch() {
 
 #[test]
 fn each_way_to_report_counts() {
-    let why = "reported done, and committed";
+    let why = "reported done, and committed; landed on `main`";
     for (agent, report) in [
         ("commit", "command"),
         ("done-file", "done_file"),
@@ -92,7 +98,7 @@ fn control_characters_in_output_are_escaped() {
 
 #[test]
 fn a_done_file_that_was_there_before_the_attempt_is_no_report() {
-    for mode in [&["run", "--once"][..], &["run", "--once", "--worktree"]] {
+    for mode in [&["run", "--once"][..], &["run", "--once", "--in-place"]] {
         let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("idle");
         trial.write(".ralph/tasks/a/DONE", "by hand\n");
         trial.run(mode).code(1).stderr_has("`ralph task-complete a` completes the task");
@@ -105,10 +111,10 @@ fn a_done_file_that_was_there_before_the_attempt_is_no_report() {
 #[test]
 fn the_done_file_of_an_attempt_is_removed_when_it_is_judged() {
     let trial = TestProject::new()
-        .graph("tasks:\n  - id: a\n    verify: [test -e good]\n")
+        .graph("tasks:\n  - id: a\n    verify: [test -e $TRIAL_DIR/good]\n")
         .agent("done-file");
     trial.run(["run", "--once"]).code(1);
-    trial.write("good", "");
+    trial.leave("good");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("completed")[0]["report"], "done_file");
     trial.run(["task-reset", "a"]);
@@ -119,7 +125,7 @@ fn the_done_file_of_an_attempt_is_removed_when_it_is_judged() {
 
 #[test]
 fn a_folder_called_done_is_no_report_and_is_named() {
-    for mode in [&["run"][..], &["run", "--worktree"]] {
+    for mode in [&["run"][..], &["run", "--in-place"]] {
         let script = "cat > /dev/null; echo \"$RALPH_ATTEMPT\" > work; git add work
             git commit -qm Work
             case $RALPH_ATTEMPT in
@@ -143,11 +149,13 @@ fn a_folder_called_done_is_no_report_and_is_named() {
 
 #[test]
 fn files_that_were_dirty_before_are_not_the_agents() {
-    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("lie");
-    trial.write("mine.txt", "in the middle of something\n");
-    trial.run(["run", "--once"]).code(1);
-    trial.assert_record("failed", &json!({"task_id": "a", "verdict": "unverified"}));
-    assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
+    for trial in [TestProject::new(), TestProject::new().in_place()] {
+        let trial = trial.graph("tasks: [{id: a}]\n").agent("lie");
+        trial.write("mine.txt", "in the middle of something\n");
+        trial.run(["run", "--once"]).code(1);
+        trial.assert_record("failed", &json!({"task_id": "a", "verdict": "unverified"}));
+        assert_eq!(trial.read("mine.txt"), "in the middle of something\n");
+    }
 }
 
 #[test]
@@ -161,7 +169,7 @@ fn a_second_attempt_is_told_of_the_first() {
     ## Where you stand
 
     - This is attempt 2 at the task; 1 of 3 have failed.
-    - Branch: `main`. Stay on it and do not rewrite its history.
+    - Branch: `ralph/a`. Stay on it and do not rewrite its history.
     - The newest commits:
       - `[commit]` `Set the stage`
       - `[commit]` `Set the stage`
@@ -174,7 +182,7 @@ fn a_second_attempt_is_told_of_the_first() {
     ```text
     the tests are red
     ```
-    Its prompt and its full output are in `logs/attempts/a/1`.
+    Its prompt and its full output are in `[repo]/logs/attempts/a/1`.
     ");
     assert!(!trial.read("logs/attempts/a/1/prompt.md").contains("attempt before this one"));
 }
@@ -253,8 +261,8 @@ fn a_commit_of_the_graph_alone_is_no_proof() {
     let trial = TestProject::new().graph(&graph("")).command(["sh", "-c", script]);
     trial.run(["run"]).code(3);
     trial.assert_record("failed", &json!({"verdict": "unverified", "metadata_only": true}));
-    let trial =
-        TestProject::new().graph(&graph(", output: task-graph.yaml")).command(["sh", "-c", script]);
+    let graph = graph(", output: task-graph.yaml");
+    let trial = TestProject::new().in_place().graph(&graph).command(["sh", "-c", script]);
     trial.run(["run"]).graph_complete();
 }
 

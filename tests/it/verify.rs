@@ -18,7 +18,8 @@ fn graph(fields: &str) -> String {
 #[test]
 fn a_failed_verify_is_told_to_the_next_attempt() {
     let verify = format!("    verify:\n      - test -e value\n      - '{VALUE}'");
-    let trial = TestProject::new().graph(&graph(&verify)).agent("fix-verify");
+    let trial = TestProject::new().graph(&graph(&verify)).file("value", "none\n");
+    let trial = trial.agent("fix-verify");
     trial
         .run(["run"])
         .graph_complete()
@@ -37,7 +38,8 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
         )
         .stderr_has(
             "\
-[time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded
+[time]  a complete in [took]: reported done, and committed; 2 verify commands succeeded; landed on `main`
+[time]    [commit] Write bad
 [time]    [commit] Write good
 [time]    1 file, +1 -1
 [time]    changed files named in `verify`: value
@@ -61,9 +63,15 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
 fn an_agent_does_not_choose_its_own_judge() {
     let script = "cat > /dev/null; \"$0\" < /dev/null
         sed -i -e 's/verify: .*false.*/verify: []/' -e 's/priority: low/priority: high/' task-graph.yaml";
-    let trial = TestProject::new()
-        .graph("tasks:\n  - id: a\n    max_attempts: 1\n    verify: ['false']\n  - {id: b, priority: low, depends_on: [a]}\n")
-        .command(["sh", "-c", script, &agent("commit")]);
+    let graph = "tasks:\n  - id: a\n    max_attempts: 1\n    verify: ['false']\n  \
+                 - {id: b, priority: low, depends_on: [a]}\n";
+    let stage = || TestProject::new().graph(graph).command(["sh", "-c", script, &agent("commit")]);
+    let trial = stage();
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
+    assert!(!trial.graph_text().contains("verify: []"), "it changed its own copy");
+
+    let trial = stage().in_place();
     trial.run(["run"]).code(3);
     let guarded = json!({"what": "changed", "tasks": ["a", "b"], "undone": false});
     trial.assert_record("graph_guarded", &guarded);
@@ -73,18 +81,19 @@ fn an_agent_does_not_choose_its_own_judge() {
 
 #[test]
 fn what_was_not_reported_is_not_verified() {
-    let trial = TestProject::new().graph(&graph("    verify: touch ran\n    max_attempts: 1"));
+    let trial =
+        TestProject::new().graph(&graph("    verify: touch $TRIAL_DIR/ran\n    max_attempts: 1"));
     let trial = trial.agent("fail");
     trial.run(["run", "-q"]).code(3);
-    assert!(!trial.root().join("ran").exists());
+    assert!(!trial.sign("ran").exists());
 }
 
 #[test]
 fn the_project_says_it_for_tasks_that_do_not() {
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> ../ran]\n")
+        .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> $TRIAL_DIR/ran]\n")
         .graph(
-            "tasks:\n  - id: a\n  - {id: b, verify: echo own >> ../ran}\n  - {id: c, verify: []}\n",
+            "tasks:\n  - id: a\n  - {id: b, verify: echo own >> $TRIAL_DIR/ran}\n  - {id: c, verify: []}\n",
         )
         .agent("commit");
     trial.run(["run", "-q"]);

@@ -15,7 +15,10 @@ use std::{
 };
 
 use anyhow::Result;
-use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, Status, StatusOptions};
+use git2::{
+    ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status, StatusOptions,
+    TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
+};
 
 use super::{
     Codes, Head, branch_name, canonical, is_commit, lossy,
@@ -103,6 +106,18 @@ impl Backend {
         self.ask(library, |root| program::commit(root, name))
     }
 
+    /// Points the ref `name` to a commit.
+    pub(super) fn set_ref(&self, name: &str, commit: &str) -> Result<()> {
+        const WHY: &str = "ralph: kept";
+        let library = |repo: &Repository| {
+            let id = Oid::from_str(commit)?;
+            repo.find_commit(id)?;
+            repo.reference(name, id, true, WHY).map(drop)
+        };
+        let update = ["update-ref", "-m", WHY, name, commit];
+        self.ask(library, |root| program::run(root, &update).map(drop))
+    }
+
     /// Deletes the ref `name` if it points to `old`. libgit2 does this without a lock on the packed
     /// refs, where a killed `git` may have left one.
     pub(super) fn delete_ref(&self, name: &str, old: &str) -> Result<()> {
@@ -112,6 +127,47 @@ impl Backend {
             if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
         };
         self.ask(library, |root| program::run(root, &["update-ref", "-d", name, old]).map(drop))
+    }
+
+    /// A commit on top of `parent` that changes one file; none where the `git` program must make
+    /// it: libgit2 cannot sign.
+    pub(super) fn commit_file(
+        &self,
+        parent: &str,
+        path: &str,
+        content: &str,
+        message: &str,
+    ) -> Option<CommitId> {
+        let repo = self.library.as_ref()?;
+        let config = repo.config().ok()?;
+        if config.get_bool("commit.gpgSign").unwrap_or(false) {
+            return None;
+        }
+        let commit = || -> Result<Oid, git2::Error> {
+            let parent = repo.find_commit(Oid::from_str(parent)?)?;
+            let tree = parent.tree()?;
+            let mode = match tree.get_path(Path::new(path))?.filemode() {
+                0o100_755 => FileMode::BlobExecutable,
+                _ => FileMode::Blob,
+            };
+            let blob = repo.blob(content.as_bytes())?;
+            let tree =
+                TreeUpdateBuilder::new().upsert(path, blob, mode).create_updated(repo, &tree)?;
+            let who = |kind: &str| -> Result<Signature<'_>, git2::Error> {
+                let value = |name: &str, [key, own]: [&str; 2]| {
+                    let given = env::var(format!("GIT_{kind}_{name}")).ok();
+                    given
+                        .or_else(|| config.get_string(key).ok())
+                        .filter(|it| !it.trim().is_empty())
+                        .unwrap_or_else(|| own.to_owned())
+                };
+                let name = value("NAME", ["user.name", "ralph"]);
+                Signature::now(&name, &value("EMAIL", ["user.email", "ralph@localhost"]))
+            };
+            let tree = repo.find_tree(tree)?;
+            repo.commit(None, &who("AUTHOR")?, &who("COMMITTER")?, message, &tree, &[&parent])
+        };
+        commit().ok().map(commit_id)
     }
 
     /// Whether `new` is `old` or descends from it.
@@ -138,6 +194,56 @@ impl Backend {
     /// What `git status` lists.
     pub(super) fn status(&self) -> Result<Codes> {
         self.ask(library_status, program::status)
+    }
+
+    /// The files of HEAD with one of these names, in any folder, each with the id of its content.
+    pub(super) fn files_named(&self, names: &[&str]) -> Result<Vec<(String, String)>> {
+        let library = |repo: &Repository| {
+            let mut found = Vec::new();
+            let tree = repo.head()?.peel_to_tree()?;
+            tree.walk(TreeWalkMode::PreOrder, |folder, entry| {
+                let name = entry.name().unwrap_or_default();
+                if names.contains(&name) && entry.kind() == Some(git2::ObjectType::Blob) {
+                    found.push((format!("{folder}{name}"), entry.id().to_string()));
+                }
+                TreeWalkResult::Ok
+            })?;
+            Ok(found)
+        };
+        let program = |root: &Path| {
+            let list = program::run(root, &["ls-tree", "-r", "-z", "HEAD"])?;
+            let list = lossy(&list);
+            let entry = |line: &str| {
+                let (entry, path) = line.split_once('\t')?;
+                let name = path.rsplit('/').next()?;
+                let id = entry.rsplit(' ').next()?.to_owned();
+                names.contains(&name).then(|| (path.to_owned(), id))
+            };
+            Ok(list.split('\0').filter_map(entry).collect())
+        };
+        self.ask(library, program)
+    }
+
+    /// Whether the index tells git to ignore changes of some files, other than those outside of a
+    /// sparse checkout.
+    pub(super) fn hides_changes(&self, is_sparse: bool) -> Result<bool> {
+        // gitformat-index(5): assume-valid, and skip-worktree among the extended flags.
+        const ASSUMED: u16 = 1 << 15;
+        const SKIPPED: u16 = 1 << 14;
+        let library = |repo: &Repository| {
+            let index = repo.index()?;
+            let is_hidden = index.iter().any(|entry| {
+                let is_skipped = entry.flags_extended & SKIPPED != 0 && !is_sparse;
+                entry.flags & ASSUMED != 0 || is_skipped
+            });
+            Ok(is_hidden)
+        };
+        let program = |root: &Path| {
+            let list = program::run(root, &["ls-files", "-v", "-z"])?;
+            let mut tags = list.split(|byte| *byte == 0).filter_map(|entry| entry.first());
+            Ok(tags.any(|tag| tag.is_ascii_lowercase() || (*tag == b'S' && !is_sparse)))
+        };
+        self.ask(library, program)
     }
 
     pub(super) fn is_ignored(&self, path: &str) -> Result<bool> {
@@ -269,12 +375,14 @@ fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
 }
 
 /// Whether libgit2 reads the status correctly and fast: not where a clean filter is configured (LFS
-/// and the like), which libgit2 does not run, and not where the index is large.
+/// and the like), which libgit2 does not run, not where the checkout is sparse, which it does not
+/// know, and not where the index is large.
 fn suits_library(repo: &Repository) -> Result<bool, git2::Error> {
     let config = repo.config()?;
     let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
     let is_filtered = filters.next().is_some();
-    Ok(!is_filtered && index_entries(&repo.path().join("index")).unwrap_or(0) < LARGE)
+    let is_sparse = config.get_bool("core.sparseCheckout").unwrap_or(false);
+    Ok(!is_filtered && !is_sparse && index_entries(&repo.path().join("index")).unwrap_or(0) < LARGE)
 }
 
 /// The number of entries in the index: the third number of its header (gitformat-index(5)).

@@ -1,7 +1,7 @@
-//! Integrates a branch onto another commit, in a worktree that is used for nothing else.
+//! Integrates a branch onto another commit, in a slot that is used for nothing else.
 //!
 //! The `git` program merges, because libgit2 supports no merge drivers, filters and signatures.
-//! What a killed git left in the worktree is kept under a ref of that worktree, and the next call
+//! What a killed git left in the slot is kept under a ref of that slot, and the next call
 //! starts from the beginning: nothing of an earlier call is continued.
 
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
@@ -9,11 +9,11 @@ use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{PinSource, Repo, lossy, pin::IDENTITY, program, worktree::QUIET};
+use super::{PinSource, Repo, lossy, program, settle::QUIET};
 use crate::core::commit_id::CommitId;
 
-/// The ref that keeps what was in the worktree and in no commit; only the last such state. Only
-/// this worktree has it, and it is removed with the worktree.
+/// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
+/// slot has it, and it is removed with the slot.
 const KEPT: &str = "refs/worktree/kept";
 
 /// The maximum length of the diff of a conflict, in bytes.
@@ -112,17 +112,17 @@ impl Repo {
         Ok((is_same && !self.touches(&links, own)?).then(|| piece.head.into()))
     }
 
-    /// Integrates the work onto `onto`, in this worktree. No branch is moved and no hook is run.
+    /// Integrates the work onto `onto`, in this slot. No branch is moved and no hook is run.
     /// What the branch changed at the paths `own` is left out: its commits are rewritten without
     /// it, and a commit that changed nothing else is dropped. `attributes` is an additional
     /// attributes file (gitattributes(5)).
     ///
-    /// Afterwards the worktree is clean, and HEAD is on no branch: at the commit of
+    /// Afterwards the slot is clean, and HEAD is on no branch: at the commit of
     /// [`Integrated::Done`], else at `onto`. After an error HEAD may be at any commit. It may be
     /// called again after a kill at any moment.
     ///
     /// # Errors
-    /// The error of `git`; in the main worktree.
+    /// The error of `git`; outside of a slot.
     pub fn integrate(
         &self,
         onto: &str,
@@ -149,7 +149,7 @@ impl Repo {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
-        self.clean_up().context("cannot clean the worktree for merges")?;
+        self.clean_up().context("cannot clean the slot for merges")?;
         if let Some(same) = self.fits_as_it_is(onto, piece, how, own)? {
             return Ok(Integrated::Done(same));
         }
@@ -176,7 +176,7 @@ impl Repo {
         }
     }
 
-    /// Makes the worktree clean, whatever was left in it.
+    /// Makes the slot clean, whatever was left in it.
     fn clean_up(&self) -> Result<()> {
         self.drop_locks()?;
         self.forget_unfinished()?;
@@ -188,7 +188,7 @@ impl Repo {
         let left =
             PinSource { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
-        let kept = self.pin(KEPT, "Left in the worktree for merges\n\n", left, &scratch)?;
+        let kept = self.pin(KEPT, "Left in the slot for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
             // What cannot be kept stays, and git refuses if it is in the way.
             Some(commit) => self.settle_on(&commit).map(drop),
@@ -275,14 +275,6 @@ impl Repo {
         let found = program::answer(&self.root, &["merge-base", "--all", one, other])?;
         Ok(found.unwrap_or_default().lines().map(CommitId::from).collect())
     }
-
-    /// The variables for the identity of the committer: none if git knows one, else `ralph`.
-    fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
-        if self.committer().is_ok() {
-            return Vec::new();
-        }
-        IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
-    }
 }
 
 /// How git is called for one integration.
@@ -300,7 +292,7 @@ impl GitCalls<'_> {
         program::run_raw(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
     }
 
-    /// The conflict at which git stopped; makes the worktree clean again.
+    /// The conflict at which git stopped; makes the slot clean again.
     fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
         let names = self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
@@ -340,35 +332,42 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::adapters::git::tests::{TestWorktrees, said, without_library};
+    use crate::adapters::git::pin::IDENTITY;
+    use crate::adapters::git::tests::{TestSlots, said, without_library};
 
     const HOWS: [IntegrationMethod; 3] =
         [IntegrationMethod::Rebase, IntegrationMethod::Merge, IntegrationMethod::Squash];
 
-    /// A worktree `1` to work in, and one to merge in.
+    /// A slot `1` to work in, and one to merge in.
     struct IntegratePlace {
-        trees: TestWorktrees,
+        trees: TestSlots,
         slot: Repo,
         merger: Repo,
     }
 
     impl IntegratePlace {
-        fn of(trees: TestWorktrees) -> IntegratePlace {
+        fn of(trees: TestSlots) -> IntegratePlace {
             let (slot, merger) = (trees.add("1"), trees.add("merge"));
             IntegratePlace { trees, slot, merger }
         }
 
         fn new() -> IntegratePlace {
-            IntegratePlace::of(TestWorktrees::new())
+            IntegratePlace::of(TestSlots::new())
         }
 
         /// Makes a commit on `main`.
         fn main(&self, path: &str, text: &str) -> CommitId {
-            self.trees.place.commit(path, text, path)
+            let commit = self.trees.place.commit(path, text, path);
+            for slot in [&self.slot, &self.merger] {
+                self.trees.git(slot, &["update-ref", "refs/heads/main", &commit]);
+            }
+            commit
         }
 
         fn work(&self, path: &str, text: &str) -> CommitId {
-            self.trees.commit(&self.slot, path, text)
+            let commit = self.trees.commit(&self.slot, path, text);
+            self.trees.bring(&self.slot, &commit);
+            commit
         }
 
         fn git(&self, arguments: &[&str]) -> String {
@@ -390,7 +389,10 @@ mod tests {
             let at = self.merger.head().unwrap();
             assert_eq!(at.branch, None);
             match &done {
-                Integrated::Done(commit) => assert_eq!(at.commit.as_ref(), Some(commit)),
+                Integrated::Done(commit) => {
+                    assert_eq!(at.commit.as_ref(), Some(commit));
+                    self.trees.bring(&self.merger, commit);
+                }
                 Integrated::Nothing | Integrated::Conflict { .. } => {
                     assert_eq!(at.commit.as_deref(), Some(onto));
                 }
@@ -407,15 +409,17 @@ mod tests {
 
         /// The subjects along first parents, newest first.
         fn history(&self, commit: &str) -> String {
-            self.git(&["log", "--first-parent", "--format=%s", commit]).replace('\n', " < ")
+            self.trees
+                .git(&self.merger, &["log", "--first-parent", "--format=%s", commit])
+                .replace('\n', " < ")
         }
 
         fn parents(&self, commit: &str) -> String {
-            self.git(&["log", "-1", "--format=%P", commit])
+            self.trees.git(&self.merger, &["log", "-1", "--format=%P", commit])
         }
 
         fn show(&self, commit: &str, path: &str) -> String {
-            self.git(&["show", &format!("{commit}:{path}")])
+            self.trees.git(&self.merger, &["show", &format!("{commit}:{path}")])
         }
     }
 
@@ -453,7 +457,7 @@ mod tests {
     #[test]
     fn work_is_integrated_in_three_forms() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
-            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let Some(trees) = TestSlots::with(options) else { continue };
             let place = IntegratePlace::of(trees);
             let path = place.slot.root().join("b");
             fs::write(&path, "1\n").unwrap();
@@ -473,8 +477,10 @@ mod tests {
             }
             let rebased = place.done(&onto, &head, IntegrationMethod::Rebase, &[]);
             assert_eq!(place.history(&rebased), "c < b < d < First");
-            let told =
-                place.git(&["log", "-1", "--format=%an %ae %at%n%B", &format!("{rebased}^")]);
+            let told = place.trees.git(
+                &place.merger,
+                &["log", "-1", "--format=%an %ae %at%n%B", &format!("{rebased}^")],
+            );
             let author = "Somebody Else else@example.org 981173106";
             assert_eq!(told, format!("{author}\n{message}"));
             let merged = place.done(&onto, &head, IntegrationMethod::Merge, &[]);
@@ -484,7 +490,10 @@ mod tests {
             assert_eq!(place.parents(&squashed), onto);
             let trailers = "--format=%s %(trailers:key=Ralph-Task)";
             for commit in [&merged, &squashed] {
-                assert_eq!(place.git(&["log", "-1", trailers, commit]), "All of it Ralph-Task: x");
+                assert_eq!(
+                    place.trees.git(&place.merger, &["log", "-1", trailers, commit]),
+                    "All of it Ralph-Task: x"
+                );
             }
             let tree = |commit: &str| place.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
             assert_eq!((tree(&rebased), tree(&merged)), (tree(&squashed), tree(&rebased)));
@@ -519,6 +528,7 @@ mod tests {
             // The next integration succeeds.
             let other = place.trees.add(&format!("{how:?}"));
             let fits = place.trees.commit(&other, "fits", "1\n");
+            place.trees.bring(&other, &fits);
             place.done(&onto, &fits, how, &[]);
         }
         let long = "\u{fc}ber\n".repeat(15_000);
@@ -536,7 +546,7 @@ mod tests {
     fn own_files_are_left_out_of_every_commit() {
         let own = ["graph", "deep/graph"];
         for options in [&[][..], &["--object-format=sha256"]] {
-            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let Some(trees) = TestSlots::with(options) else { continue };
             let place = IntegratePlace::of(trees);
             place.main("graph", "1\n");
             place.trees.git(&place.slot, &["merge", "-q", "main"]);
@@ -557,14 +567,16 @@ mod tests {
             let Integrated::Done(plain) = plain else { panic!("{plain:?}") };
             assert_eq!(place.history(&plain), "code < graph < First");
             assert_eq!(place.parents(&plain), base);
-            assert_eq!(place.git(&["log", "-1", "--format=%an", &plain]), "A");
+            assert_eq!(place.trees.git(&place.merger, &["log", "-1", "--format=%an", &plain]), "A");
             let onto = place.main("graph", "target\n");
             for how in HOWS {
                 let done = place.done(&onto, &head, how, &own);
                 assert_eq!(place.show(&done, "graph"), "target", "{how:?}");
                 assert_eq!(place.show(&done, "code"), "1");
-                let names =
-                    place.git(&["log", "--name-only", "--format=", &done, &format!("^{onto}")]);
+                let names = place.trees.git(
+                    &place.merger,
+                    &["log", "--name-only", "--format=", &done, &format!("^{onto}")],
+                );
                 assert_eq!(names, "code", "{how:?}");
             }
             place.trees.git(&place.slot, &["checkout", "-q", "--detach", &base]);
@@ -630,7 +642,11 @@ mod tests {
         for how in HOWS {
             let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
-            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
+            assert_eq!(
+                place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]),
+                "a\nb\nc",
+                "{how:?}"
+            );
             assert_eq!(place.parents(&done), onto);
         }
         // After a merge the commits cannot be told apart.
@@ -641,7 +657,11 @@ mod tests {
         for how in HOWS {
             let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
-            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc\nd\ne", "{how:?}");
+            assert_eq!(
+                place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]),
+                "a\nb\nc\nd\ne",
+                "{how:?}"
+            );
         }
     }
 
@@ -697,7 +717,9 @@ mod tests {
         let head = place.work("a", "branch\n");
         let onto = place.main("a", "target\n");
         let fits = place.trees.add("2");
-        let fits = place.trees.commit(&fits, "fits", "1\n");
+        let other = fits;
+        let fits = place.trees.commit(&other, "fits", "1\n");
+        place.trees.bring(&other, &fits);
         let kept =
             |path: &str| place.trees.git(&place.merger, &["show", &format!("{KEPT}:{path}")]);
         let begin: &[&[&str]] = &[
@@ -727,11 +749,11 @@ mod tests {
         // A person has put the worktree on a branch.
         place.trees.git(&place.merger, &["checkout", "-q", "-b", "person", &fits]);
         place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
-        assert_eq!(place.git(&["rev-parse", "person"]), fits);
+        assert_eq!(place.trees.git(&place.merger, &["rev-parse", "person"]), fits);
         let piece = BranchWork { head: &fits, base: &place.trees.first, message: "" };
         let refused =
             place.trees.main().integrate(&onto, &piece, IntegrationMethod::Rebase, &[], None);
-        assert!(said(refused).contains("main worktree"));
+        assert!(said(refused).contains("is not a slot"));
     }
 
     #[test]
@@ -744,29 +766,33 @@ mod tests {
         let onto = place.main("c", "1\n");
         for how in [IntegrationMethod::Rebase, IntegrationMethod::Merge] {
             let done = place.done(&onto, &head, how, &["graph"]);
-            assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "a\nb\nc", "{how:?}");
+            assert_eq!(
+                place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]),
+                "a\nb\nc",
+                "{how:?}"
+            );
         }
         // A single commit has the state that the branch came to.
         let done = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
-        assert_eq!(place.git(&["ls-tree", "--name-only", &done]), "b\nc");
+        assert_eq!(place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]), "b\nc");
     }
 
     #[test]
     fn commits_have_an_identity_without_git_settings() {
         let place = IntegratePlace::new();
-        place.git(&["config", "user.name", ""]);
+        place.trees.git(&place.merger, &["config", "user.name", ""]);
         assert_eq!(
             place.merger.identity(),
             IDENTITY.map(|(name, value)| (name, OsStr::new(value)))
         );
-        place.git(&["config", "user.name", "P"]);
-        place.git(&["config", "user.email", "p@example.org"]);
+        place.trees.git(&place.merger, &["config", "user.name", "P"]);
+        place.trees.git(&place.merger, &["config", "user.email", "p@example.org"]);
         assert_eq!(place.merger.identity(), []);
         let head = place.work("b", "1\n");
         let onto = place.main("c", "1\n");
         let who = |how| {
             let done = place.done(&onto, &head, how, &[]);
-            place.git(&["log", "-1", "--format=%an %cn", &done])
+            place.trees.git(&place.merger, &["log", "-1", "--format=%an %cn", &done])
         };
         assert_eq!(HOWS.map(who), ["A P", "P P", "P P"]);
     }

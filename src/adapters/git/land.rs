@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Repo, Worktree, lossy, program, worktree::QUIET};
+use super::{Repo, Worktree, lossy, program, settle::QUIET};
 
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
@@ -190,12 +190,12 @@ fn paths_in(said: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::git::tests::{TestWorktrees, said};
+    use crate::adapters::git::tests::{TestSlots, said};
     use crate::core::commit_id::CommitId;
 
     /// `new` is a commit on top of `main` that changes `a` and adds `b`.
     struct LandPlace {
-        trees: TestWorktrees,
+        trees: TestSlots,
         main: Repo,
         slot: Repo,
         old: CommitId,
@@ -203,18 +203,19 @@ mod tests {
     }
 
     impl LandPlace {
-        fn of(trees: TestWorktrees) -> LandPlace {
+        fn of(trees: TestSlots) -> LandPlace {
             trees.place.write(".gitignore", "*.env\n");
             let old = trees.place.commit("same", "1\n", "Second");
             let slot = trees.add("1");
             trees.git(&slot, &["checkout", "-q", "--detach", &old]);
             fs::write(slot.root().join("a"), "new\n").unwrap();
             let new = trees.commit(&slot, "b", "new\n");
+            trees.bring(&slot, &new);
             LandPlace { main: trees.main(), trees, slot, old, new }
         }
 
         fn new() -> LandPlace {
-            LandPlace::of(TestWorktrees::new())
+            LandPlace::of(TestSlots::new())
         }
 
         fn git(&self, arguments: &[&str]) -> String {
@@ -230,7 +231,7 @@ mod tests {
         }
 
         fn land(&self) -> Landing {
-            self.slot.land("main", &self.old, &self.new).unwrap()
+            self.main.land("main", &self.old, &self.new).unwrap()
         }
 
         /// Checks that nothing was moved; returns the files and the reason.
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn a_checkout_follows_and_keeps_unrelated_changes() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
-            let Some(trees) = TestWorktrees::with(options) else { continue };
+            let Some(trees) = TestSlots::with(options) else { continue };
             let place = LandPlace::of(trees);
             place.trees.place.write("same", "mine\n");
             place.trees.place.write("new", "mine\n");
@@ -274,7 +275,7 @@ mod tests {
         let other = place.trees.place.commit("other", "1\n", "Other");
         place.git(&["branch", "-f", "main", &other]);
         assert_eq!(place.land(), Landing::Moved);
-        let refused = said(place.slot.land("main", &other, &place.new));
+        let refused = said(place.main.land("main", &other, &place.new));
         assert!(refused.contains("does not descend"), "{refused}");
         place.git(&["branch", "-q", "-D", "main"]);
         assert_eq!(place.land(), Landing::Moved);
@@ -313,8 +314,9 @@ mod tests {
         fs::write(place.slot.root().join("x.env"), "theirs\n").unwrap();
         place.trees.git(&place.slot, &["add", "-f", "x.env"]);
         let secret = place.trees.commit(&place.slot, "c", "1\n");
+        place.trees.bring(&place.slot, &secret);
         place.trees.place.write("x.env", "mine\n");
-        let landing = place.slot.land("main", &place.old, &secret).unwrap();
+        let landing = place.main.land("main", &place.old, &secret).unwrap();
         assert!(matches!(&landing, Landing::InTheWay { paths, .. } if paths == &["x.env"]));
         assert_eq!(place.read("x.env"), "mine\n");
         assert_eq!(place.land(), Landing::Landed);
@@ -400,13 +402,14 @@ mod tests {
     fn a_missing_checkout_blocks_only_while_locked() {
         let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
-        let second = place.trees.add("2");
+        let second = place.trees.worktree("2");
         place.trees.git(&second, &["checkout", "-q", "main"]);
-        place.main.lock_worktree(second.root(), "on a stick").unwrap();
+        let path = second.root().to_str().unwrap();
+        place.git(&["worktree", "lock", "--reason", "on a stick", path]);
         fs::remove_dir_all(second.root()).unwrap();
         let landing = place.land();
         assert!(matches!(&landing, Landing::InTheWay { why, .. } if why.contains("locked")));
-        place.main.unlock_worktree(second.root()).unwrap();
+        place.git(&["worktree", "unlock", path]);
         assert_eq!(place.land(), Landing::Landed);
     }
 }

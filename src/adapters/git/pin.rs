@@ -235,6 +235,10 @@ impl Repo {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
         }
         tips.extend(self.moves_since(left.began));
+        if self.slot_of().is_some() {
+            // The stash of a slot is that of the attempt, and goes with the slot.
+            tips.extend(self.commit_of("refs/stash")?);
+        }
         tips.retain(|tip| Some(&**tip) != head);
         tips.sort();
         tips.dedup();

@@ -242,31 +242,6 @@ pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
     Ok(heads)
 }
 
-/// A branch and its commit.
-pub(super) struct BranchTip {
-    /// The name without `refs/heads/`.
-    pub(super) name: String,
-    pub(super) commit: CommitId,
-}
-
-/// The branches that conflict with a branch `name`: the branch itself, branches in a folder of that
-/// name, and branches that are a parent folder of it. Each with its commit.
-pub(super) fn branches_around(root: &Path, name: &str) -> Result<Vec<BranchTip>> {
-    let first = name.split('/').next().unwrap_or_default();
-    let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
-    let text = lossy(&run(root, &[&list[..], &[&format!("refs/heads/{first}")]].concat())?);
-    let around = |branch: &str| {
-        let is_above = |low: &str, high: &str| {
-            low.strip_prefix(high).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        is_above(name, branch) || is_above(branch, name)
-    };
-    let branches = text.lines().filter_map(|line| line.split_once(' '));
-    let branches =
-        branches.map(|(id, full)| BranchTip { name: branch_name(full), commit: id.into() });
-    Ok(branches.filter(|branch| around(&branch.name)).collect())
-}
-
 /// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
 fn parse_diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();

@@ -1,13 +1,13 @@
-//! Updates the submodules of an added worktree to its commit.
+//! Updates the submodules of a slot to its commit.
 //!
-//! Each worktree has its own clones. Submodules that the main checkout has cloned are cloned from
+//! Each slot has its own clones. Submodules that the main checkout has cloned are cloned from
 //! there, so that no server is needed for what is on the disk.
 
 use std::path::{Component, Path};
 
 use anyhow::{Context, Result};
 
-use super::{Repo, program, worktree::QUIET};
+use super::{Repo, program, settle::QUIET};
 
 /// Allows clones from the local disk, which are safe here; git refuses them for submodules by
 /// default, because the path could come from a stranger.
@@ -17,14 +17,14 @@ const ORIGIN: &str = "remote.origin.url";
 
 impl Repo {
     /// Fetches and checks out the submodules, recursively. Does nothing without submodules. Call it
-    /// after the worktree was added or moved to another commit.
+    /// after the slot moved to another commit. Those that `main` has cloned come from there.
     ///
     /// # Errors
     /// The error of `git`, for example when a server cannot be reached or when changed files in a
-    /// submodule would be overwritten; in the main worktree.
-    pub fn update_submodules(&self) -> Result<()> {
-        self.must_be_added()?;
-        let mut open = vec![(self.root.clone(), self.common_dir.join("modules"))];
+    /// submodule would be overwritten; outside of a slot.
+    pub fn update_submodules(&self, main: &Repo) -> Result<()> {
+        self.must_be_slot()?;
+        let mut open = vec![(self.root.clone(), main.common_dir.join("modules"))];
         // Level by level and not with `--recursive`: nested submodules are known only after the
         // checkout.
         while let Some((top, clones)) = open.pop() {
@@ -97,11 +97,11 @@ mod tests {
     use std::{fs, path::PathBuf};
 
     use super::*;
-    use crate::adapters::git::tests::{TestRepository, TestWorktrees, said};
+    use crate::adapters::git::tests::{TestRepository, TestSlots, said};
 
     /// `top` has `lib`, which has `deep/inner`; the main checkout has them all. Returns the
     /// repositories that they come from.
-    fn nested(trees: &TestWorktrees) -> [PathBuf; 2] {
+    fn nested(trees: &TestSlots) -> [PathBuf; 2] {
         let [lib, inner] = ["from/lib", "from/inner"].map(|name| {
             let path = trees.path(name);
             fs::create_dir_all(&path).unwrap();
@@ -128,8 +128,9 @@ mod tests {
 
     #[test]
     fn submodules_come_from_the_disk() {
-        let trees = TestWorktrees::new();
+        let trees = TestSlots::new();
         let from = nested(&trees);
+        let main = trees.main();
         let base = trees.place.git(&["rev-parse", "HEAD"]);
         let config = fs::read_to_string(trees.place.top.join(".git/config")).unwrap();
         // The origins cannot be reached.
@@ -138,9 +139,9 @@ mod tests {
             fs::rename(from, away).unwrap();
         }
         let slot = trees.add("1");
-        slot.update_submodules().unwrap();
-        slot.switch("ralph/x", &base, None).unwrap();
-        slot.update_submodules().unwrap();
+        slot.update_submodules(&main).unwrap();
+        slot.detach_at(&base).unwrap();
+        slot.update_submodules(&main).unwrap();
         assert_eq!(slot.dirty().unwrap().len(), 0);
         for (path, from) in [("lib", &from[0]), ("lib/deep/inner", &from[1])] {
             let top = slot.root().join(path);
@@ -154,9 +155,9 @@ mod tests {
             );
         }
         assert_eq!(fs::read_to_string(trees.place.top.join(".git/config")).unwrap(), config);
-        slot.update_submodules().unwrap();
-        let refused = said(trees.main().update_submodules());
-        assert!(refused.contains("main worktree"), "{refused}");
+        slot.update_submodules(&main).unwrap();
+        let refused = said(main.update_submodules(&main));
+        assert!(refused.contains("is not a slot"), "{refused}");
 
         // A commit that only its origin has: it is fetched from there, and missing at first.
         commit(&trees.place, &away[0], "2\n");
@@ -166,22 +167,23 @@ mod tests {
         trees.place.git_in(&lib, &get);
         trees.place.git_in(&lib, &["checkout", "-q", "origin/main"]);
         let head = trees.commit(&slot, "a", "2\n");
-        slot.update_submodules().unwrap();
+        slot.update_submodules(&main).unwrap();
+        trees.bring(&slot, &head);
         let other = trees.add("2");
-        other.switch("ralph/y", &head, None).unwrap();
+        other.detach_at(&head).unwrap();
         fs::rename(&from[0], &away[0]).unwrap();
-        let refused = said(other.update_submodules());
+        let refused = said(other.update_submodules(&main));
         assert!(refused.starts_with("cannot update the submodules of "), "{refused}");
         fs::rename(&away[0], &from[0]).unwrap();
         // In the test, this is a server.
         let cloned = other.root().join("lib");
         trees.place.git_in(&cloned, &["config", "protocol.file.allow", "always"]);
-        other.update_submodules().unwrap();
+        other.update_submodules(&main).unwrap();
         assert_eq!(fs::read_to_string(other.root().join("lib/file")).unwrap(), "2\n");
         // Back again, and to a commit without submodules.
-        slot.switch("ralph/z", &base, None).unwrap();
-        slot.update_submodules().unwrap();
+        slot.detach_at(&base).unwrap();
+        slot.update_submodules(&main).unwrap();
         assert_eq!(fs::read_to_string(lib.join("file")).unwrap(), "1\n");
-        trees.add("3").update_submodules().unwrap();
+        trees.add("3").update_submodules(&main).unwrap();
     }
 }

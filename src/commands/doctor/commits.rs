@@ -41,7 +41,8 @@ pub(super) fn head(workspace: &Workspace) -> Finding {
                     }
                     None => ("HEAD is detached".to_owned(), "switch to a branch with `git switch`"),
                 };
-                let found = format!("{found}, and isolated attempts need a branch with a commit");
+                let found = format!("{found}, and attempts start from a branch with a commit");
+                let cure = format!("{cure}, or use `--in-place`");
                 Finding::fault(ABOUT, Exit::Error, found, cure)
             }
             (Some(branch), None) => Finding::warning(
@@ -60,7 +61,7 @@ pub(super) fn head(workspace: &Workspace) -> Finding {
 
 /// Checks that there are no uncommitted changes that an agent could commit.
 pub(super) fn work_tree(workspace: &Workspace) -> Finding {
-    const ABOUT: &str = "worktree";
+    const ABOUT: &str = "checkout";
     match attempt::changed(workspace, &workspace.repo) {
         Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok(changed) if changed.is_empty() => Finding::ok(ABOUT, "clean"),

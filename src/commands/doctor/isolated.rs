@@ -1,4 +1,4 @@
-//! Checks for isolated attempts: their worktrees, leftovers of earlier ones, and requirements.
+//! Checks for isolated attempts: their slots, leftovers of earlier ones, and requirements.
 
 use std::{fs, path::Path};
 
@@ -11,51 +11,43 @@ use super::{
 };
 use crate::{
     adapters::disk,
-    commands::worktree::{ListedWorktree, WorktreeKind, WorktreeState},
+    commands::slots::{ListedSlot, SlotState},
     core::history::History,
     project::{
-        attempt,
-        graph_file::GraphFile,
+        slot_pool::{INCLUDE, SlotPool},
         workspace::Workspace,
-        worktree_pool::{INCLUDE, WorktreePool},
     },
     view::{attempt::typed_path, lines::counted},
 };
 
 /// The oldest supported version of git.
 const OLDEST: (u32, u32) = (2, 36);
-/// The number of files to measure for the size of a worktree.
+/// The number of files to measure for the size of a slot.
 const FILES: usize = 50_000;
 
-/// All checks, if attempts use worktrees or have used them.
-pub(super) fn all(
-    workspace: &Workspace,
-    bench: &ProbeFolder,
-    graph: Option<&GraphFile>,
-    history: &History,
-) -> Vec<Finding> {
-    let pool = WorktreePool::of(workspace);
+/// All checks, if attempts use slots or have used them.
+pub(super) fn all(workspace: &Workspace, bench: &ProbeFolder, history: &History) -> Vec<Finding> {
+    let pool = SlotPool::of(workspace);
     if !workspace.is_isolated() && !pool.folder().exists() {
         return Vec::new();
     }
     let mut findings = vec![place(workspace, &pool), git(bench)];
     findings.extend(left(workspace, history));
-    findings.extend(graph.and_then(|graph| branches(workspace, graph)));
     findings.extend(copied(workspace, bench));
     findings.extend(submodules(workspace));
     findings
 }
 
-/// Checks that the worktrees can be created and fit on the disk.
-fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
-    const ABOUT: &str = "worktrees";
+/// Checks that the slots can be created and fit on the disk.
+fn place(workspace: &Workspace, pool: &SlotPool) -> Finding {
+    const ABOUT: &str = "slots";
     let folder = pool.folder();
     let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(folder);
     let shown = typed_path(workspace.root(), folder);
     if tempfile::tempdir_in(there).is_err() {
         let found =
             format!("no attempt can start: cannot create a folder in `{}`", there.display());
-        let cure = "make it writable, or set `worktree_dir` to another folder";
+        let cure = "make it writable, or set `slot_dir` to another folder";
         return Finding::warning(ABOUT, found, cure);
     }
     // One more for the merge queue.
@@ -67,17 +59,17 @@ fn place(workspace: &Workspace, pool: &WorktreePool) -> Finding {
     let (free, needed) = (room.bytes / 1_000_000, each.saturating_mul(count) / 1_000_000);
     let found = format!(
         "{shown}: {} of about {} MB each, {free} MB free",
-        counted(workspace.config.jobs + 1, "worktree"),
+        counted(workspace.config.jobs + 1, "slot"),
         each.div_ceil(1_000_000)
     );
     if needed > free {
-        let cure = "free space, set `worktree_dir` to a folder on another disk, or lower `jobs`";
+        let cure = "free space, set `slot_dir` to a folder on another disk, or lower `jobs`";
         return Finding::warning(ABOUT, found, cure);
     }
     Finding::ok(ABOUT, found)
 }
 
-/// The approximate size of a checkout in bytes, including files that git ignores: worktrees get such
+/// The approximate size of a checkout in bytes, including files that git ignores: slots get such
 /// files too.
 fn size(root: &Path, pool: &Path) -> u64 {
     let (mut folders, mut bytes, mut seen) = (vec![root.to_owned()], 0, 0);
@@ -104,7 +96,7 @@ fn size(root: &Path, pool: &Path) -> u64 {
 fn git(bench: &ProbeFolder) -> Finding {
     const ABOUT: &str = "git";
     let (major, minor) = OLDEST;
-    let cure = format!("install git {major}.{minor} or newer, for worktrees");
+    let cure = format!("install git {major}.{minor} or newer, for slots");
     let argv = ["git", "--version"].map(str::to_owned).to_vec();
     let said = match bench.ask(Probe { argv, ..Probe::default() }, VERSION) {
         Ok(ProbeAnswer::Yes(lines)) => lines.join(" "),
@@ -125,56 +117,24 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Finds uncommitted or unmerged work in the worktrees of earlier attempts.
+/// Finds unsaved work in the slots of earlier attempts.
 fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
     const ABOUT: &str = "leftovers";
-    let all = match ListedWorktree::all(workspace, history) {
+    let all = match ListedSlot::all(workspace, history) {
         Ok(all) => all,
-        Err(error) => return Some(Finding::of_error(ABOUT, &error, "see `git worktree list`")),
+        Err(error) => return Some(Finding::of_error(ABOUT, &error, "see `ralph slots`")),
     };
-    let of_ours =
-        |one: &&ListedWorktree| matches!(one.kind, WorktreeKind::Slot(_) | WorktreeKind::Merge);
-    let slots = all.iter().filter(of_ours);
-    let (mut odd, mut missing) = (Vec::new(), Vec::new());
-    for one in slots {
-        match one.state {
-            WorktreeState::Kept(_) | WorktreeState::Strange | WorktreeState::Locked(_) => {
-                odd.push(format!("{} ({})", one.seen, one.text()));
-            }
-            WorktreeState::Missing => missing.push(one.seen.clone()),
-            WorktreeState::Used { .. } | WorktreeState::Free => {}
-        }
-    }
-    if !odd.is_empty() {
-        let cure = "commit wanted work to a branch and undo the rest; until then other worktrees are \
-                    used";
-        return Some(Finding::warning(ABOUT, few(&odd), cure));
-    }
-    if !missing.is_empty() {
-        let found = format!("folders missing on disk: {}", few(&missing));
-        let cure = "none needed: they are recreated; `ralph worktree remove` unregisters them";
-        return Some(Finding::warning(ABOUT, found, cure));
-    }
-    None
+    let is_odd = |one: &&ListedSlot| matches!(one.state, SlotState::Kept(_) | SlotState::Strange);
+    let odd: Vec<String> =
+        all.iter().filter(is_odd).map(|one| format!("{} ({})", one.seen, one.text())).collect();
+    (!odd.is_empty()).then(|| {
+        let cure = "save what you want from there and remove the folder; until then other slots \
+                    are used";
+        Finding::warning(ABOUT, few(&odd), cure)
+    })
 }
 
-/// Finds branches of finished tasks.
-fn branches(workspace: &Workspace, graph: &GraphFile) -> Option<Finding> {
-    let trees = workspace.repo.worktrees().unwrap_or_default();
-    let over = graph.graph().tasks().iter().filter(|task| task.status.is_over());
-    let names = over.map(|task| attempt::branch_of(&task.id));
-    let is_left = |name: &String| {
-        workspace.repo.branch(name).is_ok_and(|commit| commit.is_some())
-            && !trees.iter().any(|tree| tree.holds(name))
-    };
-    let names: Vec<String> = names.filter(is_left).collect();
-    let first = names.first()?;
-    let found = format!("left from finished tasks: {}", few(&names));
-    let cure = format!("delete with `git branch -d {first}`, which refuses unmerged branches");
-    Some(Finding::warning("branches", found, cure))
-}
-
-/// Checks that every pattern of files to copy into worktrees matches a file.
+/// Checks that every pattern of files to copy into slots matches a file.
 fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
     const ABOUT: &str = "copied files";
     let text = fs::read_to_string(workspace.root().join(INCLUDE)).ok()?;
@@ -204,13 +164,13 @@ fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
             Finding::warning(
                 ABOUT,
                 found,
-                "correct them; only matching files are copied into worktrees",
+                "correct them; only matching files are copied into slots",
             )
         }
     })
 }
 
-/// Checks that submodules are cloned, so that worktrees need no network.
+/// Checks that submodules are cloned, so that slots need no network.
 fn submodules(workspace: &Workspace) -> Option<Finding> {
     const ABOUT: &str = "submodules";
     let text = fs::read_to_string(workspace.root().join(".gitmodules")).ok()?;
@@ -227,7 +187,7 @@ fn submodules(workspace: &Workspace) -> Option<Finding> {
         return Some(Finding::ok(ABOUT, found));
     }
     let found = format!("not cloned: {}", few(&absent));
-    let cure = "run `git submodule update --init`, or every worktree fetches them again";
+    let cure = "run `git submodule update --init`, or every slot fetches them again";
     Some(Finding::warning(ABOUT, found, cure))
 }
 

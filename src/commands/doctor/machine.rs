@@ -23,7 +23,7 @@ const NONE: u64 = 100_000_000;
 const LITTLE_FILES: u64 = 10_000;
 const NO_FILES: u64 = 1_000;
 
-/// Checks the space on the disks of the worktree and of git's folder.
+/// Checks the space on the disks of the slot and of git's folder.
 pub(super) fn room(workspace: &Workspace) -> Finding {
     let places = [workspace.root(), workspace.repo.common_dir()];
     let rooms: Result<Vec<Room>, _> = places.into_iter().map(disk::room).collect();

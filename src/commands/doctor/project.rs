@@ -103,8 +103,13 @@ fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
 /// Checks that no merge, rebase or similar operation is unfinished.
 pub(super) fn halves(workspace: &Workspace) -> Option<Finding> {
     let what = workspace.repo.unfinished()?;
-    let found = format!("{what} is in progress; the first attempt would start in the middle of it");
-    Some(Finding::warning("worktree", found, "finish or abort it, see `git status`"))
+    let effect = if workspace.is_isolated() {
+        "no work lands until it is finished"
+    } else {
+        "the first attempt would start in the middle of it"
+    };
+    let found = format!("{what} is in progress; {effect}");
+    Some(Finding::warning("checkout", found, "finish or abort it, see `git status`"))
 }
 
 /// Checks that the logs are in the repository.

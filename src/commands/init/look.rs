@@ -31,6 +31,7 @@ pub(super) fn found(root: &Path) -> Found {
         ["tests", "test"].iter().flat_map(|name| self::names(&root.join(name))).collect();
     let on_path = |program: &str| process::resolve(program, root).is_ok();
     Found {
+        installs: setup::installs(&names, &texts, on_path),
         checks: setup::checks(&names, &texts, &in_tests, on_path),
         backlog: setup::backlog(&paths(root, &names)),
         agents: agents(root),

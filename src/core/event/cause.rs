@@ -24,6 +24,9 @@ pub enum Cause {
     Recovered,
     /// The file `DONE` was found in the folder of a plain loop between two iterations.
     DoneFile,
+    /// The file said that the task is open, and a commit in the history of HEAD says that it is
+    /// complete.
+    History,
     /// `ralph` restored the status after an attempt at another task changed it.
     PutBack,
 }
@@ -40,7 +43,7 @@ pub enum Harm {
     Finished,
     /// Other tasks were removed.
     Dropped,
-    /// The copy of the graph in the worktree of the attempt has other changes; only its new tasks
+    /// The copy of the graph in the slot of the attempt has other changes; only its new tasks
     /// are adopted.
     #[serde(rename = "apart")]
     OwnCopy,

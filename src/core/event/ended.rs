@@ -10,6 +10,7 @@ use crate::core::{
         provider_error::ProviderError,
         transcript::{Tokens, Usage},
     },
+    commit_id::CommitId,
     graph::task::TaskId,
     verdict::{
         Autocommit, CheckResult, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict,
@@ -78,6 +79,7 @@ struct Flat {
     report: Option<Report>,
     #[serde(default)]
     commits: Vec<Commit>,
+    earlier: Option<CommitId>,
     diff: Option<DiffStat>,
     #[serde(default)]
     leftovers: Vec<String>,
@@ -165,6 +167,7 @@ impl TryFrom<Flat> for AttemptResult {
             evidence: Evidence {
                 report: flat.report,
                 commits: flat.commits,
+                earlier: flat.earlier,
                 diff: flat.diff,
                 leftovers: flat.leftovers,
                 strayed: flat.strayed,
@@ -273,7 +276,8 @@ impl Event {
             | Event::GraphGuarded { .. }
             | Event::Started { .. }
             | Event::DoneRemoved { .. }
-            | Event::WorktreeKept { .. }
+            | Event::SlotKept { .. }
+            | Event::WorkRestored { .. }
             | Event::SettingUp { .. }
             | Event::AgentStarted { .. }
             | Event::Queued { .. }

@@ -22,8 +22,8 @@ pub struct ActiveAttempt {
     pub since: DateTime<Utc>,
     /// Its state.
     pub state: AttemptState,
-    /// Its worktree, if it is isolated.
-    pub worktree: Option<String>,
+    /// Its slot, if it is isolated.
+    pub slot: Option<String>,
     /// The branch that it started on.
     pub branch: Option<String>,
     /// Its folder, relative to the repository.
@@ -31,6 +31,9 @@ pub struct ActiveAttempt {
     /// Whether its completion was reported by command.
     #[serde(default)]
     pub reported: bool,
+    /// Whether its agent has started.
+    #[serde(default)]
+    pub has_agent: bool,
     /// The tasks whose status a command changed since it started.
     #[serde(default)]
     pub commanded: BTreeSet<TaskId>,
@@ -85,6 +88,10 @@ impl ActiveAttempts {
             self.start(id, record, ended);
         } else if let Event::Queued { .. } = event {
             self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
+        } else if let Event::AgentStarted { .. } = event {
+            for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
+                active.has_agent = true;
+            }
         } else if let Event::Reported { .. } = event {
             for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
                 active.reported = true;
@@ -106,7 +113,7 @@ impl ActiveAttempts {
     }
 
     fn start(&mut self, id: &TaskId, record: &Record, ended: u64) {
-        let Event::Started { attempt, branch, log, worktree, .. } = &record.event else {
+        let Event::Started { attempt, branch, log, slot, .. } = &record.event else {
             return;
         };
         self.attempts.retain(|active| active.task_id != *id);
@@ -115,10 +122,11 @@ impl ActiveAttempts {
             attempt: *attempt,
             since: record.timestamp,
             state: AttemptState::Preparing,
-            worktree: worktree.clone(),
+            slot: slot.clone(),
             branch: branch.clone(),
             log: log.clone(),
             reported: false,
+            has_agent: false,
             commanded: BTreeSet::new(),
             began_after: ended,
         });
@@ -170,8 +178,8 @@ mod tests {
 
     fn isolated(attempt: u32) -> Event {
         let mut event = started(attempt);
-        if let Event::Started { worktree, .. } = &mut event {
-            *worktree = Some("/worktrees/1".to_owned());
+        if let Event::Started { slot, .. } = &mut event {
+            *slot = Some("/slots/1".to_owned());
         }
         event
     }

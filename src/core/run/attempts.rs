@@ -8,7 +8,7 @@ use std::{
 use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{FoundAttempt, WorktreeReason},
+    input::{FoundAttempt, SlotReason},
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessLimits, ProcessWatch},
 };
@@ -66,7 +66,7 @@ impl Attempts {
             attempt.emit(started),
         ];
         if attempt.target.is_some() {
-            commands.push(RunCommand::PrepareWorktree(attempt.id.clone()));
+            commands.push(RunCommand::PrepareSlot(attempt.id.clone()));
         } else {
             commands.extend(attempt.start_first());
         }
@@ -76,28 +76,35 @@ impl Attempts {
 
     /// Continues an attempt that an earlier run left open.
     pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
-        let FoundAttempt { mut attempt, from_run, outcome, took, swept, landed } = found;
+        let FoundAttempt { mut attempt, from_run, had_agent, outcome, took, swept, landed } = found;
         let id = attempt.id.clone();
         let last = sit.view.history.of(&id.task_id).last.as_ref();
         if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
             let AttemptResult { verdict, evidence, .. } = &last.ended;
             let believed = *verdict == Verdict::Complete || evidence.report.is_none();
-            return vec![RunCommand::Release { id, verdict: *verdict, believed }];
+            return vec![RunCommand::Release { id, believed }];
         }
-        let recovered = attempt.emit(Event::Recovered { attempt: id.attempt, from_run });
+        let mut commands = vec![attempt.emit(Event::Recovered { attempt: id.attempt, from_run })];
+        let active = sit.view.history.active.of(&id.task_id);
+        if had_agent && active.is_some_and(|active| !active.has_agent) {
+            // The run was killed in between.
+            commands.push(attempt.emit(Event::AgentStarted { attempt: id.attempt }));
+        }
         if landed.is_some() {
             let evidence = Evidence { merge: landed, ..Evidence::default() };
             attempt.end = Some(PendingResult { evidence, ..PendingResult::default() });
         }
         self.open.push(attempt);
         let end = ProcessEnd { outcome: Some(outcome), took, swept, ..ProcessEnd::default() };
-        vec![recovered, RunCommand::Collect(id, Box::new(end))]
+        commands.push(RunCommand::Collect(id, Box::new(end)));
+        commands
     }
 
-    /// Starts the next step of an attempt whose worktree is ready.
-    pub(super) fn worktree_ready(
+    /// Starts the next step of an attempt whose slot is ready.
+    pub(super) fn slot_ready(
         &mut self,
         id: &AttemptId,
+        is_set_up: bool,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
@@ -107,30 +114,30 @@ impl Attempts {
             let end = PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO);
             return attempt.close(end);
         }
-        if attempt.setup.is_empty() {
+        if attempt.setup.is_empty() || is_set_up {
             return attempt.start_first();
         }
         let commands = attempt.setup.clone();
         attempt.start_checks(CheckPurpose::Setup, commands)
     }
 
-    /// Gives an attempt another worktree.
-    pub(super) fn worktree_kept(
+    /// Gives an attempt another slot.
+    pub(super) fn slot_kept(
         &mut self,
         id: &AttemptId,
-        reason: WorktreeReason,
+        reason: SlotReason,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        let WorktreeReason { worktree, why } = reason;
-        let kept = RunCommand::Emit(None, Box::new(Event::WorktreeKept { worktree, why }));
+        let SlotReason { slot, why } = reason;
+        let kept = RunCommand::Emit(None, Box::new(Event::SlotKept { slot, why }));
         if sit.is_ending() {
             let end = PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO);
             return [vec![kept], attempt.close(end)].concat();
         }
-        vec![kept, RunCommand::ReassignWorktree(id.clone())]
+        vec![kept, RunCommand::ReassignSlot(id.clone())]
     }
 
     /// Closes an attempt that could not start.
@@ -344,6 +351,11 @@ impl Attempts {
         self.watches_mut().for_each(|watch| watch.cancel_at(at));
     }
 
+    /// Whether processes have time to end by themselves after SIGTERM to the run.
+    pub(super) fn has_time(&self, now: Instant) -> bool {
+        self.cancel_at.is_some_and(|at| now < at)
+    }
+
     /// Kills every process, after the second signal to the run.
     pub(super) fn kill_all(&mut self, sit: &Situation<'_>) -> Vec<RunCommand> {
         let mut commands = Vec::new();
@@ -401,7 +413,7 @@ impl Attempts {
         };
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
         let lands = verdict == Verdict::Complete && end.evidence.merge.is_none();
-        match attempt.target.clone().filter(|_| lands && !end.evidence.commits.is_empty()) {
+        match attempt.target.clone().filter(|_| lands) {
             Some(target) => {
                 attempt.end = Some(end);
                 Next::Queue(id.clone(), target)
@@ -473,7 +485,7 @@ impl Attempts {
         if parks {
             commands.push(attempt.emit(Event::Parked { attempts: spent }));
         }
-        commands.push(RunCommand::Release { id: id.clone(), verdict, believed });
+        commands.push(RunCommand::Release { id: id.clone(), believed });
         commands.push(RunCommand::SetHolder(None));
         commands.push(RunCommand::AfterAttempt(id.clone()));
         commands

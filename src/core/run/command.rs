@@ -126,11 +126,11 @@ pub enum RunCommand {
     SetHolder(Option<TaskId>),
     /// Keep a copy of the graph as it is now.
     KeepGraph,
-    /// Prepare the worktree of an attempt.
-    PrepareWorktree(AttemptId),
-    /// Give an attempt another worktree and prepare that.
-    ReassignWorktree(AttemptId),
-    /// Do not attribute the current changes in the worktree to the attempt.
+    /// Prepare the slot of an attempt.
+    PrepareSlot(AttemptId),
+    /// Give an attempt another slot and prepare that.
+    ReassignSlot(AttemptId),
+    /// Do not attribute the current changes in the slot to the attempt.
     TakeAsGiven(AttemptId),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
@@ -155,8 +155,6 @@ pub enum RunCommand {
     Release {
         /// The attempt.
         id: AttemptId,
-        /// Its verdict.
-        verdict: Verdict,
         /// Whether its report was accepted, or it made none.
         believed: bool,
     },
@@ -189,7 +187,7 @@ pub enum RunCommand {
 /// The purpose of a command of an attempt other than its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckPurpose {
-    /// Preparing its worktree.
+    /// Preparing its slot.
     Setup,
     /// Verifying before its agent starts.
     Baseline,

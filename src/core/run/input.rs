@@ -20,11 +20,16 @@ pub enum Input {
     Recorded(Box<OpenAttempt>, Box<Event>),
     /// An attempt that an earlier run left open was found.
     Found(Box<FoundAttempt>),
-    /// The worktree of an attempt is ready.
-    WorktreeReady(AttemptId),
-    /// The worktree of an attempt contains work that is saved nowhere else.
-    WorktreeKept(AttemptId, WorktreeReason),
-    /// What is changed in the worktree of an attempt was taken as not made by it.
+    /// The slot of an attempt is ready.
+    SlotReady {
+        /// The attempt.
+        id: AttemptId,
+        /// Whether the commands that prepare it have run in it, and what they read is unchanged.
+        is_set_up: bool,
+    },
+    /// The slot of an attempt contains work that is saved nowhere else.
+    SlotKept(AttemptId, SlotReason),
+    /// What is changed in the slot of an attempt was taken as not made by it.
     TakenAsGiven(AttemptId),
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
@@ -73,11 +78,11 @@ pub enum Input {
     Tick,
 }
 
-/// A worktree that cannot be reused, and the reason.
+/// A slot that cannot be reused, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorktreeReason {
-    /// The worktree.
-    pub worktree: String,
+pub struct SlotReason {
+    /// The slot.
+    pub slot: String,
     /// The work that is saved nowhere else.
     pub why: String,
 }
@@ -89,6 +94,8 @@ pub struct FoundAttempt {
     pub attempt: OpenAttempt,
     /// The run that left it.
     pub from_run: String,
+    /// Whether its agent started.
+    pub had_agent: bool,
     /// How its process ended.
     pub outcome: Outcome,
     /// The time since it started.
@@ -111,6 +118,9 @@ pub struct BuiltBatch {
     /// Whether nothing was built: the only work is on top of the target branch already, and the
     /// worktree for merges was not used.
     pub as_is: bool,
+    /// Whether the commands that prepare a slot have run in the slot for merges, and what they read
+    /// is unchanged.
+    pub is_set_up: bool,
 }
 
 /// The outcome of moving the target branch.

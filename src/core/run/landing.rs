@@ -114,7 +114,7 @@ impl LandingQueue {
         // What blocked landing before may be gone, and the run is about to stop because of it.
         let is_stale = is_alone && self.held.is_some() && !self.is_last_step;
         let waits = self.again.is_some_and(|at| sit.now < at) && !is_stale;
-        if self.is_trying() || sit.is_ending() || waits {
+        if self.is_trying() || waits {
             return None;
         }
         self.queue.waiting().first().map(|work| work.target.as_str())
@@ -204,18 +204,19 @@ impl LandingQueue {
         vec![merging, RunCommand::Build { onto, members, in_trial: false }]
     }
 
-    /// Handles a built batch. `required` are the commands that must pass on it.
+    /// Handles a built batch. `required` are the commands that must pass on it; `None` if it can no
+    /// longer land.
     pub(super) fn built(
         &mut self,
         built: Result<BuiltBatch, String>,
-        required: Vec<String>,
+        required: Option<Vec<String>>,
         sit: &Situation<'_>,
     ) -> LandingNext {
         let Some(trial) = self.trial.take() else {
             return LandingNext::Commands(Vec::new());
         };
         let QueueTrial { branch, onto, .. } = trial.clone();
-        let BuiltBatch { commits, conflict, changed, as_is } = match built {
+        let BuiltBatch { commits, conflict, changed, as_is, is_set_up: _ } = match built {
             Ok(built) => built,
             Err(why) => return LandingNext::Commands(self.hold(Held::because(branch, why), sit)),
         };
@@ -230,9 +231,9 @@ impl LandingQueue {
         if as_is {
             return LandingNext::Commands(self.land_as_is(trial, &commits, sit));
         }
-        if sit.is_ending() {
+        let Some(required) = required else {
             return LandingNext::Commands(Vec::new());
-        }
+        };
         let leader = self.queued().next().cloned();
         let stage = TrialStage::Verifying { commits, changed, required: required.clone() };
         self.trial = Some(QueueTrial { stage, ..trial });

@@ -37,7 +37,7 @@ pub struct OpenAttempt {
     pub agent: Option<String>,
     /// Its folder, relative to the repository.
     pub log: String,
-    /// The commands that prepare its worktree.
+    /// The commands that prepare its slot.
     pub setup: Vec<String>,
     /// The verify commands to run before its agent starts.
     pub baseline: Vec<String>,

@@ -18,7 +18,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     OpenWork, Run, RunDecision, Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, WorktreeReason},
+    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, SlotReason},
     open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
@@ -122,6 +122,8 @@ struct World {
     records: BTreeMap<AttemptId, DiskRecord>,
     processes: BTreeMap<AttemptId, SimProcess>,
     preparing: BTreeSet<AttemptId>,
+    /// The attempts whose slots were set up before.
+    set_up: BTreeSet<AttemptId>,
     building: Option<(CommitId, Vec<AttemptId>, bool)>,
     /// HEAD of the worktree for merges, the commit that it should be at, and whether its files
     /// differ from HEAD.
@@ -211,6 +213,7 @@ impl World {
             records: BTreeMap::new(),
             processes: BTreeMap::new(),
             preparing: BTreeSet::new(),
+            set_up: BTreeSet::new(),
             building: None,
             trial_head: tip.clone(),
             trial_tip: None,
@@ -283,8 +286,9 @@ impl World {
         let keys = select::keys(&self.graph, false);
         let mut run = std::mem::take(&mut self.run);
         let stop = self.history.run.stop.as_ref();
-        let ending = self.policy.stop.is_some() || stop.is_some_and(|stop| stop.now);
-        let open = run.open_work(ending, self.policy.jobs);
+        let stops_now = stop.is_some_and(|stop| stop.now);
+        let lands = self.policy.stop.is_none() || run.lands_last(self.instant());
+        let open = run.open_work(lands && !stops_now, self.policy.jobs);
         let active = OpenWork::active(&open, &self.graph);
         let view = View {
             graph: &self.graph,
@@ -420,12 +424,13 @@ impl World {
                 }
             }
             RunCommand::Record(key) => return Ok(Some(self.record(key))),
-            RunCommand::PrepareWorktree(id) | RunCommand::ReassignWorktree(id) => {
+            RunCommand::PrepareSlot(id) | RunCommand::ReassignSlot(id) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
             RunCommand::StartAgent(id) => {
                 if let Some(open) = self.run.attempts().get(&id) {
-                    assert_eq!(self.passed(&id, "setup"), open.setup, "{id} starts before setup");
+                    let setup = self.passed(&id, "setup") == open.setup;
+                    assert!(setup || self.set_up.contains(&id), "{id} starts before setup");
                     assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
                 }
                 return Ok(Some(self.start(id, None, "agent")));
@@ -460,6 +465,8 @@ impl World {
             }
             RunCommand::Build { onto, members, in_trial } => {
                 assert!(self.building.is_none() && self.landing.is_none());
+                let has_time = self.signalled.0.is_none_or(|at| self.now < at + 20);
+                assert!(in_trial || has_time, "landing begins after the grace period of SIGTERM");
                 self.passed.retain(|(_, purpose), _| *purpose != "merge");
                 self.building = Some((onto, members, in_trial));
             }
@@ -601,7 +608,7 @@ impl World {
             log: String::new(),
             why: String::new(),
             format: crate::core::agents::transcript::Format::Text,
-            worktree: self.isolated.then(|| slot.to_string()),
+            slot: self.isolated.then(|| slot.to_string()),
         };
         let record = DiskRecord {
             attempt: open.clone(),
@@ -723,8 +730,8 @@ impl World {
                 _ => {}
             }
         }
-        let ending = self.policy.stop.is_some();
-        if self.run.patience(self.instant(), ending).is_some_and(|left| left.is_zero()) {
+        let lands = self.policy.stop.is_none() || self.run.lands_last(self.instant());
+        if self.run.patience(self.instant(), lands).is_some_and(|left| left.is_zero()) {
             return self.tick();
         }
         let mut choices = Vec::new();
@@ -738,7 +745,7 @@ impl World {
             if let Some(until) = until {
                 self.now = self.now.max(until.timestamp());
             }
-            let patience = self.run.patience(self.instant(), ending).unwrap_or_default();
+            let patience = self.run.patience(self.instant(), lands).unwrap_or_default();
             self.now += i64::try_from(patience.as_secs()).unwrap_or(0) + 1;
             return self.tick();
         }
@@ -755,10 +762,14 @@ impl World {
         let input = match self.dice.below(if self.rough { 12 } else { 1 }) {
             1 => Input::NotStarted(id, "git failed".to_owned()),
             2 => {
-                let reason = WorktreeReason { worktree: "1".to_owned(), why: "work".to_owned() };
-                Input::WorktreeKept(id, reason)
+                let reason = SlotReason { slot: "1".to_owned(), why: "work".to_owned() };
+                Input::SlotKept(id, reason)
             }
-            _ => Input::WorktreeReady(id),
+            number => {
+                let is_set_up = number == 3;
+                self.set_up.extend(is_set_up.then(|| id.clone()));
+                Input::SlotReady { id, is_set_up }
+            }
         };
         self.handle(input)
     }
@@ -843,7 +854,7 @@ impl World {
             && self.dice.chance(80)
         {
             let commit = self.records[id].head.clone().expect("queued work has a commit");
-            batch.commits.push(BuiltCommit { commit, rebuilt: None });
+            batch.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt: None });
             return self.handle(Input::Built(Ok(BuiltBatch { as_is: true, ..batch })));
         }
         self.trial_head = onto;
@@ -862,7 +873,11 @@ impl World {
             self.trial_head = self.commit(works);
             let commit = self.trial_head.clone();
             let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
-            batch.commits.push(BuiltCommit { commit, rebuilt: Some(rebuilt) });
+            batch.commits.push(BuiltCommit {
+                verified: commit.clone(),
+                commit,
+                rebuilt: Some(rebuilt),
+            });
         }
         if batch.conflict.is_none() {
             self.trial_tip = Some(self.trial_head.clone());
@@ -1054,6 +1069,7 @@ impl World {
         let found = FoundAttempt {
             attempt,
             from_run: format!("r{}", self.run_number - 1),
+            had_agent: false,
             outcome,
             took: Duration::from_secs(1),
             swept: Vec::new(),

@@ -101,7 +101,7 @@ mod tests {
                     log: String::new(),
                     why: String::new(),
                     format: Format::Text,
-                    worktree: None,
+                    slot: None,
                 },
             ));
             let ended = end(attempt, *verdict);

@@ -83,6 +83,9 @@ impl Evidence {
     fn proof(&self) -> String {
         let proof = match (&self.autocommit, self.added.len()) {
             (Some(_), _) => "; ralph committed what was left".to_owned(),
+            (None, _) if self.commits.is_empty() && self.earlier.is_some() => {
+                ", and an earlier attempt committed it".to_owned()
+            }
             (None, _) if self.commits_changes() => ", and committed".to_owned(),
             (None, count @ 1..) => {
                 let plural = if count == 1 { "" } else { "s" };

@@ -8,12 +8,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use super::{AttemptRecord, changed};
 use crate::{
     adapters::{
         agent_output,
-        git::{CommitDraft, Pin, PinSource, Repo},
+        git::{CommitDraft, NOT_WORK, Pin, PinSource, Repo},
         process::{self, ProcessSpec},
     },
     core::{
@@ -29,6 +30,9 @@ use crate::{
 const LOG: &str = "commit.log";
 /// The number of last lines that explain why a commit was refused.
 const LINES: usize = 3;
+
+/// The number of paths that are not work of an attempt and that are named.
+const MOST_OTHERS: usize = 10_000;
 
 /// Returns the ref that keeps the work of an attempt.
 pub fn pin_name(place: &LoopPaths, id: &TaskId, attempt: u32) -> String {
@@ -80,18 +84,20 @@ pub fn inherited(
     Ok(tree.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
-/// Keeps the work that the attempt left, with its commits. Returns the ref if there was anything to
-/// keep, and the paths that could not be kept, with the reason.
+/// Keeps the work that the attempt left, with its commits; `work` are the changed paths that are its
+/// own. Returns the ref if there was anything to keep, and the paths that could not be kept, with
+/// the reason.
 pub fn pin(
     workspace: &Workspace,
     tree: &Repo,
     record: &AttemptRecord,
+    work: &[String],
 ) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
-    let changed = match &record.worktree {
+    let changed = match &record.slot {
         None => left(workspace, tree, record),
-        // Everything in an isolated worktree belongs to the attempt, and all of it must be kept
-        // before the next attempt can use the worktree.
+        // Everything in an isolated slot belongs to the attempt, and all of it must be kept
+        // before the next attempt can use the slot.
         Some(_) => tree.dirty().map(|dirty| dirty.into_keys().collect()),
     };
     let kept = changed.and_then(|changed| {
@@ -102,21 +108,28 @@ pub fn pin(
             changed: &changed,
         };
         let base = record.base.as_deref().unwrap_or("none");
+        let others = changed.iter().filter(|path| !work.contains(path)).take(MOST_OTHERS);
+        let others: Vec<String> =
+            others.map(|path| format!("{NOT_WORK}: {}\n", json!(path))).collect();
+        let others = others.concat();
         let message = format!(
-            "Work left by attempt {} at {}\n\n{}Ralph-Base: {base}\n",
+            "Work left by attempt {} at {}\n\n{}Ralph-Base: {base}\n{others}",
             record.attempt,
             record.task_id,
             trailers(record)
         );
         let scratch =
             workspace.state.scratch(&record.name()).context("create a temporary index")?;
-        let kept = tree.pin(&name, &message, left, &scratch);
+        let kept = tree.pin(&name, &message, left, &scratch)?;
+        if let (Some(commit), Some(_)) = (&kept.commit, &record.slot) {
+            workspace.repo.bring_home(tree, commit, &name)?;
+        }
         crash::point("left.kept");
-        kept
+        Ok(kept)
     });
     match kept {
         Ok(Pin { commit, left_out }) => (commit.map(|_| name), left_out),
-        // The worktree is unchanged: nothing is lost, and the run can continue.
+        // The slot is unchanged: nothing is lost, and the run can continue.
         Err(error) => (None, vec![format!("{error:#}")]),
     }
 }
@@ -125,6 +138,19 @@ pub fn pin(
 pub fn message(record: &AttemptRecord, title: &str) -> String {
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{title}\n\n{}", trailers(record))
+}
+
+/// Returns the message of the commit that completes the task of an attempt in the graph.
+pub fn completion_message(record: &AttemptRecord, title: &str) -> String {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("Complete {}: {title}\n\n{}", record.task_id, trailers(record))
+}
+
+/// Returns the message of the commit that removes a claim which an attempt has committed.
+pub fn release_message(record: &AttemptRecord, title: &str) -> String {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Without the trailers, which mark work.
+    format!("Release {}: {title}\n", record.task_id)
 }
 
 fn trailers(record: &AttemptRecord) -> String {

@@ -71,11 +71,11 @@ impl AcceptanceCriteria {
     }
 }
 
-/// The worktree of an isolated attempt, and the branch that its work lands on.
+/// The slot of an isolated attempt, and the branch that its work lands on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorktreeAssignment {
-    /// The worktree.
-    pub tree: PathBuf,
+pub struct SlotAssignment {
+    /// The slot.
+    pub path: PathBuf,
     /// The branch that its work lands on.
     pub target: String,
     /// The commit that its work is about to land as. After a crash, it shows whether the work has
@@ -107,9 +107,9 @@ pub struct AttemptRecord {
     /// own.
     #[serde(default)]
     pub inherited: BTreeSet<String>,
-    /// The worktree of an isolated attempt; `None` if it works in the checkout.
+    /// The slot of an isolated attempt; `None` if it works in the checkout.
     #[serde(default, alias = "apart")]
-    pub worktree: Option<WorktreeAssignment>,
+    pub slot: Option<SlotAssignment>,
     /// The attempt's folder, relative to the repository.
     pub log: String,
     /// The acceptance criteria.
@@ -126,6 +126,10 @@ pub struct AttemptRecord {
     /// The folder of its agent's terminal, if it has one.
     #[serde(default)]
     pub pane: Option<PathBuf>,
+    /// The status of the task before it was claimed, as the graph file spells it; empty for a task
+    /// without one.
+    #[serde(default)]
+    pub status_word: Option<String>,
     /// Git's lock files that existed before its start; they belong to others.
     #[serde(default)]
     pub locks: Vec<PathBuf>,
@@ -135,16 +139,16 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
-    /// Returns the record of the same attempt in a worktree that contains only its base.
+    /// Returns the record of the same attempt in a slot that contains only its base.
     #[must_use]
-    pub fn moved(self, worktree: WorktreeAssignment, base: CommitId) -> AttemptRecord {
+    pub fn moved(self, slot: SlotAssignment, base: CommitId) -> AttemptRecord {
         AttemptRecord {
             base: Some(base),
             branch: Some(super::branch_of(&self.task_id)),
             dirty: BTreeMap::new(),
             inherited: BTreeSet::new(),
-            worktree: Some(worktree),
-            // These are filled in once the worktree exists.
+            slot: Some(slot),
+            // These are filled in once the slot exists.
             locks: Vec::new(),
             controls: None,
             ..self
@@ -169,18 +173,19 @@ impl AttemptRecord {
     /// Returns the repository in which the attempt works.
     ///
     /// # Errors
-    /// The worktree no longer exists.
+    /// The slot no longer exists.
     pub fn tree(&self, workspace: &Workspace) -> Result<Rc<Repo>> {
-        match &self.worktree {
+        match &self.slot {
             None => Ok(Rc::clone(&workspace.repo)),
-            Some(worktree) => {
-                ensure!(worktree.tree.exists(), "`{}` is gone", worktree.tree.display());
-                let tree = Repo::discover(&worktree.tree)?;
+            Some(slot) => {
+                ensure!(slot.path.exists(), "`{}` is gone", slot.path.display());
                 // Git searches the parent folders if a folder is no repository. Reject such a
                 // match.
-                let is_own = fs::canonicalize(&worktree.tree).is_ok_and(|top| top == tree.root());
-                ensure!(is_own, "`{}` is no longer a worktree", worktree.tree.display());
-                Ok(Rc::new(tree))
+                let is_own =
+                    |tree: &Repo| fs::canonicalize(&slot.path).is_ok_and(|top| top == tree.root());
+                let tree = Repo::discover(&slot.path).ok().filter(is_own);
+                tree.map(Rc::new)
+                    .with_context(|| format!("`{}` is no longer a slot", slot.path.display()))
             }
         }
     }
@@ -258,7 +263,7 @@ impl AttemptRecord {
             !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
         };
         let mut locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
-        if self.worktree.is_some() {
+        if self.slot.is_some() {
             // Other lock files may belong to an attempt that is still running.
             locks.retain(|path| path.starts_with(tree.git_dir()));
         }
@@ -282,9 +287,30 @@ impl AttemptRecord {
         workspace.state.remove_attempt(&self.name()).context("close the attempt")
     }
 
-    /// Returns the path of a file in the task's folder that the agent uses for reports.
+    /// Returns the path of a file in the task's folder that the agent uses for reports. An agent in
+    /// a slot may have taken the folder for one of its own copy.
     pub(super) fn report_file(&self, workspace: &Workspace, name: &str) -> PathBuf {
-        workspace.root().join(workspace.task_dir(&self.task_id)).join(name)
+        let file = format!("{}/{name}", workspace.task_dir(&self.task_id));
+        let in_slot = self.slot.as_ref().map(|slot| slot.path.join(&file));
+        let is_meant = |path: &PathBuf| path.exists() && !workspace.root().join(&file).exists();
+        in_slot.filter(is_meant).unwrap_or_else(|| workspace.root().join(&file))
+    }
+
+    /// Removes the reports of earlier attempts at the task in the slot.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn clear_slot_reports(&self, workspace: &Workspace) -> Result<()> {
+        let Some(slot) = &self.slot else {
+            return Ok(());
+        };
+        for name in [super::DONE, super::WAIT] {
+            let path = slot.path.join(workspace.task_dir(&self.task_id)).join(name);
+            if path.is_file() {
+                fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the path of a file in the attempt's folder.

@@ -33,9 +33,9 @@ pub fn check_evidence(
     task: &Task,
     evidence: &mut Evidence,
 ) -> Result<()> {
-    if let Some(before) = &record.controls {
-        evidence.tampered = differences(before, &tree.controls());
-    }
+    evidence.tampered.extend(tampered(record, tree));
+    evidence.tampered.sort();
+    evidence.tampered.dedup();
     let head = tree.head()?.commit;
     let verify = workspace.verify_of(task);
     let may_be_metadata = evidence.report.is_some()
@@ -72,7 +72,7 @@ pub fn check_evidence(
         for path in task_paths::of_output(output) {
             let fault = if path == graph && !evidence.added.is_empty() {
                 None
-            } else if path == graph && record.worktree.is_some() {
+            } else if path == graph && record.slot.is_some() {
                 // Its other changes are not taken over.
                 Some(format!("`{path}` has no new task"))
             } else {
@@ -124,6 +124,12 @@ fn output_fault(
         None if file.exists() => Some(format!("`{path}` is not committed")),
         None => Some(format!("`{path}` does not exist")),
     })
+}
+
+/// Returns the git hooks and settings that changed since the start of an attempt.
+pub fn tampered(record: &AttemptRecord, tree: &Repo) -> Vec<String> {
+    let before = record.controls.as_ref();
+    before.map_or_else(Vec::new, |before| differences(before, &tree.controls()))
 }
 
 /// Returns the names that are new, gone or different.

@@ -52,11 +52,11 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
             "the attempt committed a graph without {names}; the version before the attempt is restored{kept}"
         ),
         (Harm::OwnCopy, _) if tasks.is_empty() => {
-            "the attempt left the graph in its worktree unreadable; its changes are discarded"
+            "the attempt left the graph in its slot unreadable; its changes are discarded"
                 .to_owned()
         }
         (Harm::OwnCopy, _) => format!(
-            "the attempt changed {names} in the graph of its worktree; the changes are discarded"
+            "the attempt changed {names} in the graph of its slot; the changes are discarded"
         ),
         (Harm::Changed, _) => format!(
             "{names} changed in the graph during the attempt; a person may have done that, so the \

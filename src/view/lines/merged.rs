@@ -1,12 +1,22 @@
-//! The lines of worktrees and of the merge queue.
+//! The lines of slots and of the merge queue.
 
 use super::{Line, counted, ids, line};
 use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
 
 /// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
-    let shown = if let Event::WorktreeKept { worktree, why } = event {
-        line(Style::Warn, format!("worktree {worktree} is not reused: {why}"))
+    let shown = if let Event::SlotKept { slot, why } = event {
+        line(Style::Warn, format!("slot {slot} is not reused: {why}"))
+    } else if let Event::WorkRestored { from, conflicts, .. } = event {
+        if conflicts.is_empty() {
+            line(Style::Faint, format!("{id} continues the work of the attempt before ({from})"))
+        } else {
+            let paths = conflicts.join(", ");
+            line(
+                Style::Warn,
+                format!("{id} starts over: {from} conflicts with the branch in {paths}"),
+            )
+        }
     } else if let Event::SettingUp { command, .. } = event {
         line(Style::Faint, format!("setting up {id}: `{command}`"))
     } else if let Event::Queued { waiting, .. } = event {

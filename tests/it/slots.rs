@@ -1,4 +1,4 @@
-//! `ralph worktree`, and the other views of isolated attempts: `status`, `dag-status`, `attach`,
+//! `ralph slots`, and the other views of isolated attempts: `status`, `dag-status`, `attach`,
 //! `logs -f`, `doctor`, the lines of a run.
 
 use std::fs;
@@ -17,57 +17,55 @@ fn stage(more: &str) -> TestProject {
     TestProject::new().graph(TWO).file(".ralph/config.yaml", &settings(more)).agent("gate")
 }
 
-/// A repository in which two attempts have been merged, with their worktrees.
-fn merged() -> TestProject {
+/// A repository in which the work of two attempts has landed, with their slots.
+fn landed() -> TestProject {
     let trial = stage("").agent("commit");
     trial.run(["run", "-q"]);
     trial
 }
 
-/// The path of a file in a worktree.
-fn worktree_file(trial: &TestProject, path: &str) -> std::path::PathBuf {
-    trial.dir().join("repo.worktrees").join(path)
+/// The path of a file in a slot.
+fn slot_file(trial: &TestProject, path: &str) -> std::path::PathBuf {
+    trial.dir().join("repo.slots").join(path)
 }
 
-fn git_in(trial: &TestProject, tree: &str, words: &[&str]) -> String {
-    let tree = worktree_file(trial, tree).display().to_string();
-    trial.git(&[&["-C", &tree], words].concat())
+fn git_in(trial: &TestProject, slot: &str, words: &[&str]) -> String {
+    let slot = slot_file(trial, slot).display().to_string();
+    trial.git(&[&["-C", &slot], words].concat())
 }
 
 /// `remove` refuses with this reason and changes nothing.
 #[track_caller]
 fn stays(trial: &TestProject, name: &str, why: &str) {
-    let before = trial.git(&["worktree", "list", "--porcelain"]);
-    let ran = trial.run(["worktree", "remove", name]).code(1);
-    ran.stderr(&format!("ralph: error: ../repo.worktrees/{name} stays: {why}\n"));
-    assert_eq!(trial.git(&["worktree", "list", "--porcelain"]), before);
+    let ran = trial.run(["slots", "remove", name]).code(1);
+    ran.stderr(&format!("../repo.slots/{name} stays: {why}\n"));
+    assert!(slot_file(trial, name).exists());
 }
 
 #[test]
-fn every_view_shows_the_worktrees_of_attempts() {
+fn every_view_shows_the_slots_of_attempts() {
     let trial = stage("verify: sh \"$TRIAL_DIR/check.sh\"\n");
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");
     let run = trial.start_until(["run"], "waiting-a");
     wait_for(&trial.sign("waiting-b"));
     until("the agents have started", || trial.lines("agent_started").len() == 2);
-    insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
-    worktree             task  branch   state
-    ../repo.worktrees/1  a     ralph/a  in use by attempt a.1, running
-    ../repo.worktrees/2  b     ralph/b  in use by attempt b.1, running
-    .                    -     main     the checkout that people work in
+    insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
+    slot             task  state
+    ../repo.slots/1  a     in use by attempt a.1, running
+    ../repo.slots/2  b     in use by attempt b.1, running
     ");
     insta::assert_snapshot!(trial.run(["dag-status"]).out().split_once("\n\n").unwrap().1, @r"
     In progress
-      a  The first  for [took], an agent is at work, in ../repo.worktrees/1 (ralph/a)
-      b  for [took], an agent is at work, in ../repo.worktrees/2 (ralph/b)
+      a  The first  for [took], an agent is at work, in ../repo.slots/1 (ralph/a)
+      b  for [took], an agent is at work, in ../repo.slots/2 (ralph/b)
     ");
     let attempts = |text: String| -> Vec<String> {
         let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
         text.lines().filter(shown).map(str::to_owned).collect()
     };
     insta::assert_snapshot!(attempts(trial.run(["status"]).out()).join("\n"), @r"
-    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.worktrees/1 (ralph/a)
-    Current attempt: b, attempt 1, since [time], for [took]; in ../repo.worktrees/2 (ralph/b)
+    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
+    Current attempt: b, attempt 1, since [time], for [took]; in ../repo.slots/2 (ralph/b)
     ");
     let several =
         "ralph: error: several attempts are running: `a`, `b`; choose one with `ralph attach ID`\n";
@@ -76,7 +74,7 @@ fn every_view_shows_the_worktrees_of_attempts() {
         .run(["attach", "c"])
         .code(1)
         .stderr("ralph: error: no attempt at `c` is running; choose one of `a`, `b` with `ralph attach ID`\n");
-    stays(&trial, "1", "attempt a.1 is at work in it; `ralph stop` ends the run after it");
+    stays(&trial, "1", "attempt a.1 works in it; `ralph stop` ends the run after it");
     let live = trial.start(["logs", "-f", "--output"]);
     until("it follows", || live.said().contains("not shown"));
     assert_eq!(live.said(), "also running, not shown: a (`--task a`)\n");
@@ -92,22 +90,20 @@ fn every_view_shows_the_worktrees_of_attempts() {
     };
     until("both are verified", || stages().0 == "verifying verifying");
     let (_, status) = stages();
-    assert_eq!(status["attempts"][0]["branch"], "ralph/a");
-    assert_eq!(status["attempts"][0]["worktree"], "[repo].worktrees/1");
+    assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1");
     assert_eq!(status["merge_queue"], json!({"waiting": [], "trying": null, "held": null}));
     trial.leave("green");
     run.end(&trial).code(0);
     live.kill();
-    insta::assert_snapshot!(trial.run(["worktree", "list"]).out(), @r"
-    worktree                 task  branch  state
-    ../repo.worktrees/1      -     -       free
-    ../repo.worktrees/2      -     -       free
-    ../repo.worktrees/merge  -     -       the merge queue's
-    .                        -     main    the checkout that people work in
+    insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
+    slot                 task  state
+    ../repo.slots/1      -     free
+    ../repo.slots/2      -     free
+    ../repo.slots/merge  -     merge queue; free
     ");
-    let list = trial.run(["worktree", "list", "--json"]).json();
-    assert_eq!(list[0]["state"], "free");
-    assert_eq!(list[3]["kind"], "main");
+    let list = trial.run(["slots", "--json"]).json();
+    assert_eq!((&list[0]["state"], &list[0]["kind"]), (&json!("free"), &json!("attempt")));
+    assert_eq!(list[2]["kind"], "merge_queue");
     trial.no_process_is_left();
 }
 
@@ -120,7 +116,7 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
     let shown: Vec<&str> = status.lines().filter(shown).collect();
     insta::assert_snapshot!(shown.join("\n"), @r"
-    Current attempt: a, attempt 1, since [time], for [took]; queued to land, in ../repo.worktrees/1 (ralph/a)
+    Current attempt: a, attempt 1, since [time], for [took]; queued to land, in ../repo.slots/1 (ralph/a)
     Merge queue: a; `main` cannot move: your uncommitted changes block it: work/a.txt; commit or stash them in [repo]
     ");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
@@ -134,92 +130,70 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
 
 #[test]
 fn nothing_is_removed_that_is_kept_nowhere_else() {
-    let trial = merged();
-    let change = "put it on a branch, or undo it, in `[repo].worktrees/1`";
-    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
+    let trial = landed();
+    let change = "commit it there and `git fetch ../repo.slots/1 HEAD:NAME`, or undo it";
+    fs::write(slot_file(&trial, "1/new"), "").unwrap();
     stays(&trial, "1", &format!("`new` has uncommitted changes; {change}"));
     git_in(&trial, "1", &["add", "new"]);
     stays(&trial, "1", &format!("`new` has uncommitted changes; {change}"));
     git_in(&trial, "1", &["commit", "-qm", "New"]);
-    let commit = git_in(&trial, "1", &["rev-parse", "HEAD"]).trim().to_owned();
-    stays(&trial, "1", &format!("commit [commit] is on no branch; {change}"));
-    // Moved away by hand: its record is the last reference to the commit.
-    fs::rename(worktree_file(&trial, "1"), trial.sign("aside")).unwrap();
-    stays(
-        &trial,
-        "1",
-        "its folder is gone, and commit [commit] is on no branch; `git branch NAME [commit]` keeps it",
-    );
-    trial.git(&["branch", "kept", &commit]);
-    trial.run(["worktree", "remove", "1"]).stderr("forgot ../repo.worktrees/1\n");
+    stays(&trial, "1", &format!("commit [commit] is only in this slot; {change}"));
+    // A branch of the slot is only in the slot, too.
+    git_in(&trial, "1", &["branch", "mine"]);
+    stays(&trial, "1", &format!("commit [commit] is only in this slot; {change}"));
+    trial.git(&["fetch", "-q", "../repo.slots/1", "HEAD:kept"]);
+    trial.run(["slots", "remove", "1"]).stderr("removed ../repo.slots/1\n");
+    assert!(!slot_file(&trial, "1").exists());
 
-    let two = worktree_file(&trial, "2").display().to_string();
-    trial.git(&["worktree", "lock", "--reason", "mine", &two]);
-    stays(&trial, "2", "it is locked (mine); `git worktree unlock [repo].worktrees/2` first");
-    trial.git(&["worktree", "unlock", &two]);
-    let output = trial.process(RALPH).args(["worktree", "remove", "."]).current_dir(&two).output();
+    let two = slot_file(&trial, "2").display().to_string();
+    let output = trial.process(RALPH).args(["slots", "remove", "."]).current_dir(&two).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(said.ends_with("stays: you are in it; `cd` to another place\n"), "{said}");
-    trial.run(["worktree", "remove", &two]).stderr("removed ../repo.worktrees/2\n");
-    trial.run(["worktree", "remove", "merge"]).stderr("removed ../repo.worktrees/merge\n");
-    let main = "ralph: error: . stays: it is the checkout that people work in\n";
-    trial.run(["worktree", "remove", "."]).code(1).stderr(main);
-    trial.run(["worktree", "remove", "9"]).code(1).stderr(
-        "ralph: error: `9` is not a worktree of this repository; `ralph worktree list` lists them\n",
+    assert!(
+        said.ends_with("stays: it is the current directory; change to another one\n"),
+        "{said}"
     );
-    trial.run(["worktree", "list"]).stdout(
-        "worktree  task  branch  state\n\
-         .         -     main    the checkout that people work in\n",
-    );
+    trial.run(["slots", "remove", &two]).stderr("removed ../repo.slots/2\n");
+    for name in [".", "9", "../repo.slots"] {
+        trial.run(["slots", "remove", name]).code(1).stderr(&format!(
+            "ralph: error: `{name}` is not a slot of this repository; `ralph slots` lists them\n",
+        ));
+    }
+    trial.run(["slots", "remove", "merge"]).stderr("removed ../repo.slots/merge\n");
+    trial
+        .run(["slots"])
+        .stdout("")
+        .stderr("there are no slots; a run makes them as it needs them\n");
+    trial.run(["slots", "--json"]).stdout("[]\n");
+    trial.run(["slots", "remove"]).stderr("there are no slots\n");
 }
 
 #[test]
-fn a_worktree_of_a_person_is_not_used_by_runs() {
-    let trial = stage("setup: npm ci\n").agent("commit");
-    let tip = &trial.git(&["rev-parse", "--short", "HEAD"])[..7];
-    trial.run(["worktree", "new", "b"]).stdout("[repo].worktrees/b\n").stderr(
-        "on branch ralph/b, new, from main at [commit]\nnot set up: attempts would run npm ci\n",
-    );
-    assert_eq!(&git_in(&trial, "b", &["rev-parse", "--short", "HEAD"])[..7], tip);
-    trial
-        .run(["worktree", "new", "b"])
-        .code(1)
-        .stderr("ralph: error: `ralph/b` is checked out already: `cd [repo].worktrees/b`\n");
-    trial
-        .run(["worktree", "new", "bb"])
-        .code(1)
-        .stderr("ralph: error: there is no task and no branch `bb`; did you mean `b`?\n");
-    // The worktree of a person is theirs, and its branch is not moved.
-    fs::write(worktree_file(&trial, "b/begun"), "").unwrap();
-    git_in(&trial, "b", &["add", "begun"]);
-    git_in(&trial, "b", &["commit", "-qm", "Begin"]);
-    let mine = git_in(&trial, "b", &["rev-parse", "HEAD"]);
-    trial.write(".ralph/config.yaml", &settings(""));
-    trial.git(&["commit", "-qam", "No setup"]);
-    trial.run(["run", "-q"]);
-    assert_eq!(
-        (trial.status("b"), git_in(&trial, "b", &["rev-parse", "HEAD"])),
-        ("complete".to_owned(), mine)
-    );
-    trial
-        .run(["worktree", "remove", "b"])
-        .stderr("removed ../repo.worktrees/b; branch ralph/b stays\n");
-    // A new worktree for the branch continues it.
-    trial
-        .run(["worktree", "new", "ralph/b"])
-        .stdout("[repo].worktrees/b\n")
-        .stderr_has("on branch ralph/b, as it is, at ");
-    assert!(worktree_file(&trial, "b/begun").exists());
-    // Numbers are reserved for attempts.
-    trial.git(&["branch", "topic/2"]);
-    trial.git(&["branch", "7"]);
-    trial.run(["worktree", "new", "topic/2"]).stdout("[repo].worktrees/topic-2\n");
-    trial.run(["worktree", "new", "7"]).stdout("[repo].worktrees/task-7\n");
-    let list = trial.run(["worktree", "list", "--json"]).json();
-    let kinds = list.as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap());
-    let kinds: Vec<&str> = kinds.collect();
-    let hand = "made_by_hand";
-    assert_eq!(kinds, ["pool", "pool", "merge_queue", hand, hand, hand, "main"]);
+fn all_slots_that_hold_nothing_are_removed_at_once() {
+    let trial = landed();
+    fs::write(slot_file(&trial, "1/new"), "").unwrap();
+    fs::create_dir_all(slot_file(&trial, "mine")).unwrap();
+    // Left by a killed run.
+    fs::create_dir_all(slot_file(&trial, "3.making/.git")).unwrap();
+    fs::remove_file(slot_file(&trial, "2/.git/HEAD")).unwrap();
+    insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
+    slot                    task  state
+    ../repo.slots/1         -     kept: `new` has uncommitted changes
+    ../repo.slots/2         -     free
+    ../repo.slots/3.making  -     free
+    ../repo.slots/merge     -     merge queue; free
+    ../repo.slots/mine      -     not a slot of this repository
+    ");
+    insta::assert_snapshot!(trial.run(["slots", "remove"]).code(1).err(), @r"
+    ../repo.slots/1 stays: `new` has uncommitted changes; commit it there and `git fetch ../repo.slots/1 HEAD:NAME`, or undo it
+    removed ../repo.slots/2
+    removed ../repo.slots/3.making
+    removed ../repo.slots/merge
+    ../repo.slots/mine stays: it is not a slot of this repository
+    ");
+    assert!(slot_file(&trial, "1/new").exists() && slot_file(&trial, "mine").exists());
+    fs::remove_file(slot_file(&trial, "1/new")).unwrap();
+    let graph = trial.graph_text().replace(']', ", {id: c}]");
+    trial.graph(&graph).run(["run", "-q"]);
 }
 
 #[test]
@@ -259,7 +233,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
 
 #[test]
 fn the_doctor_checks_what_isolated_attempts_need() {
-    let trial = merged();
+    let trial = landed();
     let found = |trial: &TestProject| -> Vec<(String, String)> {
         let report: Value = trial.run(["doctor", "--json", "--", "true"]).json();
         let list = report["findings"].as_array().unwrap().iter();
@@ -271,20 +245,18 @@ fn the_doctor_checks_what_isolated_attempts_need() {
         all.iter().find(|(name, _)| name == about).map(|(_, text)| text.clone()).unwrap_or_default()
     };
     let all = found(&trial);
-    assert!(of(&all, "worktrees").starts_with("ok ../repo.worktrees: 3 worktrees of about "));
+    assert!(of(&all, "slots").starts_with("ok ../repo.slots: 3 slots of about "));
     assert!(of(&all, "git").starts_with("ok git version "));
-    assert_eq!((of(&all, "leftovers"), of(&all, "branches")), (String::new(), String::new()));
+    assert_eq!(of(&all, "leftovers"), "");
 
-    fs::write(worktree_file(&trial, "1/new"), "").unwrap();
-    trial.git(&["branch", "ralph/a"]);
+    fs::write(slot_file(&trial, "1/new"), "").unwrap();
     trial.write(".worktreeinclude", "# what is needed\n.env\ncache/*.bin\n");
     trial.write(".gitignore", ".env\n");
     trial.write(".env", "A=1\n");
     trial.write(".gitmodules", "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n");
     let all = found(&trial);
-    let kept = "../repo.worktrees/1 (kept: `new` has uncommitted changes)";
+    let kept = "../repo.slots/1 (kept: `new` has uncommitted changes)";
     assert_eq!(of(&all, "leftovers"), format!("warning {kept}"));
-    assert_eq!(of(&all, "branches"), "warning left from finished tasks: ralph/a");
     assert_eq!(
         of(&all, "copied files"),
         "warning patterns in `.worktreeinclude` that match no ignored file: `cache/*.bin`"
@@ -292,6 +264,6 @@ fn the_doctor_checks_what_isolated_attempts_need() {
     assert_eq!(of(&all, "submodules"), "warning not cloned: lib");
     trial.git(&["checkout", "-q", "--detach"]);
     let (doctor, run) = (trial.run(["doctor", "-q", "--", "true"]), trial.run(["run"]));
-    doctor.code(1).stdout_has("HEAD is detached, and isolated attempts need a branch");
+    doctor.code(1).stdout_has("HEAD is detached, and attempts start from a branch");
     run.code(1);
 }

@@ -1,0 +1,111 @@
+//! Commits that change one file, made without a checkout: no index, file or branch is touched.
+
+use std::ffi::OsStr;
+
+use anyhow::{Context, Result};
+
+use super::{Repo, lossy, pin::IDENTITY, program};
+use crate::core::commit_id::CommitId;
+
+impl Repo {
+    /// Makes a commit on top of `parent` in which the file `path` has this content. The file exists
+    /// in `parent`. No hook is run.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn commit_file(
+        &self,
+        parent: &str,
+        path: &str,
+        content: &str,
+        message: &str,
+    ) -> Result<CommitId> {
+        let program = || -> Result<CommitId> {
+            let blob = ["hash-object", "-w", "--stdin"];
+            let blob = program::run_with_input(&self.root, &blob, &[], content.as_bytes())?;
+            let entries = self.entries(parent, &[path])?;
+            let entry = entries.into_iter().next().flatten().context("the file is not there")?;
+            let mode = entry.split(' ').next().unwrap_or_default();
+            let entries = vec![Some(format!("{mode} {}", lossy(&blob).trim()))];
+            let tree = self.with_entries(parent, &[path], &entries)?;
+            let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
+            if self.signs_commits()? {
+                arguments.push("-S");
+            }
+            arguments.extend(["-p", parent, &tree]);
+            let identity = self.identity();
+            let commit =
+                program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
+            Ok(CommitId::from(lossy(&commit).trim()))
+        };
+        self.backend
+            .commit_file(parent, path, content, message)
+            .map_or_else(program, Ok)
+            .with_context(|| format!("cannot commit `{path}`"))
+    }
+
+    /// Commits this content of the file `path` on top of HEAD, and moves HEAD's branch. The file in
+    /// the worktree stays as it is. Returns none, and does nothing, if the index has another
+    /// version of the file than HEAD: a person has staged it.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when HEAD moves at that moment.
+    pub fn commit_file_on_head(
+        &self,
+        path: &str,
+        content: &str,
+        message: &str,
+    ) -> Result<Option<CommitId>> {
+        let head = self.head()?.commit.context("HEAD is at no commit")?;
+        let is_staged = ["diff", "--cached", "--quiet", "--no-ext-diff", "--", path];
+        if !program::test(&self.root, &is_staged)? {
+            return Ok(None);
+        }
+        let commit = self.commit_file(&head, path, content, message)?;
+        let entries = self.entries(&commit, &[path])?;
+        let entry = entries.into_iter().next().flatten().unwrap_or_default().replace(' ', ",");
+        program::run(&self.root, &["update-ref", "-m", "ralph: complete", "HEAD", &commit, &head])?;
+        program::run(&self.root, &["update-index", "--cacheinfo", &format!("{entry},{path}")])?;
+        Ok(Some(commit))
+    }
+
+    /// The variables for the identity of the committer: none if git knows one, else `ralph`.
+    pub(super) fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
+        if self.committer().is_ok() {
+            return Vec::new();
+        }
+        IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn one_file_is_committed_without_a_checkout() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let base = trees.place.commit("deep/graph", "1\n", "Graph");
+            let main = trees.main();
+            trees.place.write("a", "mine\n");
+            let status = trees.place.git(&["status", "--porcelain"]);
+            for repo in [&main, &without_library(&main)] {
+                let commit =
+                    repo.commit_file(&base, "deep/graph", "2\n", "Done\n\nX: y\n").unwrap();
+                let git = |arguments: &[&str]| trees.place.git(arguments);
+                assert_eq!(git(&["show", &format!("{commit}:deep/graph")]), "2");
+                assert_eq!(git(&["diff", "--name-only", &base, &commit]), "deep/graph");
+                assert_eq!(git(&["log", "-1", "--format=%s %P", &commit]), format!("Done {base}"));
+                assert_eq!(git(&["log", "-1", "--format=%(trailers)", &commit]), "X: y");
+                assert_eq!(git(&["status", "--porcelain"]), status);
+            }
+            main.commit_file_on_head("deep/graph", "2\n", "Done").unwrap().unwrap();
+            trees.place.write("deep/graph", "2\n");
+            assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
+            trees.place.write("deep/graph", "3\n");
+            trees.place.git(&["add", "deep/graph"]);
+            assert_eq!(main.commit_file_on_head("deep/graph", "4\n", "Done").unwrap(), None);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Refs: which commits are kept, and where branches are.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::{LISTED, Repo, program};
+use crate::core::{commit_id::CommitId, verdict::Commit};
+
+impl Repo {
+    /// The git directory of this worktree alone.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Whether any ref contains a commit. Not if the repository does not have the commit.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn keeps(&self, commit: &str) -> Result<bool> {
+        let head = self.head()?;
+        if let (Some(_), Some(tip)) = (head.branch, head.commit)
+            && matches!(self.is_ancestor(commit, &tip), Ok(true))
+        {
+            return Ok(true);
+        }
+        if program::commit(&self.root, commit)?.is_none() {
+            return Ok(false);
+        }
+        let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];
+        Ok(!program::run(&self.root, &list)?.is_empty())
+    }
+
+    /// The commit of a branch; none if there is no such branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn branch(&self, name: &str) -> Result<Option<CommitId>> {
+        self.commit_of(&format!("refs/heads/{name}"))
+    }
+
+    /// Whether `new` is `old` or descends from it.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when one of them is not in the repository.
+    pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
+        self.backend.is_ancestor(old, new)
+    }
+
+    /// The newest commit in the history of `head` with a line in its message; none without one.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn commit_with_line(&self, head: &str, line: &str) -> Result<Option<CommitId>> {
+        let mut pattern = String::from("^");
+        for c in line.chars() {
+            if c.is_ascii_alphanumeric() || c == ' ' {
+                pattern.push(c);
+            } else {
+                pattern.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
+            }
+        }
+        pattern.push('$');
+        let grep = format!("--grep={pattern}");
+        let list = ["log", "-1", "--format=%H", "--extended-regexp", &grep, head, "--"];
+        let found = program::run(&self.root, &list)?;
+        let found = String::from_utf8_lossy(&found);
+        Ok(found.lines().next().map(CommitId::from))
+    }
+
+    /// The commits of `to` that are not in `from`, oldest first.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
+        let mut commits = self.backend.log(to, Some(from), LISTED)?;
+        commits.reverse();
+        Ok(commits)
+    }
+
+    /// The files of HEAD with one of these names, in any folder, each with the id of its content.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn files_named(&self, names: &[&str]) -> Result<Vec<(String, String)>> {
+        self.backend.files_named(names).context("cannot list the files of HEAD")
+    }
+
+    /// Keeps a commit under the ref `name`.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
+        self.backend.set_ref(name, commit)
+    }
+
+    /// Deletes a ref. Does nothing without it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn drop_ref(&self, name: &str) -> Result<()> {
+        match self.commit_of(name)? {
+            Some(commit) => self.backend.delete_ref(name, &commit),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Brings the kept work of an earlier attempt into a slot: its commits on top of the current commit
+//! of the branch, and its uncommitted changes in the files.
+
+use std::ffi::OsStr;
+
+use anyhow::{Context, Result};
+
+use super::{BranchWork, Integrated, IntegrationMethod, Repo, lossy, pin::IDENTITY, program};
+use crate::core::commit_id::CommitId;
+
+/// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
+/// attempt: a command of `setup` or `verify` wrote it.
+pub const NOT_WORK: &str = "Ralph-Not-Work";
+
+/// The result of bringing kept work into a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoredWork {
+    /// The work is in the slot.
+    Done,
+    /// The work conflicts with the branch in these files. The slot has none of it.
+    Conflict(Vec<String>),
+}
+
+impl Repo {
+    /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
+    /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn restore_work(
+        &self,
+        pin: &str,
+        onto: &str,
+        branch: &str,
+        own: &[&str],
+    ) -> Result<RestoredWork> {
+        let restored = self.replay_pin(pin, onto, own).with_context(|| {
+            format!("cannot restore the work of commit {}", CommitId::from(pin).short())
+        })?;
+        match restored {
+            Ok(head) => {
+                self.name_branch(branch, &head)?;
+                Ok(RestoredWork::Done)
+            }
+            Err(paths) => {
+                self.move_to(onto)?;
+                self.name_branch(branch, onto)?;
+                Ok(RestoredWork::Conflict(paths))
+            }
+        }
+    }
+
+    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
+    /// a conflict.
+    fn replay_pin(
+        &self,
+        pin: &str,
+        onto: &str,
+        own: &[&str],
+    ) -> Result<Result<CommitId, Vec<String>>> {
+        let base = "%(trailers:key=Ralph-Base,valueonly)";
+        let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
+        let shown = lossy(&program::run(&self.root, &["log", "-1", &format, pin])?);
+        let mut lines = shown.lines();
+        let head = lines.next().and_then(|parents| parents.split(' ').next());
+        let head = head.filter(|head| !head.is_empty()).context("it has no parent")?;
+        let base = lines.next().context("it does not name its base")?;
+        let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
+            let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
+            let how = IntegrationMethod::Rebase;
+            Ok(match self.integrate(onto, &piece, how, own, None)? {
+                Integrated::Done(commit) => Ok(commit),
+                Integrated::Nothing => Ok(CommitId::from(onto)),
+                Integrated::Conflict { paths, .. } => Err(paths),
+            })
+        };
+        let committed = match replay(onto, head, base)? {
+            Ok(commit) => commit,
+            Err(paths) => return Ok(Err(paths)),
+        };
+        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
+        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
+        let tree = self.with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
+        if tree == self.tree_of(Some(head))? {
+            return Ok(Ok(committed));
+        }
+        // The pin may have more parents, for commits that HEAD was moved away from.
+        let make = ["commit-tree", "-p", head, "-m", "Uncommitted", &tree];
+        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let changes = program::run_with_input(&self.root, &make, &identity, &[])?;
+        if let Err(paths) = replay(&committed, lossy(&changes).trim(), head)? {
+            return Ok(Err(paths));
+        }
+        // The files keep the changes, and index and HEAD do not have them.
+        program::run(&self.root, &["update-ref", "--no-deref", "HEAD", &committed])?;
+        self.run_quietly(&["read-tree", "--reset", &committed])?;
+        Ok(Ok(committed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::adapters::git::{PinSource, tests::TestSlots};
+
+    /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
+    fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
+        trees.commit(slot, "b", "work\n");
+        fs::write(slot.root().join("c"), "left\n").unwrap();
+        fs::write(slot.root().join("a"), "left too\n").unwrap();
+        // These are not its work.
+        fs::write(slot.root().join("b"), "by a command\n").unwrap();
+        fs::write(slot.root().join("made \"here\""), "by a command\n").unwrap();
+        let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
+        let base = Some(&*trees.first);
+        let left = PinSource { base, branch: None, began: i64::MAX, changed: &changed };
+        let others = format!("{NOT_WORK}: \"b\"\n{NOT_WORK}: \"made \\\"here\\\"\"\n");
+        let message = format!("Left\n\nRalph-Base: {}\n{others}", trees.first);
+        let pin = slot.pin("refs/ralph/x/1", &message, left, &trees.path("scratch")).unwrap();
+        let pin = pin.commit.unwrap();
+        trees.bring(slot, &pin);
+        assert!(slot.settle_on(&pin).unwrap());
+        slot.note_slot(&pin).unwrap();
+        pin
+    }
+
+    #[test]
+    fn commits_and_changes_are_continued() {
+        let trees = TestSlots::new();
+        let main = trees.main();
+        let settings = main.slot_settings().unwrap();
+        let slot = trees.add("1");
+        let pin = left(&trees, &slot);
+        let state = |slot: &Repo| trees.git(slot, &["status", "--porcelain"]);
+        let log = |slot: &Repo| trees.git(slot, &["log", "--format=%s"]);
+        // In the same slot, and the branch has not moved.
+        let slot = main.start_slot(&slot, &settings, &trees.first, "ralph/x").unwrap();
+        let restored = slot.restore_work(&pin, &trees.first, "ralph/x", &[]).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
+        assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
+        // In another one, on top of what has landed since.
+        let tip = trees.place.commit("d", "1\n", "d");
+        let other = main.make_slot(&trees.path("2"), &settings, &tip).unwrap();
+        let restored = other.restore_work(&pin, &tip, "ralph/x", &[]).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
+        // A conflict with a commit, and one with an uncommitted change.
+        for path in ["b", "a"] {
+            let tip = trees.place.commit(path, "other\n", "Other");
+            let slot = main.make_slot(&trees.path(path), &settings, &tip).unwrap();
+            let restored = slot.restore_work(&pin, &tip, "ralph/x", &[]).unwrap();
+            assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
+            assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
+            trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);
+        }
+    }
+}

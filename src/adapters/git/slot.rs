@@ -1,0 +1,527 @@
+//! Slots: clones that borrow the objects of the repository, for attempts to work in.
+//!
+//! A slot shares nothing with the repository that an attempt can break: it has its own refs,
+//! settings, hooks, stash and index. Objects are read from the repository and written to the slot;
+//! what must be kept is [brought home](Repo::bring_home). Everything in the git directory of a
+//! slot except its index and the clones of submodules is written again before each attempt, and
+//! everything that git reads as a setting is written again after it.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{
+    Repo, lossy, program,
+    slot_settings::{SlotSettings, remove_all, split_at},
+};
+use crate::{core::commit_id::CommitId, crash};
+
+/// The file in the git directory of a slot that marks it. The first line is the commit at which
+/// `ralph` left the slot, which is kept; the rest is the top of the repository.
+const MARK: &str = "ralph-slot";
+
+/// The file in the git directory of a slot that says what its setup was made from.
+const SET_UP: &str = "ralph-setup";
+
+/// The ending of the name of a slot that is not complete yet.
+const MAKING: &str = ".making";
+
+/// The ref of a slot that names the commit to bring home.
+const HOME: &str = "refs/ralph-home";
+
+/// What stays in the git directory when a slot starts other work.
+const STAYS: &[&str] = &["index", "modules", MARK, SET_UP];
+
+/// What git reads as a setting, and what an attempt may have written there.
+const CONTROLS: &[&str] = &["commondir", "config.worktree", "hooks", "info", "gitdir"];
+
+/// The first part of the branches of attempts, which only slots have.
+const OWN_BRANCHES: &str = "refs/heads/ralph";
+
+impl Repo {
+    /// Makes a slot in a folder that does not exist, with the files of `base` and HEAD detached
+    /// there. After a kill the folder does not exist either.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn make_slot(&self, path: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
+        let mut making = path.as_os_str().to_owned();
+        making.push(MAKING);
+        let making = PathBuf::from(making);
+        let made = || -> Result<()> {
+            // A killed run left it. No attempt has worked in it.
+            remove_all(&making)?;
+            let git_dir = making.join(".git");
+            fs::create_dir_all(&git_dir)?;
+            settings.write(&git_dir)?;
+            self.write_refs(&git_dir, base)?;
+            crash::point("slot.begun");
+            let fill = ["read-tree", "-u", "--reset", "HEAD"];
+            let env = settings.objects.as_ref().map(|it| ("GIT_OBJECT_DIRECTORY", it.as_os_str()));
+            let arguments = [super::settle::QUIET, &fill].concat();
+            let output = program::run_raw(&making, &arguments, env.as_slice())?;
+            ensure!(output.status.success(), program::failed(&arguments, &output));
+            write_mark(&git_dir, settings, base)?;
+            // An empty folder counts as missing.
+            let _ = fs::remove_dir(path);
+            fs::rename(&making, path)?;
+            Ok(())
+        };
+        made().with_context(|| format!("cannot make the slot `{}`", path.display()))?;
+        crash::point("slot.made");
+        Repo::discover(path)
+    }
+
+    /// Opens the slot of this repository in a folder; none if the folder contains anything else.
+    pub fn open_slot(&self, path: &Path) -> Option<Repo> {
+        let slot = Repo::discover(path).ok()?;
+        let is_top = fs::canonicalize(path).is_ok_and(|path| path == slot.root);
+        (is_top && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
+    }
+
+    /// The top of the repository of which this is a slot; none if it is not a slot.
+    pub fn slot_of(&self) -> Option<PathBuf> {
+        Some(read_mark(&self.git_dir)?.1)
+    }
+
+    /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
+    /// it has only begun to write again. Everything in it was kept before that.
+    pub fn is_incomplete_slot(&self, path: &Path) -> bool {
+        let git_dir = path.join(".git");
+        path.to_string_lossy().ends_with(MAKING)
+            || read_mark(&git_dir).is_some_and(|(_, main)| main == self.root)
+                && !git_dir.join("HEAD").exists()
+    }
+
+    /// Removes an [incomplete slot](Repo::is_incomplete_slot). Returns whether it is one.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn remove_incomplete_slot(&self, path: &Path) -> Result<bool> {
+        let is_incomplete = self.is_incomplete_slot(path);
+        if is_incomplete {
+            remove_all(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+        }
+        Ok(is_incomplete)
+    }
+
+    /// Starts other work in a slot: writes its git directory again, with the refs of this
+    /// repository, and checks out `base` on a new branch. The slot must be clean, and its commit
+    /// must be kept; neither index nor files are read if HEAD is at `base` already.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn start_slot(
+        &self,
+        slot: &Repo,
+        settings: &SlotSettings,
+        base: &str,
+        branch: &str,
+    ) -> Result<Repo> {
+        slot.must_be_slot()?;
+        let head = slot.head()?.commit.context("the slot has no commit")?;
+        let start = || -> Result<Repo> {
+            let git_dir = &slot.git_dir;
+            // Without HEAD, the directory is recognized as incomplete.
+            remove_all(&git_dir.join("HEAD"))?;
+            // The commit from which the checkout moves on may be in the slot alone by now.
+            let is_borrowed = program::commit(&self.root, &head)?.is_some();
+            for entry in fs::read_dir(git_dir)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                let stays =
+                    STAYS.iter().any(|it| name == *it) || (name == "objects" && !is_borrowed);
+                if !stays {
+                    remove_all(&entry.path())?;
+                }
+            }
+            crash::point("slot.cleared");
+            settings.write(git_dir)?;
+            self.write_refs(git_dir, &head)?;
+            crash::point("slot.written");
+            let slot = Repo::discover(&slot.root)?;
+            slot.detach_at(base)?;
+            slot.name_branch(branch, base)?;
+            write_mark(git_dir, settings, base)?;
+            Ok(slot)
+        };
+        start().with_context(|| format!("cannot prepare the slot `{}`", slot.root.display()))
+    }
+
+    /// Writes again what git reads as settings in a slot, after an attempt that may have changed it.
+    ///
+    /// # Errors
+    /// I/O errors; git cannot read the slot.
+    pub fn secure_slot(&self, settings: &SlotSettings) -> Result<Repo> {
+        self.must_be_slot()?;
+        let secure = || -> Result<Repo> {
+            for name in CONTROLS {
+                remove_all(&self.git_dir.join(name))?;
+            }
+            settings.write(&self.git_dir)?;
+            let slot = Repo::discover(&self.root)?;
+            slot.head()?;
+            if slot.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
+                // An attempt told git to ignore changes of some files, or damaged the index.
+                remove_all(&self.git_dir.join("index"))?;
+                slot.run_quietly(&["read-tree", "HEAD"])?;
+            }
+            Ok(slot)
+        };
+        secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
+    }
+
+    /// Writes the settings and the refs of a slot again; HEAD stays.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn refresh_slot(&self, slot: &Repo, settings: &SlotSettings) -> Result<Repo> {
+        let head = slot.head()?.commit.context("the slot has no commit")?;
+        for name in ["refs", "packed-refs", "logs"] {
+            remove_all(&slot.git_dir.join(name))?;
+        }
+        self.write_refs(&slot.git_dir, &head)?;
+        slot.secure_slot(settings)
+    }
+
+    /// Puts HEAD on a new branch at the current commit.
+    pub(super) fn name_branch(&self, branch: &str, commit: &str) -> Result<()> {
+        let name = format!("refs/heads/{branch}");
+        let path = self.git_dir.join(&name);
+        fs::create_dir_all(path.parent().unwrap_or(&self.git_dir))?;
+        fs::write(path, format!("{commit}\n"))?;
+        fs::write(self.git_dir.join("HEAD"), format!("ref: {name}\n"))?;
+        Ok(())
+    }
+
+    /// Writes the refs of this repository and a detached HEAD to a new git directory.
+    fn write_refs(&self, git_dir: &Path, head: &str) -> Result<()> {
+        let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let kinds = ["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"];
+        let refs = program::run(&self.root, &[&list[..], &kinds].concat())?;
+        let mut packed = b"# pack-refs with: sorted \n".to_vec();
+        for line in refs.split_inclusive(|byte| *byte == b'\n') {
+            let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
+                let rest = name.strip_prefix(OWN_BRANCHES.as_bytes());
+                rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\n')))
+            });
+            if !is_own {
+                packed.extend_from_slice(line);
+            }
+        }
+        fs::create_dir_all(git_dir.join("refs/heads"))?;
+        fs::write(git_dir.join("packed-refs"), packed)?;
+        fs::write(git_dir.join("HEAD"), format!("{head}\n"))?;
+        Ok(())
+    }
+
+    /// Keeps a commit of a slot in this repository, under the ref `name`. Its objects are checked,
+    /// and nothing that the slot's settings name is run.
+    ///
+    /// # Errors
+    /// The error of `git`, for example for objects that are not valid.
+    pub fn bring_home(&self, slot: &Repo, commit: &str, name: &str) -> Result<()> {
+        slot.must_be_slot()?;
+        if self.commit_of(name)?.as_deref() == Some(commit) {
+            return Ok(());
+        }
+        // The slot names it for the transfer: a server gives out only what a ref names.
+        fs::write(slot.git_dir.join(HOME), format!("{commit}\n"))?;
+        let Some(from) = slot.root.to_str() else {
+            bail!("the path of the slot `{}` is not UTF-8", slot.root.display())
+        };
+        let spec = format!("+{HOME}:{name}");
+        let settings = ["-c", "fetch.fsckObjects=true", "-c", "gc.auto=0", "-c"];
+        let fetch = ["maintenance.auto=false", "fetch", "--quiet", "--no-tags"];
+        let more = ["--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance"];
+        let arguments = [&settings[..], &fetch, &more, &["--", from, &spec]].concat();
+        let fetch = || -> Result<()> {
+            program::run(&self.root, &arguments)?;
+            // With a changed boundary of a shallow clone, git reports success and does nothing.
+            ensure!(self.commit_of(name)?.as_deref() == Some(commit), "git did not fetch {commit}");
+            Ok(())
+        };
+        fetch().with_context(|| format!("cannot fetch the work in `{from}`"))
+    }
+
+    /// Notes that the slot is left at a commit which is kept.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn note_slot(&self, commit: &str) -> Result<()> {
+        let (_, main) = read_mark(&self.git_dir).context("not a slot")?;
+        fs::write(self.git_dir.join(MARK), mark(&main, commit)).context("note the slot")
+    }
+
+    /// Notes what the setup of the slot was made from, or that it is not set up.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn note_setup(&self, key: Option<&str>) -> Result<()> {
+        self.must_be_slot()?;
+        let file = self.git_dir.join(SET_UP);
+        match key {
+            Some(key) => fs::write(file, key),
+            None => remove_all(&file),
+        }
+        .context("note the setup of the slot")
+    }
+
+    /// What the setup of the slot was made from; none if it is not set up.
+    pub fn setup_note(&self) -> Option<String> {
+        fs::read_to_string(self.git_dir.join(SET_UP)).ok()
+    }
+
+    /// Whether this is the commit at which `ralph` left the slot.
+    pub fn is_noted(&self, commit: &str) -> bool {
+        read_mark(&self.git_dir).is_some_and(|(noted, _)| noted == *commit)
+    }
+
+    /// # Errors
+    /// In a repository that is not a slot: it belongs to a person.
+    pub(super) fn must_be_slot(&self) -> Result<()> {
+        ensure!(
+            self.slot_of().is_some(),
+            "`{}` is not a slot, so `ralph` does not move its HEAD",
+            self.root.display()
+        );
+        Ok(())
+    }
+}
+
+fn mark(main: &Path, commit: &str) -> Vec<u8> {
+    [commit.as_bytes(), b"\n", main.as_os_str().as_bytes()].concat()
+}
+
+fn write_mark(git_dir: &Path, settings: &SlotSettings, commit: &str) -> io::Result<()> {
+    fs::write(git_dir.join(MARK), mark(&settings.main, commit))
+}
+
+fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
+    let text = fs::read(git_dir.join(MARK)).ok()?;
+    let (commit, main) = split_at(&text, b'\n')?;
+    Some((lossy(commit).into(), PathBuf::from(OsStr::from_bytes(main))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::git::tests::{TestSlots, on, said};
+
+    impl TestSlots {
+        fn settings(&self) -> SlotSettings {
+            self.main().slot_settings().unwrap()
+        }
+
+        /// Everything that an attempt could break in the repository.
+        fn state(&self) -> Vec<String> {
+            let list: [&[&str]; 5] = [
+                &["for-each-ref"],
+                &["config", "--local", "--list"],
+                &["stash", "list"],
+                &["status", "--porcelain", "--branch"],
+                &["fsck", "--no-dangling"],
+            ];
+            list.map(|arguments| self.place.git(arguments)).to_vec()
+        }
+    }
+
+    #[test]
+    fn nothing_in_the_repository_breaks_with_a_slot() {
+        let trees = TestSlots::new();
+        trees.place.git(&["branch", "feature"]);
+        trees.place.git(&["tag", "v1"]);
+        trees.place.write("a", "stashed\n");
+        trees.place.git(&["stash", "-q"]);
+        let before = trees.state();
+        let slot = trees.add("1");
+        let root = slot.root();
+        for arguments in [
+            &["stash", "pop"][..],
+            &["stash", "clear"],
+            &["branch", "-D", "feature"],
+            &["tag", "-d", "v1"],
+            &["update-ref", "-d", "refs/heads/main"],
+            &["reflog", "expire", "--expire=now", "--all"],
+            &["gc", "-q", "--prune=now"],
+            &["config", "user.name", "Agent"],
+            &["config", "core.hooksPath", "hooks"],
+            &["worktree", "prune"],
+            &["checkout", "-q", "--orphan", "fresh"],
+        ] {
+            trees.place.try_git(root, arguments);
+        }
+        fs::remove_dir_all(root.join(".git")).unwrap();
+        assert_eq!(trees.state(), before);
+        assert!(trees.main().open_slot(root).is_none());
+        assert!(said(trees.main().refresh_slot(&slot, &trees.settings())).contains("HEAD"));
+    }
+
+    #[test]
+    fn a_slot_has_the_refs_and_settings_of_the_repository() {
+        let trees = TestSlots::new();
+        trees.place.git(&["branch", "feature/x"]);
+        trees.place.git(&["branch", "ralph/old"]);
+        trees.place.git(&["tag", "v1"]);
+        trees.place.git(&["update-ref", "refs/remotes/origin/main", &trees.first]);
+        trees.place.git(&["remote", "add", "origin", "../there.git"]);
+        trees.place.git(&["config", "ralph.test", "a \"quoted\" \\ value"]);
+        trees.place.git(&["config", "core.fsmonitor", "true"]);
+        trees.place.write(".git/info/exclude", "*.log\n");
+        let slot = trees.add("1");
+        let git = |arguments: &[&str]| trees.git(&slot, arguments);
+        assert_eq!(
+            git(&["for-each-ref", "--format=%(refname)"]),
+            "refs/heads/feature/x\nrefs/heads/main\nrefs/remotes/origin/main\nrefs/tags/v1"
+        );
+        assert_eq!(git(&["config", "ralph.test"]), "a \"quoted\" \\ value");
+        assert_eq!(git(&["config", "core.fsmonitor"]), "false");
+        let there = trees.place.top.join("../there.git").display().to_string();
+        assert_eq!(git(&["remote", "get-url", "origin"]), there);
+        fs::write(slot.root().join("x.log"), "").unwrap();
+        assert_eq!(git(&["status", "--porcelain"]), "");
+        assert_eq!(slot.slot_of().as_deref(), Some(trees.main().root()));
+        assert_eq!(trees.main().slot_of(), None);
+    }
+
+    #[test]
+    fn work_goes_on_in_a_slot_and_comes_home() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let (main, settings) = (trees.main(), trees.settings());
+            let slot = trees.add("1");
+            let head = trees.commit(&slot, "b", "1\n");
+            assert_eq!(main.commit_of("refs/ralph/x/1").unwrap(), None);
+            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            assert_eq!(trees.place.git(&["show", "refs/ralph/x/1:b"]), "1");
+            // A setting, a hook, a stash and another branch of this attempt are gone for the next.
+            trees.git(&slot, &["config", "user.name", "Agent"]);
+            trees.git(&slot, &["branch", "mine"]);
+            fs::create_dir_all(slot.git_dir.join("hooks")).unwrap();
+            fs::write(slot.git_dir.join("hooks/pre-commit"), "exit 1").unwrap();
+            let second = trees.place.commit("c", "2\n", "Second");
+            let slot = main.start_slot(&slot, &settings, &second, "ralph/y").unwrap();
+            let at = slot.head().unwrap();
+            assert_eq!((at.commit, at.branch), on(&second, Some("ralph/y")));
+            assert!(slot.root().join("c").exists() && !slot.root().join("b").exists());
+            assert!(slot.dirty().unwrap().is_empty() && slot.is_noted(&second));
+            let refs = trees.git(&slot, &["for-each-ref", "--format=%(refname)"]);
+            assert_eq!(refs, "refs/heads/main\nrefs/heads/ralph/y\nrefs/ralph/x/1");
+            assert!(!slot.git_dir.join("hooks").exists());
+            let name = trees.place.try_git(slot.root(), &["config", "user.name"]);
+            assert_ne!(lossy(&name.stdout).trim(), "Agent");
+        }
+    }
+
+    #[test]
+    fn settings_of_an_attempt_are_removed() {
+        let trees = TestSlots::new();
+        let slot = trees.add("1");
+        let ran = trees.path("ran");
+        let filter = format!("touch {}; cat", ran.display());
+        trees.git(&slot, &["config", "filter.x.clean", &filter]);
+        fs::write(slot.git_dir.join("info/attributes"), "* filter=x\n").unwrap();
+        fs::write(slot.root().join("a"), "changed\n").unwrap();
+        let slot = slot.secure_slot(&trees.settings()).unwrap();
+        assert_eq!(slot.dirty().unwrap().len(), 1);
+        let left = super::super::PinSource {
+            base: None,
+            branch: None,
+            began: i64::MAX,
+            changed: &["a".to_owned()],
+        };
+        slot.pin("refs/ralph/x/1", "Left\n", left, &trees.path("scratch")).unwrap();
+        assert!(!ran.exists());
+    }
+
+    #[test]
+    fn changes_cannot_be_hidden() {
+        for options in [&[][..], &["--object-format=sha256"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let slot = trees.add("1");
+            for flag in ["--assume-unchanged", "--skip-worktree"] {
+                trees.git(&slot, &["update-index", flag, "a"]);
+                fs::write(slot.root().join("a"), "hidden\n").unwrap();
+                assert_eq!(trees.git(&slot, &["status", "--porcelain"]), "");
+                let slot = slot.secure_slot(&trees.settings()).unwrap();
+                assert_eq!(slot.dirty().unwrap().len(), 1, "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_killed_git_leaves_no_half_slot() {
+        let trees = TestSlots::new();
+        let (main, settings) = (trees.main(), trees.settings());
+        let path = trees.path("1");
+        let making = trees.path("1.making");
+        fs::create_dir_all(making.join(".git")).unwrap();
+        fs::write(making.join(".git/index.lock"), "").unwrap();
+        fs::create_dir_all(&path).unwrap();
+        let slot = main.make_slot(&path, &settings, &trees.first).unwrap();
+        assert!(!making.exists() && slot.dirty().unwrap().is_empty());
+        fs::remove_file(slot.git_dir.join("HEAD")).unwrap();
+        assert!(main.remove_incomplete_slot(&path).unwrap() && !path.exists());
+        fs::create_dir_all(path.join("mine")).unwrap();
+        assert!(!main.remove_incomplete_slot(&path).unwrap() && path.exists());
+    }
+
+    #[test]
+    fn special_repositories_have_slots() {
+        let trees = TestSlots::new();
+        for name in ["x/a", "y/a"] {
+            fs::create_dir_all(trees.place.top.join(name).parent().unwrap()).unwrap();
+            trees.place.commit(name, "1\n", name);
+        }
+        // A sparse checkout.
+        trees.place.git(&["sparse-checkout", "set", "--cone", "x"]);
+        let (main, base) = (trees.main(), trees.place.git(&["rev-parse", "HEAD"]));
+        let slot = main.make_slot(&trees.path("1"), &trees.settings(), &base).unwrap();
+        assert!(slot.root().join("x/a").exists() && !slot.root().join("y").exists());
+        assert_eq!(slot.dirty().unwrap().len(), 0);
+        let head = trees.commit(&slot, "x/b", "1\n");
+        assert_eq!(trees.git(&slot, &["diff", "--name-only", &base, &head]), "x/b");
+        // A worktree, in a folder whose name git would quote.
+        let odd = trees.worktree("\"od\\d #1");
+        let slot = odd.make_slot(&trees.path("2"), &odd.slot_settings().unwrap(), &base).unwrap();
+        assert_eq!(slot.slot_of().as_deref(), Some(odd.root()));
+        // A shallow and a partial clone.
+        let from = format!("file://{}", trees.place.top.display());
+        trees.place.git(&["config", "uploadpack.allowFilter", "true"]);
+        for (name, how) in [("shallow", "--depth=1"), ("partial", "--filter=blob:none")] {
+            let path = trees.path(name);
+            trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
+            let main = Repo::discover(&path).unwrap();
+            let settings = main.slot_settings().unwrap();
+            let slot = main.make_slot(&trees.path("slot"), &settings, &base).unwrap();
+            assert!(slot.dirty().unwrap().is_empty(), "{name}");
+            let head = trees.commit(&slot, "x/b", "1\n");
+            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            assert_eq!(trees.place.git_in(&path, &["show", "refs/ralph/x/1:x/b"]), "1");
+            let slot = main.start_slot(&slot, &settings, &base, "ralph/x").unwrap();
+            assert!(slot.dirty().unwrap().is_empty(), "{name}");
+            fs::remove_dir_all(slot.root()).unwrap();
+        }
+    }
+
+    #[test]
+    fn objects_that_git_refuses_do_not_come_home() {
+        let trees = TestSlots::new();
+        let slot = trees.add("1");
+        let blob = trees.git(&slot, &["rev-parse", "HEAD:a"]);
+        let entry = format!("100644 blob {blob}\t.git\n");
+        let tree =
+            program::run_with_input(slot.root(), &["mktree"], &[], entry.as_bytes()).unwrap();
+        let tree = lossy(&tree).trim().to_owned();
+        let commit = trees.git(&slot, &["commit-tree", "-m", "bad", &tree]);
+        let refused = said(trees.main().bring_home(&slot, &commit, "refs/ralph/x/1"));
+        assert!(refused.contains("hasDotgit"), "{refused}");
+        assert_eq!(trees.main().commit_of("refs/ralph/x/1").unwrap(), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! What git reads as settings in a slot: those of the repository, without what must not apply there.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+
+use super::{Repo, lossy, program};
+
+/// The files of the git directory that say which files and commits the repository has.
+const COPIED: &[&str] = &["info/exclude", "info/attributes", SPARSE, "shallow"];
+
+const SPARSE: &str = "info/sparse-checkout";
+
+/// The settings of a repository that must not apply in its slots.
+const NOT_TAKEN: &[&str] = &[
+    "include.",
+    "includeif.",
+    "core.bare",
+    "core.fsmonitor",
+    "core.repositoryformatversion",
+    "core.worktree",
+    "extensions.preciousobjects",
+    "extensions.refstorage",
+    "extensions.relativeworktrees",
+    "extensions.worktreeconfig",
+    "index.sparse",
+    "gc.auto",
+    "maintenance.",
+];
+
+/// What git reads as settings in every slot of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotSettings {
+    /// The top of the repository.
+    pub(super) main: PathBuf,
+    config: Vec<u8>,
+    alternates: Vec<u8>,
+    copied: Vec<(&'static str, Vec<u8>)>,
+    /// The hooks of the repository, which are copied.
+    hooks: Vec<PathBuf>,
+    /// Whether the checkout is sparse.
+    pub(super) is_sparse: bool,
+    /// The folder of objects of a partial clone, to which missing ones are downloaded.
+    pub(super) objects: Option<PathBuf>,
+}
+
+/// A setting of a repository.
+struct ConfigEntry {
+    /// Whether it is a setting of the repository or of its worktree, not of a person or machine.
+    is_local: bool,
+    file: Option<PathBuf>,
+    /// With the section and the subsection in lower and original case, as git prints it.
+    name: String,
+    value: Option<Vec<u8>>,
+}
+
+impl ConfigEntry {
+    fn is(&self, name: &str, value: &[u8]) -> bool {
+        self.name == name && self.value.as_deref() == Some(value)
+    }
+
+    /// Its lines in a settings file. A relative address of a remote becomes absolute.
+    fn line(&self, root: &Path) -> Vec<u8> {
+        let (section, key) = self.name.rsplit_once('.').unwrap_or((&self.name, ""));
+        let mut text = match section.split_once('.') {
+            None => format!("[{section}]\n\t{key}").into_bytes(),
+            Some((section, part)) => {
+                let part = quoted(part.as_bytes());
+                [b"[", section.as_bytes(), b" ", &*part, b"]\n\t", key.as_bytes()].concat()
+            }
+        };
+        if let Some(value) = &self.value {
+            let is_url = self.name.starts_with("remote.") && key == "url";
+            let is_relative = value.starts_with(b"../") || value.starts_with(b"./");
+            let value = if is_url && is_relative {
+                quoted(root.join(OsStr::from_bytes(value)).as_os_str().as_bytes())
+            } else {
+                quoted(value)
+            };
+            text.extend([b" = ", &*value].concat());
+        }
+        text.push(b'\n');
+        text
+    }
+}
+
+/// Whether git reads this file of settings in every repository.
+fn is_read_everywhere(file: &Path) -> bool {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let xdg = env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].map(env::var_os);
+    file.starts_with("/etc")
+        || file == home.join(".gitconfig")
+        || file == xdg.join("git/config")
+        || named.into_iter().flatten().any(|name| file == Path::new(&name))
+}
+
+impl Repo {
+    /// The settings of this repository's slots: those of the repository, its hooks, its list of
+    /// ignored files and its sparse checkout.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn slot_settings(&self) -> Result<SlotSettings> {
+        // Each worktree has its own sparse checkout and shares the rest.
+        let folder = |name: &str| if name == SPARSE { &self.git_dir } else { &self.common_dir };
+        let read = |name: &&'static str| Some((*name, fs::read(folder(name).join(name)).ok()?));
+        let copied = COPIED.iter().filter_map(read).collect();
+        let entries = self.config_entries()?;
+        let is_sparse = entries.iter().any(|it| it.is("core.sparsecheckout", b"true"));
+        let is_partial = entries.iter().any(|it| it.name == "extensions.partialclone");
+        let hooks = fs::read_dir(self.common_dir.join("hooks")).into_iter().flatten().flatten();
+        let hooks = hooks
+            .map(|entry| entry.path())
+            .filter(|path| path.is_file() && path.extension().is_none_or(|end| end != "sample"));
+        let objects = self.common_dir.join("objects");
+        Ok(SlotSettings {
+            main: self.root.clone(),
+            config: self.slot_config(&entries),
+            alternates: line_of(&objects),
+            copied,
+            hooks: hooks.collect(),
+            is_sparse,
+            objects: is_partial.then_some(objects),
+        })
+    }
+
+    /// The settings file of a slot: what git needs to open it, the settings of this repository, and
+    /// what must differ.
+    fn slot_config(&self, entries: &[ConfigEntry]) -> Vec<u8> {
+        let mut text = b"[core]\n\trepositoryformatversion = 1\n".to_vec();
+        let lfs = quoted(self.common_dir.join("lfs").as_os_str().as_bytes());
+        text.extend([b"[lfs]\n\tstorage = ", &*lfs, b"\n"].concat());
+        let mut files: Vec<&Path> = Vec::new();
+        for entry in entries {
+            if entry.is_local && !NOT_TAKEN.iter().any(|name| entry.name.starts_with(name)) {
+                text.extend(entry.line(&self.root));
+            } else if !entry.is_local
+                && let Some(file) = entry.file.as_deref().filter(|file| !files.contains(file))
+            {
+                files.push(file);
+            }
+        }
+        // Files that apply here because of the folder of the repository may not apply in a slot.
+        for file in files.into_iter().filter(|file| !is_read_everywhere(file)) {
+            let file = quoted(file.as_os_str().as_bytes());
+            text.extend([b"[include]\n\tpath = ", &*file, b"\n"].concat());
+        }
+        // A monitor would outlive the attempt, and maintenance works on objects that others need.
+        text.extend(b"[core]\n\tbare = false\n\tfsmonitor = false\n[index]\n\tsparse = false\n");
+        text.extend(b"[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
+        text
+    }
+
+    /// The settings that apply in this repository, without those of the command line.
+    fn config_entries(&self) -> Result<Vec<ConfigEntry>> {
+        let list = ["config", "--list", "--show-scope", "--show-origin", "-z"];
+        let list = program::run(&self.root, &list)?;
+        let fields: Vec<&[u8]> = list.split(|byte| *byte == 0).collect();
+        let entry = |entry: &[&[u8]]| {
+            let &[scope, origin, setting] = entry else { return None };
+            let (name, value) = match split_at(setting, b'\n') {
+                Some((name, value)) => (name, Some(value.to_vec())),
+                // A name alone is true.
+                None => (setting, None),
+            };
+            let file = origin.strip_prefix(b"file:");
+            let file = file.map(|file| self.root.join(OsStr::from_bytes(file)));
+            let is_local = [&b"local"[..], b"worktree"].contains(&scope);
+            (scope != b"command").then(|| ConfigEntry { is_local, file, name: lossy(name), value })
+        };
+        Ok(fields.chunks_exact(3).filter_map(entry).collect())
+    }
+}
+
+impl SlotSettings {
+    /// Adds patterns of files that git ignores in the slots.
+    pub fn ignore(&mut self, patterns: &[&str]) {
+        const NAME: &str = "info/exclude";
+        if !self.copied.iter().any(|(name, _)| *name == NAME) {
+            self.copied.push((NAME, Vec::new()));
+        }
+        for (_, content) in self.copied.iter_mut().filter(|(name, _)| *name == NAME) {
+            for pattern in patterns {
+                content.extend([b"\n", pattern.as_bytes(), b"\n"].concat());
+            }
+        }
+    }
+
+    /// Writes them to a git directory.
+    pub(super) fn write(&self, git_dir: &Path) -> io::Result<()> {
+        for folder in ["objects/info", "refs/heads", "info"] {
+            fs::create_dir_all(git_dir.join(folder))?;
+        }
+        for (name, content) in &self.copied {
+            fs::write(git_dir.join(name), content)?;
+        }
+        if !self.hooks.is_empty() {
+            fs::create_dir_all(git_dir.join("hooks"))?;
+        }
+        for hook in &self.hooks {
+            let name = hook.file_name().unwrap_or_default();
+            fs::copy(hook, git_dir.join("hooks").join(name))?;
+        }
+        fs::write(git_dir.join("objects/info/alternates"), &self.alternates)?;
+        replace(&git_dir.join("config"), &self.config)
+    }
+}
+
+/// A value as git reads it in a settings file.
+fn quoted(value: &[u8]) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for byte in value {
+        match byte {
+            b'"' | b'\\' => text.extend([b'\\', *byte]),
+            b'\n' => text.extend(b"\\n"),
+            byte => text.push(*byte),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
+/// A line of `objects/info/alternates`. A path that begins with a quote or a `#` is quoted.
+fn line_of(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    let line = if bytes.contains(&b'\n') { quoted(bytes) } else { bytes.to_vec() };
+    [&line[..], b"\n"].concat()
+}
+
+/// Replaces a file, also where a folder or link stands.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    remove_all(path)?;
+    fs::write(path, content)
+}
+
+/// Removes a file, a link, or a folder with all it contains.
+pub(super) fn remove_all(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+pub(super) fn split_at(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}

@@ -1,0 +1,25 @@
+//! Where attempts work, and how a retry starts.
+
+use serde::{Deserialize, Serialize};
+
+/// Where attempts work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Each attempt has a slot of its own, and only verified work reaches the branch.
+    #[default]
+    Slot,
+    /// Attempts work in the checkout, one at a time.
+    Checkout,
+}
+
+/// How another attempt at a task starts in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Retry {
+    /// With the commits and the uncommitted changes of the attempt before.
+    #[default]
+    Continue,
+    /// Without them.
+    Fresh,
+}

@@ -1,0 +1,404 @@
+//! The slots of attempts: a pool in a folder next to the repository. Each isolated attempt has its
+//! own slot while it runs, and the merge queue has one.
+//!
+//! A slot is made when all others are in use. Otherwise an existing one moves on to other work,
+//! which is several times faster on a large repository. A slot moves on only when all its contents
+//! are kept in the repository. Nothing is forced: a slot that cannot move on without loss stays as
+//! it is.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    adapters::git::{Repo, RestoredWork, SlotSettings},
+    core::{
+        commit_id::CommitId,
+        graph::merge::{self, Texts},
+    },
+    crash,
+    project::{graph_file::read_graph, workspace::Workspace},
+};
+
+/// The list of ignored files that every slot needs: patterns as in `.gitignore`.
+pub const INCLUDE: &str = ".worktreeinclude";
+
+/// The slots of one repository.
+#[derive(Clone, Debug)]
+pub struct SlotPool {
+    main: PathBuf,
+    folder: PathBuf,
+}
+
+impl SlotPool {
+    /// Returns the pool of a repository, as configured.
+    pub fn of(workspace: &Workspace) -> SlotPool {
+        let root = workspace.root();
+        let mut name = root.file_name().unwrap_or_default().to_owned();
+        name.push(".slots");
+        let wanted = workspace.config.slot_dir.as_ref();
+        let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
+        // Git reports canonical paths.
+        let folder = fs::canonicalize(&folder).unwrap_or(folder);
+        SlotPool { main: root.to_owned(), folder }
+    }
+
+    /// Returns the folder of the slots.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the slot of the merge queue.
+    pub fn merge(&self) -> PathBuf {
+        self.folder.join("merge")
+    }
+
+    /// Returns the first slot that is not in `taken`.
+    pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
+        let mut all = (1_u32..).map(|number| self.folder.join(number.to_string()));
+        all.find(|slot| !taken.contains(slot)).expect("a number is free")
+    }
+
+    /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if
+    /// it does not exist.
+    ///
+    /// # Errors
+    /// Errors of git; the folder exists and is not a slot of this repository.
+    pub fn open(&self, slot: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
+        let main = Repo::discover(&self.main)?;
+        let opened = find(&main, slot)?;
+        if let Some(slot) = opened {
+            return main.refresh_slot(&slot, settings);
+        }
+        if is_used(slot) {
+            bail!(
+                "`{}` is not a slot of this repository; move it, or set `slot_dir`",
+                slot.display()
+            );
+        }
+        let slot = main.make_slot(slot, settings, base)?;
+        self.include(&main, &slot)?;
+        crash::point("slot.included");
+        Ok(slot)
+    }
+
+    /// Copies the ignored files that every slot needs.
+    fn include(&self, main: &Repo, slot: &Repo) -> Result<()> {
+        let list = self.main.join(INCLUDE);
+        if !list.is_file() {
+            return Ok(());
+        }
+        for path in main.ignored_by(&list)? {
+            let (from, to) = (self.main.join(&path), slot.root().join(&path));
+            copy(&from, &to)
+                .with_context(|| format!("copy `{}` of `{INCLUDE}`", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of files from which package managers make what they install.
+const SETUP_INPUTS: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "Gemfile",
+    "Gemfile.lock",
+    "Pipfile",
+    "Pipfile.lock",
+    "build.gradle",
+    "build.gradle.kts",
+    "bun.lock",
+    "bun.lockb",
+    "composer.json",
+    "composer.lock",
+    "deno.json",
+    "deno.lock",
+    "environment.yml",
+    "go.mod",
+    "go.sum",
+    "mix.exs",
+    "mix.lock",
+    "package-lock.json",
+    "package.json",
+    "pdm.lock",
+    "pnpm-lock.yaml",
+    "pnpm-workspace.yaml",
+    "poetry.lock",
+    "pom.xml",
+    "pyproject.toml",
+    "requirements-dev.txt",
+    "requirements.txt",
+    "rust-toolchain.toml",
+    "setup.cfg",
+    "setup.py",
+    "uv.lock",
+    "yarn.lock",
+    INCLUDE,
+];
+
+/// Returns what the setup of a slot depends on: the commands and the files that they read.
+fn setup_key(slot: &Repo, commands: &[String]) -> Result<String> {
+    let files = slot.files_named(SETUP_INPUTS)?;
+    let files = files.iter().map(|(path, id)| format!("{id} {path}\n"));
+    Ok(commands.iter().map(|command| format!("{command}\n")).chain(files).collect())
+}
+
+/// Whether these commands have run in a slot, and what they read is unchanged.
+///
+/// # Errors
+/// Errors of git.
+pub fn is_set_up(slot: &Repo, commands: &[String]) -> Result<bool> {
+    Ok(match slot.setup_note() {
+        Some(noted) if !commands.is_empty() => noted == setup_key(slot, commands)?,
+        _ => false,
+    })
+}
+
+/// Notes that these commands have run in a slot.
+///
+/// # Errors
+/// Errors of git and of the disk.
+pub fn note_setup(slot: &Repo, commands: &[String]) -> Result<()> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    slot.note_setup(Some(&setup_key(slot, commands)?))
+}
+
+/// Returns the slot in a folder, unless a killed run left it incomplete.
+fn find(main: &Repo, slot: &Path) -> Result<Option<Repo>> {
+    if main.remove_incomplete_slot(slot)? {
+        return Ok(None);
+    }
+    Ok(main.open_slot(slot))
+}
+
+/// Whether a folder contains anything. An empty folder counts as missing.
+fn is_used(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or(folder.exists(), |mut entries| entries.next().is_some())
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    // A file that changed in the repository is copied again.
+    let is_link = fs::symlink_metadata(from)?.is_symlink();
+    if fs::symlink_metadata(to).is_ok() && (is_link || fs::read(from)? == fs::read(to)?) {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    if fs::symlink_metadata(from)?.is_symlink() {
+        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
+    }
+    fs::copy(from, to).map(drop)
+}
+
+/// An order to prepare a slot.
+#[derive(Clone, Debug)]
+pub struct SlotOrder {
+    /// The pool.
+    pub pool: SlotPool,
+    /// The slot.
+    pub slot: PathBuf,
+    /// What git reads as settings in it.
+    pub settings: SlotSettings,
+    /// The branch.
+    pub branch: String,
+    /// The commit to start from.
+    pub base: CommitId,
+    /// The ref in the repository that keeps it while the attempt is open.
+    pub base_ref: String,
+    /// The commit that keeps the work of an earlier attempt, to continue from.
+    pub left: Option<CommitId>,
+    /// The graph file, relative to the repository.
+    pub graph: String,
+    /// The commands that prepare it.
+    pub setup: Vec<String>,
+}
+
+/// The result of preparing a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PreparedSlot {
+    /// The slot is ready.
+    Ready {
+        /// Whether it has the work of the earlier attempt, if there was any.
+        restored: Option<RestoredWork>,
+        /// Whether it is set up.
+        is_set_up: bool,
+    },
+    /// The slot cannot be used, for this reason: it has contents that are kept nowhere else.
+    Kept(String),
+}
+
+/// Prepares a slot for an attempt: on a new branch, with only its base and ignored files.
+///
+/// # Errors
+/// Errors of git.
+pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
+    let SlotOrder { pool, slot: path, settings, branch, base, base_ref, left, graph, setup } =
+        order;
+    let main = Repo::discover(&pool.main)?;
+    // The branch may be rewritten while the attempt works, and its old commits removed.
+    main.keep(base_ref, base)?;
+    let found = find(&main, path)?;
+    if found.is_none() && is_used(path) {
+        return Ok(PreparedSlot::Kept("it is not a slot of this repository".to_owned()));
+    }
+    let why = found.as_ref().map_or(Ok(None), |slot| unkept(&main, slot));
+    // Git may be unable to read a slot that an attempt damaged.
+    if let Some(why) = why.unwrap_or_else(|error| Some(format!("{error:#}"))) {
+        return Ok(PreparedSlot::Kept(why));
+    }
+    let slot = match found {
+        Some(slot) => slot,
+        None => pool.open(path, settings, base)?,
+    };
+    let slot = main.start_slot(&slot, settings, base, branch)?;
+    crash::point("slot.started");
+    let restored = match left {
+        Some(left) => {
+            let restored = slot.restore_work(left, base, branch, &[graph])?;
+            if restored == RestoredWork::Done {
+                restore_graph(&slot, left, base, graph)?;
+            }
+            crash::point("slot.restored");
+            Some(restored)
+        }
+        None => None,
+    };
+    slot.update_submodules(&main)?;
+    pool.include(&main, &slot)?;
+    let is_set_up = is_set_up(&slot, setup)?;
+    Ok(PreparedSlot::Ready { restored, is_set_up })
+}
+
+/// Writes the new tasks of an earlier attempt to the graph in a slot. Work lands without the graph,
+/// so it is not among the commits.
+fn restore_graph(slot: &Repo, left: &str, base: &str, graph: &str) -> Result<()> {
+    let text = |commit: &str| -> Result<Option<String>> {
+        let text = slot.file_at(commit, graph)?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    };
+    let (Some(ours), Some(theirs)) = (text(base)?, text(left)?) else { return Ok(()) };
+    let texts = Texts { base: &ours, ours: &ours, theirs: &theirs };
+    // What does not fit any more, or was invalid, is in the kept commit.
+    if let Ok(Some(adopted)) = merge::adopt(texts)
+        && read_graph(graph, &adopted).is_ok()
+    {
+        fs::write(slot.root().join(graph), adopted)
+            .with_context(|| format!("write `{graph}` in the slot"))?;
+    }
+    Ok(())
+}
+
+/// Returns the first content of a slot that is kept nowhere else, if any.
+///
+/// # Errors
+/// Errors of git.
+pub fn unkept(main: &Repo, slot: &Repo) -> Result<Option<String>> {
+    if let Some(what) = slot.unfinished() {
+        return Ok(Some(format!("{what} is unfinished")));
+    }
+    if let Some(path) = slot.dirty()?.into_keys().next() {
+        return Ok(Some(format!("`{path}` has uncommitted changes")));
+    }
+    match slot.head()?.commit {
+        Some(commit) if !slot.is_noted(&commit) && !main.keeps(&commit)? => {
+            Ok(Some(only_here(&commit)))
+        }
+        Some(_) => Ok(None),
+        None => Ok(Some("it has no commit".to_owned())),
+    }
+}
+
+fn only_here(commit: &CommitId) -> String {
+    format!("commit {} is only in this slot", commit.short())
+}
+
+/// Releases the slot of a closed attempt whose leftovers are in the commit `kept` of the repository
+/// `main`. Returns the reason if the slot cannot be released; it then stays as it is.
+///
+/// # Errors
+/// Errors of git.
+pub fn release(
+    main: &Repo,
+    slot: &Repo,
+    kept: Option<&str>,
+    setup: &[String],
+) -> Result<Option<String>> {
+    let Some(at) = kept.map(CommitId::from).or(slot.head()?.commit) else {
+        return Ok(Some("it has no commit".to_owned()));
+    };
+    let settled = slot.settle_on(&at).or_else(|_| {
+        // A git process of a killed run may still be taking locks, or may have died with them.
+        slot.drop_locks()?;
+        slot.settle_on(&at)
+    });
+    if !settled? {
+        return Ok(Some("not all of its contents could be kept".to_owned()));
+    }
+    if kept.is_none() && !slot.is_noted(&at) && !main.keeps(&at)? {
+        return Ok(Some(only_here(&at)));
+    }
+    crash::point("slot.settled");
+    slot.note_slot(&at)?;
+    if !is_set_up(slot, setup)? {
+        // The attempt changed what the setup is made from, and may have run it again.
+        slot.note_setup(None)?;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_slot_is_released_when_all_of_it_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().canonicalize().unwrap().join("main");
+        Repo::init(&main).unwrap();
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
+            let status = Command::new("git")
+                .current_dir(&main)
+                .args([&identity[..], arguments].concat())
+                .status();
+            assert!(status.unwrap().success(), "{arguments:?}");
+        };
+        git(&["commit", "-q", "--allow-empty", "-m", "First"]);
+        let repo = Repo::discover(&main).unwrap();
+        let base = repo.head().unwrap().commit.unwrap();
+        let pool = SlotPool { folder: main.with_file_name("slots"), main: main.clone() };
+        let settings = repo.slot_settings().unwrap();
+        let slot = pool.open(&pool.next(&[]), &settings, &base).unwrap();
+        for lock in ["index.lock", "HEAD.lock"] {
+            fs::write(slot.git_dir().join(lock), "").unwrap();
+            fs::write(slot.root().join("new"), "").unwrap();
+            assert!(release(&repo, &slot, None, &[]).unwrap().is_some(), "the file is not kept");
+            fs::remove_file(slot.root().join("new")).unwrap();
+        }
+        fs::write(slot.git_dir().join("HEAD.lock"), "").unwrap();
+        assert_eq!(release(&repo, &slot, None, &[]).unwrap(), None);
+        // A commit that could not be brought home.
+        fs::write(slot.root().join("new"), "").unwrap();
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
+            let mut git = Command::new("git");
+            git.current_dir(slot.root()).args([&identity[..], arguments].concat());
+            assert!(git.status().unwrap().success(), "{arguments:?}");
+        };
+        git(&["add", "new"]);
+        git(&["commit", "-q", "-m", "New"]);
+        for _ in 0..2 {
+            let why = release(&repo, &slot, None, &[]).unwrap().unwrap();
+            assert!(why.ends_with("is only in this slot"), "{why}");
+            assert_eq!(unkept(&repo, &slot).unwrap(), Some(why));
+        }
+    }
+}

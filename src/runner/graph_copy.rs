@@ -1,0 +1,190 @@
+//! The copy of the graph in the slot of an isolated attempt. It never becomes the graph file: what
+//! belongs to the attempt is adopted when its work lands, and the rest is recorded and discarded.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::{Runner, harm::GraphChanges, start::attempt_id};
+use crate::{
+    adapters::{
+        git::Repo,
+        state::{self, Stamp},
+    },
+    core::{
+        event::Harm,
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+        },
+    },
+    project::{
+        attempt::AttemptRecord,
+        graph_file::{GraphFile, graph_of, read_graph, rfc3339},
+        landing_graph::GraphChange,
+    },
+};
+
+/// A copy that an attempt left.
+enum LeftCopy {
+    Unchanged,
+    /// It is gone or not a valid graph, with the first error.
+    Invalid(String),
+    Changed(Box<ChangedCopy>),
+}
+
+/// A graph that an attempt changed.
+struct ChangedCopy {
+    /// The text at the start of the attempt.
+    was: String,
+    old: TaskGraph,
+    now: String,
+    new: TaskGraph,
+}
+
+fn status(graph: &TaskGraph, id: &TaskId) -> Option<Status> {
+    graph.number(id).map(|number| graph.task(number).status)
+}
+
+/// Reads a file. Reading a pipe would block the run.
+fn read_file(path: &Path) -> Option<Vec<u8>> {
+    path.is_file().then(|| fs::read(path).ok()).flatten()
+}
+
+/// Returns why the graph in a slot cannot be read.
+fn unreadable(copy: &Path, name: &str) -> Option<String> {
+    if copy.exists() && !copy.is_file() {
+        return Some(format!("{name} is not a regular file"));
+    }
+    GraphFile::read(copy, name, false, false).err().map(|rejected| rejected.summary())
+}
+
+/// Whether an attempt changed a file of its slot; false if it damaged the repository there.
+fn is_changed(tree: &Repo, path: &str) -> bool {
+    tree.dirty().is_ok_and(|dirty| dirty.contains_key(path))
+        || tree.file_at("HEAD", path).is_ok_and(|text| text.is_none())
+}
+
+impl Runner {
+    /// Examines the graph that an isolated attempt left in its slot. New tasks are adopted when its
+    /// work lands; other changes are recorded and discarded.
+    pub(super) fn examine_graph_copy(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
+        let nothing = GraphChanges::default();
+        let (task_id, id) = (record.task_id.clone(), attempt_id(record));
+        let at = rfc3339(Utc::now());
+        let change = GraphChange { task_id, at, adopted: None, reopened: Vec::new() };
+        self.graph.changes.insert(id.clone(), change.clone());
+        let ChangedCopy { was, old, now, new } = match self.left_copy(record)? {
+            LeftCopy::Unchanged => return Ok(nothing),
+            LeftCopy::Invalid(fault) => {
+                self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
+                return Ok(GraphChanges { fault: Some(fault), ..nothing });
+            }
+            LeftCopy::Changed(changed) => *changed,
+        };
+        let main = self.graph.file.graph();
+        // The agent may have merged what has landed since its start.
+        let is_other = |id: &TaskId| {
+            let set = status(&new, id);
+            *id != record.task_id && set != status(&old, id) && set != status(main, id)
+        };
+        let ids = old.tasks().iter().map(|task| task.id.clone());
+        let others: Vec<TaskId> = ids.filter(is_other).collect();
+        let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
+        let added = new.tasks().iter().map(|task| task.id.clone());
+        let mut added: Vec<TaskId> = added.filter(is_new).collect();
+        if !others.is_empty() {
+            self.emit_guarded(record, Harm::OwnCopy, others.clone(), true, None)?;
+        }
+        let own = status(&new, &record.task_id);
+        let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
+        // No attempt has worked on a new task.
+        let is_done = |id: &&TaskId| status(&new, id) == Some(Status::Complete);
+        let reopened: Vec<TaskId> = added.iter().filter(is_done).cloned().collect();
+        if !reopened.is_empty() {
+            self.emit_guarded(record, Harm::Finished, reopened.clone(), true, None)?;
+        }
+        if !added.is_empty() {
+            let adopted = Some((was, now));
+            let change = GraphChange { adopted, reopened: reopened.clone(), ..change };
+            if change.applied(self.graph.file.text()).is_ok() {
+                self.graph.changes.insert(id, change);
+            } else {
+                // The new tasks would make the graph invalid.
+                let added = std::mem::take(&mut added);
+                self.emit_guarded(record, Harm::OwnCopy, added, true, None)?;
+            }
+        }
+        Ok(GraphChanges { status: own, others: [others, reopened].concat(), added, fault: None })
+    }
+
+    /// Reads the copy that an attempt left. Removes it if git does not track the graph.
+    fn left_copy(&self, record: &AttemptRecord) -> Result<LeftCopy> {
+        let path = self.workspace.graph_name();
+        if record.slot.is_none() || path.starts_with('/') {
+            return Ok(LeftCopy::Unchanged);
+        }
+        let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
+            return Ok(LeftCopy::Unchanged);
+        };
+        let copy = tree.root().join(&path);
+        let tracked = self.workspace.repo.file_at(base, &path)?;
+        let Some(now) = read_file(&copy).and_then(|text| String::from_utf8(text).ok()) else {
+            // A sparse checkout need not have the file.
+            let is_its = tracked.is_none() || is_changed(&tree, &path);
+            let fault = is_its.then(|| unreadable(&copy, &path)).flatten();
+            return Ok(fault.map_or(LeftCopy::Unchanged, LeftCopy::Invalid));
+        };
+        if tracked.is_none() {
+            // It must not look like work that the attempt left.
+            fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
+        }
+        // A graph that git does not track was copied from the main checkout.
+        let was = tracked.map_or_else(
+            || self.graph.file.text().to_owned(),
+            |was| String::from_utf8_lossy(&was).into_owned(),
+        );
+        let Some(old) = graph_of(was.as_bytes()).filter(|_| was != now) else {
+            return Ok(LeftCopy::Unchanged);
+        };
+        Ok(match read_graph(&path, &now) {
+            Ok(new) => LeftCopy::Changed(Box::new(ChangedCopy { was, old, now, new })),
+            Err(fault) => LeftCopy::Invalid(fault),
+        })
+    }
+
+    /// Returns the state of the file of the graph in the slot of an isolated attempt.
+    pub(super) fn own_graph_stamp(&self, record: &AttemptRecord) -> Option<Stamp> {
+        let slot = record.slot.as_ref()?;
+        state::stamp(&slot.path.join(self.workspace.graph_name())).ok()
+    }
+
+    /// Returns the status of its own task in the graph in the slot of an isolated attempt, if the
+    /// attempt changed it.
+    pub(super) fn own_graph_status(&self, record: &AttemptRecord) -> Option<Status> {
+        let slot = record.slot.as_ref()?;
+        let path = self.workspace.graph_name();
+        let status = |text: Vec<u8>| {
+            let graph = graph_of(&text)?;
+            graph.number(&record.task_id).map(|number| graph.task(number).status)
+        };
+        let was = self.workspace.repo.file_at(record.base.as_deref()?, &path).ok()?;
+        let now = read_file(&slot.path.join(&path)).and_then(status);
+        now.filter(|_| now != was.and_then(status))
+    }
+
+    /// Copies the graph into the slot of an attempt if git does not track it.
+    pub(super) fn copy_graph(&self, tree: &Repo, base: &str) -> Result<()> {
+        let path = self.workspace.graph_name();
+        if path.starts_with('/') || tree.file_at(base, &path)?.is_some() {
+            return Ok(());
+        }
+        let copy = tree.root().join(&path);
+        if let Some(folder) = copy.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+        }
+        fs::write(&copy, self.graph.file.text())
+            .with_context(|| format!("write `{}`", copy.display()))
+    }
+}

@@ -1,0 +1,297 @@
+//! Attempts in slots: what they see, what they leave, and that the state of the graph is in git.
+
+use std::fs;
+
+use crate::support::{RALPH, TestProject, until};
+
+/// Two tasks without an order.
+const TWO: &str = "# By hand.\ntasks:\n  - id: a\n    title: First\n  - id: b\n    title: Second\n";
+
+/// Commits a file named after the task, and reports.
+const HONEST: &str = "cat > /dev/null; echo work > $RALPH_TASK_ID.txt; git add -A; \
+                      git commit -qm \"Work on $RALPH_TASK_ID\"; \
+                      \"$RALPH\" task-complete $RALPH_TASK_ID";
+
+fn project(graph: &str, agent: &str) -> TestProject {
+    TestProject::new().graph(graph).command(["sh", "-c", agent])
+}
+
+fn is_clean(trial: &TestProject) {
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn after_a_run_the_state_is_in_git() {
+    let trial = project(TWO, HONEST);
+    trial.run(["run"]);
+    is_clean(&trial);
+    let text = trial.graph_text();
+    assert!(text.starts_with("# By hand.\n"), "{text}");
+    assert!(!text.contains("claimed"), "{text}");
+    let log = trial.git(&["log", "--format=%(trailers:key=Ralph-Task,valueonly,separator=%x2C)"]);
+    let log: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(log, ["b", "a"]);
+    // A clone knows it all.
+    let clone = trial.dir().join("clone");
+    trial.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    let ran = trial.process(RALPH).current_dir(&clone).args(["run", "--", "false"]).output();
+    assert!(ran.unwrap().status.success());
+    let journal = fs::read_to_string(clone.join("logs/ralph.jsonl")).unwrap();
+    assert!(!journal.contains("\"started\""), "{journal}");
+}
+
+#[test]
+fn restored_files_neither_repeat_work_nor_bring_claims_back() {
+    let trial = project(TWO, HONEST);
+    trial.leave("nothing");
+    let before = trial.git(&["rev-parse", "HEAD"]);
+    trial.run(["run"]);
+    // An older version of the file, as from a backup or `git checkout`.
+    trial.git(&["checkout", "--quiet", before.trim(), "--", "task-graph.yaml"]);
+    trial.git(&["reset", "--quiet"]);
+    trial.run(["run"]);
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    trial.assert_record(
+        "status_changed",
+        &serde_json::json!({"task_id": "a", "cause": "history", "new": "complete"}),
+    );
+    is_clean(&trial);
+    // A claim of a run that is over.
+    trial.save(
+        "task-graph.yaml",
+        &trial
+            .graph_text()
+            .replace("complete", "in-progress")
+            .replace("completed_at", "claimed_by: ralph 20260101T000000Z-1\n    claimed_at"),
+    );
+    trial.run(["run"]);
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
+    // A person's reset is not undone.
+    trial.run(["task-reset", "a"]);
+    trial.run(["run"]);
+    assert_eq!(trial.tasks("started"), ["a", "b", "a"]);
+}
+
+#[test]
+fn a_persons_edits_of_the_graph_survive_a_landing() {
+    let agent = format!("while [ ! -e \"$TRIAL_DIR/go\" ]; do sleep 0.01; done; {HONEST}");
+    let trial = project(TWO, &agent);
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    let edited = trial.graph_text().replace("title: Second", "title: Mine # a note");
+    trial.save("task-graph.yaml", &edited);
+    trial.write("own.txt", "mine\n");
+    trial.leave("go");
+    run.end(&trial);
+    let text = trial.graph_text();
+    assert!(text.contains("title: Mine # a note"), "{text}");
+    assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
+    assert_eq!(trial.git(&["diff", "--numstat"]), "1\t1\ttask-graph.yaml\n");
+    assert_eq!(trial.git(&["status", "--porcelain"]), " M task-graph.yaml\n?? own.txt\n");
+}
+
+#[test]
+fn claims_are_in_the_checkout_alone_and_leave_no_trace() {
+    let agent = "cat > /dev/null; echo x > x; git add -A; git commit -qm half; exit 1";
+    let trial = TestProject::new()
+        .graph("tasks:\n  - {id: a, title: A, max_attempts: 2}\n  - {id: b, status: todo, max_attempts: 2}\n")
+        .command(["sh", "-c", agent]);
+    let text = trial.graph_text();
+    trial.run(["run", "--once"]).code(1);
+    assert_eq!(trial.graph_text(), text, "a released task is as it was");
+    is_clean(&trial);
+    trial.run(["run"]).code(3);
+    assert!(!trial.git(&["log", "-p", "--all"]).contains("claimed_by"));
+    // Parked tasks wait for a person, which the file shows.
+    assert_eq!(trial.git(&["status", "--porcelain"]), " M task-graph.yaml\n");
+    assert_eq!(trial.status("a"), "in-progress");
+}
+
+#[test]
+fn a_retry_goes_on_where_the_last_attempt_stopped() {
+    let agent = "cat > \"$TRIAL_DIR/prompt-$RALPH_TASK_ID-$RALPH_ATTEMPT\"
+        git log --format=%s > \"$TRIAL_DIR/log-$RALPH_TASK_ID-$RALPH_ATTEMPT\"
+        git status --porcelain > \"$TRIAL_DIR/status-$RALPH_TASK_ID-$RALPH_ATTEMPT\"
+        case $RALPH_TASK_ID-$RALPH_ATTEMPT in
+        a-1) echo 1 > one; git add one; git commit -qm one; echo 2 > two; exit 1;;
+        a-*) git add -A; git commit -qm two; \"$RALPH\" task-complete a;;
+        b-*) echo b > b; git add b; git commit -qm b; \"$RALPH\" task-complete b;;
+        esac";
+    for (retry, log) in [("continue", "one\n"), ("fresh", "")] {
+        let trial = project(TWO, agent).env("RALPH_RETRY", retry);
+        trial.run(["run"]).code(i32::from(retry == "fresh") * 3);
+        let seen = |what: &str| fs::read_to_string(trial.sign(&format!("{what}-a-2"))).unwrap();
+        assert_eq!(seen("log").contains("one\n"), !log.is_empty(), "{retry}");
+        assert_eq!(seen("status") == "?? two\n", retry == "continue");
+        if retry == "continue" {
+            assert!(seen("log").contains("b\n"), "it is on top of what has landed since");
+            assert_eq!(trial.read("one") + &trial.read("two"), "1\n2\n");
+            is_clean(&trial);
+        }
+    }
+}
+
+#[test]
+fn work_that_conflicts_is_named_and_a_retry_starts_over() {
+    let agent = "cat > /dev/null
+        case $RALPH_TASK_ID-$RALPH_ATTEMPT in
+        a-1) echo a > same; git add same; git commit -qm a; exit 1;;
+        a-*) git log --format=%s > \"$TRIAL_DIR/log\"; echo more >> same; git add same
+             git commit -qm more; \"$RALPH\" task-complete a;;
+        b-*) echo b > same; git add same; git commit -qm b; \"$RALPH\" task-complete b;;
+        esac";
+    let trial = project(TWO, agent);
+    trial.run(["run"]);
+    trial.assert_record(
+        "work_restored",
+        &serde_json::json!({"attempt": 2, "from": "refs/ralph/a/1", "conflicts": ["same"]}),
+    );
+    let log = fs::read_to_string(trial.sign("log")).unwrap();
+    assert!(!log.contains("a\n") && log.contains("b\n"), "{log}");
+    assert_eq!(trial.git(&["show", "refs/ralph/a/1:same"]), "a\n");
+    assert_eq!(trial.read("same"), "b\nmore\n");
+}
+
+#[test]
+fn work_of_earlier_attempts_counts() {
+    let reports = "cat > /dev/null; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let cut_off = "cat > /dev/null; [ $RALPH_ATTEMPT = 1 ] || exec \"$RALPH\" task-complete a
+                   echo a > a; git add a; git commit -qm all; exit 1";
+    for in_place in [false, true] {
+        let graph = "tasks:\n  - {id: a, title: A, verify: [\"test -f a\"]}\n";
+        let trial = project(graph, cut_off);
+        let trial = if in_place { trial.in_place() } else { trial };
+        trial.run(["run"]);
+        assert_eq!(trial.status("a"), "complete");
+        // The work of a task that is reset is in HEAD already.
+        trial.run(["task-reset", "a"]);
+        let trial = trial.command(["sh", "-c", reports]);
+        trial.run(["run"]);
+        assert_eq!(trial.tasks("completed"), ["a", "a"]);
+        assert!(trial.lines("completed")[1]["earlier"].is_string());
+        is_clean(&trial);
+    }
+    // Without any work there is nothing to count.
+    let trial = project("tasks:\n  - {id: a, max_attempts: 1}\n", reports);
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("failed")[0]["verdict"], "unverified");
+}
+
+#[test]
+fn a_sparse_checkout_is_worked_in() {
+    let agent = "cat > /dev/null; ls > \"$TRIAL_DIR/seen\"; echo w > x/$RALPH_TASK_ID; \
+                 git add x; git commit -qm w; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project(TWO, agent).file("x/a", "1\n").file("y/a", "1\n");
+    trial.git(&["sparse-checkout", "set", "--cone", "x"]);
+    trial.run(["run", "--jobs", "2"]);
+    assert!(!fs::read_to_string(trial.sign("seen")).unwrap().contains("y\n"));
+    assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "y"]), "y/a\n");
+    is_clean(&trial);
+}
+
+#[test]
+fn a_slot_is_set_up_once_and_again_when_its_inputs_change() {
+    let agent = "cat > /dev/null; cat .env >> \"$TRIAL_DIR/env\"; test -f installed/yes || exit 9
+        [ $RALPH_TASK_ID = b ] && echo '{\"x\": 1}' > package.json
+        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w
+        \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let graph =
+        "tasks:\n  - {id: a, priority: 1}\n  - {id: b, priority: 2}\n  - {id: c, priority: 3}\n";
+    let trial = project(graph, agent)
+        .file(".gitignore", ".env\ninstalled/\n")
+        .file(".worktreeinclude", ".env\n")
+        .file("package.json", "{}\n")
+        .env(
+            "RALPH_SETUP",
+            "[\"echo x >> $TRIAL_DIR/ran; mkdir -p installed; touch installed/yes\"]",
+        )
+        .env("RALPH_VERIFY", "[\"test -f installed/yes\"]");
+    trial.write(".env", "K=1\n");
+    trial.run(["run", "--max-iterations", "1"]).code(2);
+    trial.write(".env", "K=2\n");
+    trial.run(["run"]);
+    assert_eq!(fs::read_to_string(trial.sign("env")).unwrap(), "K=1\nK=2\nK=2\n");
+    assert_eq!(
+        fs::read_to_string(trial.sign("ran")).unwrap(),
+        "x\nx\n",
+        "for a, and for c after b"
+    );
+}
+
+#[test]
+fn what_an_agent_is_told_to_type_works_in_a_slot() {
+    let agent = "cat > /dev/null; echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w
+        for command in 'dag-status' 'check' 'config' \"verify $RALPH_TASK_ID\" 'prompt' 'note hello' 'logs' 'status'; do
+            \"$RALPH\" $command > /dev/null 2>> \"$TRIAL_DIR/errors\" || echo \"$command: $?\"
+        done >> \"$TRIAL_DIR/failed\"
+        env | sed -n 's/^\\(RALPH_[A-Z_]*\\)=.*/\\1/p' > \"$TRIAL_DIR/names\"
+        \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project(TWO, agent).env("RALPH_VERIFY", "[\"true\"]");
+    trial.run(["run", "--jobs", "2"]);
+    let failed = fs::read_to_string(trial.sign("failed")).unwrap();
+    let failed: Vec<&str> = failed.lines().filter(|line| !line.starts_with("prompt: ")).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    // No variable that tells an attempt where it is has the name of a setting.
+    let names = fs::read_to_string(trial.sign("names")).unwrap();
+    assert!(names.contains("RALPH_SLOT\n") && names.contains("RALPH_TASK_ID\n"), "{names}");
+    for key in ralph::project::config::Config::keys() {
+        let name = format!("RALPH_{}", key.to_uppercase());
+        let is_given = name == "RALPH_VERIFY";
+        assert!(is_given || !names.lines().any(|line| line == name), "{name}");
+    }
+}
+
+#[test]
+fn the_folder_of_reports_may_be_that_of_the_slot() {
+    let agent = "cat > /dev/null; [ -e .ralph/tasks/$RALPH_TASK_ID/DONE ] && exit 9
+        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w
+        mkdir -p .ralph/tasks/$RALPH_TASK_ID; touch .ralph/tasks/$RALPH_TASK_ID/DONE";
+    let trial = project(TWO, agent);
+    trial.run(["run"]);
+    trial.run(["task-reset", "a"]);
+    trial.run(["run"]);
+    assert_eq!(trial.tasks("completed"), ["a", "b", "a"]);
+}
+
+#[test]
+fn several_jobs_need_slots_and_uncommitted_files_are_named() {
+    let trial = project(TWO, HONEST).env("RALPH_ISOLATION", "checkout");
+    trial.run(["run", "--jobs", "2"]).code(64);
+    let trial = project(TWO, HONEST);
+    trial.write("mine", "1\n");
+    trial.run(["run"]).stderr_has("attempts do not have it: `mine`");
+}
+
+#[test]
+fn the_doctor_tries_setup_and_verify_in_a_slot() {
+    let doctor = |setup: &str, verify: &str| {
+        let trial = project(TWO, HONEST).env("RALPH_SETUP", setup).env("RALPH_VERIFY", verify);
+        let output = trial.process(RALPH).args(["doctor", "--json", "--", "sh"]).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        let slot = findings.iter().find(|one| one["about"] == "slot").unwrap();
+        is_clean(&trial);
+        format!("{} {}", slot["mark"].as_str().unwrap(), slot["found"].as_str().unwrap())
+    };
+    let good = doctor("[\"touch x\"]", "[\"test -f x\"]");
+    assert!(
+        good.starts_with("ok ") && good.contains("setup and 1 verify command passed"),
+        "{good}"
+    );
+    let bad = doctor("[\"exit 3\"]", "[\"true\"]");
+    assert!(bad.starts_with("warning ") && bad.contains("`exit 3` (setup) fails"), "{bad}");
+    let bad = doctor("[]", "[\"test -f node_modules/x\"]");
+    assert!(bad.starts_with("warning ") && bad.contains("(verify) fails on main"), "{bad}");
+}
+
+#[test]
+fn a_slot_is_free_after_its_attempt() {
+    let trial = project(TWO, HONEST);
+    trial.run(["run"]);
+    until("the slot is free", || {
+        let output = trial.process(RALPH).args(["slots", "--json"]).output().unwrap();
+        let slots: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        slots.as_array().unwrap().iter().all(|slot| slot["state"] == "free")
+    });
+}
