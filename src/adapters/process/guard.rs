@@ -208,6 +208,8 @@ pub fn run() -> io::Result<()> {
     };
     let outcome = guard.watch()?;
     crash::point("guard.ended");
+    // What it has left running is judged by its report, which may be its last output.
+    streams.settle();
     guard.outlast()?;
     let cut_off = guard.cancelled || guard.fate == Some(GuardianFate::Abandoned);
     let spared = guard.fate == Some(GuardianFate::Spared);

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, PipeWriter, Read, Write},
+    io::{self, PipeReader, PipeWriter, Read, Write},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +14,12 @@ use std::{
         mpsc::{self, Receiver},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::{Errno, ioctl_fionread},
 };
 
 use super::ProcessSpec;
@@ -26,14 +31,19 @@ const PART: u64 = 32 << 20;
 /// The time limit for the end of a stream once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// The interval between two looks at what is still in the pipes.
+const SETTLE: Duration = Duration::from_millis(1);
+
 /// The streams of one process on their way to its files.
 #[derive(Debug)]
 pub(super) struct Streams {
-    streams: Vec<Shared>,
+    shared: Vec<Shared>,
+    readers: Vec<Arc<PipeReader>>,
     drained: Receiver<()>,
 }
 
-/// A stream that one thread reads and another may close; none once it is closed.
+/// A stream that one thread reads and another may close; none once it is closed. It is locked from
+/// before bytes leave the pipe until they are in the file.
 type Shared = Arc<Mutex<Option<OutputStream>>>;
 
 impl Streams {
@@ -49,16 +59,18 @@ impl Streams {
         taken: &Arc<AtomicU64>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
         let (done, drained) = mpsc::channel();
-        let mut streams = Vec::new();
+        let (mut streams, mut readers) = (Vec::new(), Vec::new());
         let mut open = |path: &Path| -> io::Result<PipeWriter> {
             let (reader, writer) = io::pipe()?;
+            let reader = Arc::new(reader);
             let kept = KeptOutput::create(path)?;
             let stream = OutputStream { kept, secrets: secrets.cloned(), clean: Vec::new() };
             let shared = Arc::new(Mutex::new(Some(stream)));
             streams.push(Arc::clone(&shared));
+            readers.push(Arc::clone(&reader));
             let (done, taken) = (done.clone(), Arc::clone(taken));
             thread::Builder::new().name("stream".to_owned()).spawn(move || {
-                take_all(&shared, reader, &taken);
+                take_all(&shared, &reader, &taken);
                 let _ = done.send(());
             })?;
             Ok(writer)
@@ -66,13 +78,25 @@ impl Streams {
         let stdout = open(&spec.stdout)?;
         let stderr =
             if spec.stderr == spec.stdout { stdout.try_clone()? } else { open(&spec.stderr)? };
-        Ok((Streams { streams, drained }, stdout, stderr))
+        Ok((Streams { shared: streams, readers, drained }, stdout, stderr))
+    }
+
+    /// Waits until everything that has been written to the pipes so far is in the files.
+    pub(super) fn settle(&self) {
+        let began = Instant::now();
+        let is_behind = |(stream, reader): (&Shared, &Arc<PipeReader>)| {
+            let stream = lock(stream);
+            stream.is_some() && ioctl_fionread(reader).is_ok_and(|unread| unread > 0)
+        };
+        while self.shared.iter().zip(&self.readers).any(is_behind) && began.elapsed() < DRAIN {
+            thread::sleep(SETTLE);
+        }
     }
 
     /// Waits until everything is in the files, and closes them. The stream of a writer that cannot
     /// be ended is cut off.
     pub(super) fn drain(self) {
-        for _ in &self.streams {
+        for _ in &self.shared {
             let _ = self.drained.recv_timeout(DRAIN);
         }
         self.cut();
@@ -80,19 +104,22 @@ impl Streams {
 
     /// Closes the files. Later output of living writers is dropped.
     pub(super) fn cut(self) {
-        self.streams.iter().for_each(close);
+        self.shared.iter().for_each(close);
     }
 }
 
 /// Drains a stream to its end. What cannot be written is dropped.
-fn take_all(shared: &Shared, mut reader: impl Read, taken: &AtomicU64) {
+fn take_all(shared: &Shared, mut reader: &PipeReader, taken: &AtomicU64) {
     let mut block = vec![0; 64 * 1024];
     loop {
+        // Nobody may find the pipe empty while its bytes are not in the file.
+        while poll(&mut [PollFd::new(reader, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        let mut stream = lock(shared);
         match reader.read(&mut block) {
             Ok(0) => break,
             Ok(length) => {
                 taken.fetch_add(length as u64, Ordering::Relaxed);
-                if let Some(stream) = lock(shared).as_mut() {
+                if let Some(stream) = stream.as_mut() {
                     let _ = stream.take(&block[..length]);
                 }
             }
