@@ -203,7 +203,7 @@ pub fn slot(bench: &Bench) {
             base: ends[at % 2].as_str().into(),
             base_ref: workspace.place.base_ref(&id, 1),
             left: None,
-            graph: workspace.graph_name(),
+            graph: workspace.graph_in_git(),
             setup: Vec::new(),
         };
         let began = Instant::now();

@@ -38,7 +38,7 @@ pub mod verify;
 pub mod slots;
 
 use std::{
-    env,
+    env, iter,
     path::{Path, PathBuf},
 };
 
@@ -164,6 +164,17 @@ impl Invocation {
             _ => None,
         };
         Ok(Invocation { name: name.or(meant), ..self.clone() })
+    }
+
+    /// Opens the repository for the run over the graph, then for each plain loop by name.
+    ///
+    /// # Errors
+    /// There is no repository; errors of the disk.
+    pub fn all_loops(&self) -> Result<Vec<Workspace>> {
+        let graph = Invocation { name: None, ..self.clone() }.workspace()?;
+        let names = graph.loops().context("list the loops")?;
+        let loops = names.into_iter().map(|name| self.open(LoopPaths::of_loop(name)));
+        iter::once(Ok(graph)).chain(loops).collect()
     }
 
     fn loop_of(&self, id: &str) -> Result<Option<TaskId>> {

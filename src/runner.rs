@@ -48,7 +48,6 @@ use crate::{
             filter::Filter,
             task::{Status, TaskId},
         },
-        isolation::Isolation,
         run::{
             OpenWork, Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
@@ -112,10 +111,6 @@ impl RunOptions {
             max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
             start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
             jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
-            isolation: match self.plain {
-                Some(_) => Isolation::Checkout,
-                None => settings.isolation,
-            },
             plain: self.plain.clone(),
             ..settings
         }

@@ -18,6 +18,7 @@ use crate::core::{duration, graph::task::TaskId};
 )]
 #[command(override_usage = "ralph loop [OPTIONS] --prompt-file <FILE>\n                  \
                             --max-iterations <N> [-- <CMD>...]")]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct LoopArgs {
     /// Pass this file to the agent; read again for each iteration
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -48,6 +49,10 @@ pub struct LoopArgs {
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,
+    /// Work in a slot instead of the checkout; the work lands on the branch when the loop is done and
+    /// the verify commands pass
+    #[arg(long)]
+    pub isolated: bool,
     /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
     /// count as activity
     #[arg(long)]

@@ -192,7 +192,7 @@ fn findings(
     if let Ok((store, _)) = &past {
         findings.extend(isolated::all(workspace, &bench, store.history()));
     }
-    if workspace.is_isolated() && !is_quick {
+    if workspace.config.is_isolated() && !is_quick {
         findings.extend(slot::tried(workspace, &bench));
     }
     findings.extend([

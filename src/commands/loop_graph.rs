@@ -27,7 +27,7 @@ pub(super) fn graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
     let status = if asks { Status::NeedsInput } else { Status::Pending };
     let text = format!(
         "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
-         status: {status}\n    commit: optional\n    verify_baseline: false\n"
+         title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n    verify_baseline: false\n"
     );
     state::replace(workspace.graph_path(), text.as_bytes(), workspace.durable())
         .with_context(|| format!("write `{}`", workspace.graph_path().display()))?;

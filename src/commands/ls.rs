@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::Utc;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     adapters::terminal::{self, visible},
-    core::{exit::Exit, graph::task::TaskId, loop_paths::LoopPaths},
+    core::{exit::Exit, graph::task::TaskId},
     view::run::RunView,
 };
 
@@ -30,11 +30,9 @@ const AGENT: usize = 32;
 /// # Errors
 /// No repository; as the disk gives them.
 pub fn run(invocation: &Invocation, as_json: bool) -> Result<Exit> {
-    let names = invocation.workspace()?.loops().context("list the loops")?;
-    let places = iter::once(LoopPaths::default()).chain(names.into_iter().map(LoopPaths::of_loop));
     let mut views = Vec::new();
-    for place in places {
-        let view = status::read(&invocation.open(place)?, Utc::now())?;
+    for workspace in invocation.all_loops()? {
+        let view = status::read(&workspace, Utc::now())?;
         if !view.is_blank() {
             views.push(view);
         }

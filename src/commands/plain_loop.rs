@@ -1,14 +1,15 @@
 //! `ralph loop`: repeats an agent on a prompt file, as a graph of one task.
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::{
     Invocation, loop_graph,
-    run::{given_agent, limits, verbosity, warn_of_many, work},
+    run::{given_agent, limits, verbosity, warn_of_many, warn_of_uncommitted, work},
 };
 use crate::{
     cli,
-    core::{event::PlainLoop, exit::Exit, loop_paths::LoopPaths},
+    core::{event::PlainLoop, exit::Exit, isolation::Isolation, loop_paths::LoopPaths},
     project::attempt::prompt_file,
     runner::RunOptions,
 };
@@ -23,7 +24,10 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let mut workspace = invocation.open(LoopPaths::of_loop(options.name.clone()))?;
     prompt_file::read(&prompt_file, &options.prompt_file)?;
     let iterations = Some(options.max_iterations);
-    workspace.set_flags(limits(iterations, options.inactivity_timeout, &options.limits))?;
+    let mut flags = limits(iterations, options.inactivity_timeout, &options.limits);
+    let isolation = if options.isolated { Isolation::Slot } else { Isolation::Checkout };
+    flags.insert("isolation".to_owned(), json!(isolation));
+    workspace.set_flags(flags)?;
     let plain = PlainLoop {
         name: options.name,
         prompt_file,
@@ -33,6 +37,9 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     };
     let agents = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
     warn_of_many(options.max_iterations);
+    if options.isolated {
+        warn_of_uncommitted(&workspace);
+    }
     let file = loop_graph::graph(&workspace, &plain.name)?;
     let tmux = options.tmux;
     let run = RunOptions { agents, tmux, plain: Some(plain), ..RunOptions::default() };

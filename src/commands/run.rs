@@ -45,7 +45,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.in_place.then(|| ("isolation".to_owned(), json!("checkout"))));
     workspace.set_flags(flags)?;
-    if workspace.config.jobs > 1 && !workspace.is_isolated() {
+    if workspace.config.jobs > 1 && !workspace.config.is_isolated() {
         let message = format!(
             "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
              checkout` or run one job",
@@ -76,14 +76,14 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
     warn_of_many(workspace.config.max_iterations);
-    if workspace.is_isolated() {
+    if workspace.config.is_isolated() {
         warn_of_uncommitted(&workspace);
     }
     work(workspace, file, run, verbosity)
 }
 
 /// Warns that attempts do not see what is not committed.
-fn warn_of_uncommitted(workspace: &Workspace) {
+pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
     /// The number of files that are named.
     const FEW: usize = 3;
     let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();

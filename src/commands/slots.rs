@@ -4,13 +4,16 @@
 
 mod listed;
 
-use std::{env, fs, path::Path};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
 use super::{Invocation, status::look};
 use crate::{
-    adapters::terminal,
+    adapters::{state::Lock, terminal},
     cli::{SlotsArgs, SlotsCommand},
     core::exit::{Exit, Failure},
     project::{slot_pool::SlotPool, workspace::Workspace},
@@ -24,46 +27,52 @@ pub(super) use listed::{ListedSlot, SlotState};
 /// # Errors
 /// A slot that must stay, with the reason.
 pub fn run(invocation: &Invocation, options: &SlotsArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let loops = invocation.all_loops()?;
     match &options.command {
-        None => list(&workspace, options.json),
-        Some(SlotsCommand::Remove { slots }) => {
-            let mut exit = Exit::Success;
-            let (store, live) = look(&workspace)?;
-            // No run begins while this lock is held, so none takes what is removed.
-            let lock = if live { None } else { workspace.lock()? };
-            let all = ListedSlot::all(&workspace, store.history())?;
-            let chosen: Vec<ListedSlot> = if slots.is_empty() {
-                all
-            } else {
-                let all = all.into_iter();
-                let is_chosen = |one: &ListedSlot| {
-                    slots.iter().any(|typed| is_it(invocation, &workspace, one, typed))
-                };
-                let chosen: Vec<ListedSlot> = all.filter(is_chosen).collect();
-                for typed in slots {
-                    if !chosen.iter().any(|one| is_it(invocation, &workspace, one, typed)) {
-                        return Err(unknown(typed));
-                    }
-                }
-                chosen
-            };
-            for one in &chosen {
-                if let Some(why) = hindrance(one, lock.is_some(), &workspace) {
-                    terminal::say(&terminal::visible(&format!("{} stays: {why}", one.seen)));
-                    exit = Exit::Error;
-                    continue;
-                }
-                fs::remove_dir_all(&one.path)
-                    .with_context(|| format!("remove `{}`", one.path.display()))?;
-                terminal::say(&terminal::visible(&format!("removed {}", one.seen)));
-            }
-            if chosen.is_empty() {
-                terminal::say("there are no slots");
-            }
-            Ok(exit)
+        None => list(&loops, options.json),
+        Some(SlotsCommand::Remove { slots }) => remove(invocation, &loops, slots),
+    }
+}
+
+fn slots_of(workspace: &Workspace) -> Result<Vec<ListedSlot>> {
+    let (store, _) = look(workspace)?;
+    ListedSlot::all(workspace, store.history())
+}
+
+/// Removes the slots that were typed, or all.
+fn remove(invocation: &Invocation, loops: &[Workspace], typed: &[PathBuf]) -> Result<Exit> {
+    // No run begins while its lock is held, so none takes what is removed.
+    let locks = loops.iter().map(Workspace::lock).collect::<Result<Vec<Option<Lock>>>>()?;
+    let found = loops.iter().map(slots_of).collect::<Result<Vec<_>>>()?;
+    let found: Vec<_> = loops.iter().zip(found).zip(locks).collect();
+    for typed in typed {
+        if !found.iter().any(|((workspace, slots), _)| {
+            slots.iter().any(|one| is_it(invocation, workspace, one, typed))
+        }) {
+            return Err(unknown(typed));
         }
     }
+    let (mut exit, mut any) = (Exit::Success, false);
+    for ((workspace, slots), lock) in &found {
+        let is_chosen = |one: &&ListedSlot| {
+            typed.is_empty() || typed.iter().any(|typed| is_it(invocation, workspace, one, typed))
+        };
+        for one in slots.iter().filter(is_chosen) {
+            any = true;
+            if let Some(why) = hindrance(one, lock.is_some(), workspace) {
+                terminal::say(&terminal::visible(&format!("{} stays: {why}", one.seen)));
+                exit = Exit::Error;
+                continue;
+            }
+            fs::remove_dir_all(&one.path)
+                .with_context(|| format!("remove `{}`", one.path.display()))?;
+            terminal::say(&terminal::visible(&format!("removed {}", one.seen)));
+        }
+    }
+    if !any {
+        terminal::say("there are no slots");
+    }
+    Ok(exit)
 }
 
 fn unknown(typed: &Path) -> anyhow::Error {
@@ -75,10 +84,9 @@ fn unknown(typed: &Path) -> anyhow::Error {
     Failure::new(Exit::Error, message).into()
 }
 
-fn list(workspace: &Workspace, as_json: bool) -> Result<Exit> {
-    let (store, _) = look(workspace)?;
-    let all = ListedSlot::all(workspace, store.history())?;
-    let all: Vec<SlotView> = all.iter().map(ListedSlot::view).collect();
+fn list(loops: &[Workspace], as_json: bool) -> Result<Exit> {
+    let all = loops.iter().map(slots_of).collect::<Result<Vec<_>>>()?;
+    let all: Vec<SlotView> = all.iter().flatten().map(ListedSlot::view).collect();
     if all.is_empty() && !as_json {
         terminal::say("there are no slots; a run makes them as it needs them");
         return Ok(Exit::Success);
@@ -114,7 +122,10 @@ fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<St
         SlotState::Used { attempt, live: true, .. } => {
             Some(format!("attempt {attempt} works in it; `ralph stop` ends the run after it"))
         }
-        SlotState::Used { .. } => Some(format!("{}: `ralph run`", one.text())),
+        SlotState::Used { .. } => {
+            let again = workspace.place.name().map_or("run", |_| "loop");
+            Some(format!("{}: `ralph {again}`", one.text()))
+        }
         SlotState::Kept(why) => {
             let seen = &one.seen;
             Some(format!("{why}; commit it there and `git fetch {seen} HEAD:NAME`, or undo it"))

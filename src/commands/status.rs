@@ -187,6 +187,12 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
     }
     line("Timeout", &limit(view.limits.timeout_seconds));
     line("Inactivity timeout", &limit(view.limits.idle_seconds));
+    if plain.isolated {
+        line("Works in", "a slot; lands when it is done");
+    }
+    if let Some(kept) = &plain.not_landed {
+        line("Not landed", kept);
+    }
     line("Restart delay", &limit(Some(plain.restart_delay_seconds)));
     if let Some(max) = plain.max_restarts {
         line("Restarts", &format!("at most {max}"));

@@ -122,17 +122,32 @@ impl LoopPaths {
 
     /// The prefix of the refs of all attempts at a task.
     pub fn pins(&self, id: &TaskId) -> String {
-        ref_of(if self.name.is_some() { "loop+" } else { "" }, id)
+        ref_of(self.kind(), id)
     }
 
     /// The ref that keeps the base of an open attempt at a task.
     pub fn base_ref(&self, id: &TaskId, attempt: u32) -> String {
-        format!("{}/{attempt}", ref_of("base+", id))
+        format!("{}/{attempt}", ref_of(&format!("base+{}", self.kind()), id))
+    }
+
+    /// The ref that keeps the result of the current trial of the merge queue.
+    pub fn trial_ref(&self) -> String {
+        match &self.name {
+            Some(name) => ref_of("trial+", name),
+            None => "refs/ralph/trial+".to_owned(),
+        }
+    }
+
+    /// The name of a slot: its number or its purpose, after the name of the loop.
+    pub fn slot(&self, which: &str) -> String {
+        self.name.as_ref().map_or_else(|| which.to_owned(), |name| format!("loop-{name}-{which}"))
+    }
+
+    /// The mark of a plain loop in the names of refs.
+    fn kind(&self) -> &'static str {
+        if self.name.is_some() { "loop+" } else { "" }
     }
 }
-
-/// The ref that keeps the result of the current trial of the merge queue.
-pub const TRIAL: &str = "refs/ralph/trial+";
 
 /// A ref about a task. A task id contains no `+`. Git reserves names that end in `.lock`.
 fn ref_of(kind: &str, id: &TaskId) -> String {
@@ -169,6 +184,9 @@ mod tests {
                 paths.attempt(task, 1),
                 paths.folder(task),
                 paths.pins(task),
+                paths.base_ref(task, 1),
+                paths.trial_ref(),
+                paths.slot("1"),
                 shown(paths.state(git)),
                 shown(paths.graph(root, git)),
             ]
@@ -183,6 +201,9 @@ mod tests {
                 "logs/attempts/docs/1",
                 ".ralph/tasks/docs",
                 "refs/ralph/docs",
+                "refs/ralph/base+docs/1",
+                "refs/ralph/trial+",
+                "1",
                 "/r/.git/ralph",
                 "/r/task-graph.yaml",
             ]
@@ -196,6 +217,9 @@ mod tests {
                 "logs/loops/docs/attempts/1",
                 ".ralph/loops/docs",
                 "refs/ralph/loop+docs",
+                "refs/ralph/base+loop+docs/1",
+                "refs/ralph/trial+docs",
+                "loop-docs-1",
                 "/r/.git/ralph/loops/docs",
                 "/r/.git/ralph/loops/docs/task-graph.yaml",
             ]

@@ -206,15 +206,46 @@ fn fenced(text: &str) -> String {
     format!("{fence}text\n{}\n{fence}", text.trim_end())
 }
 
-/// The text appended to the prompt of a plain loop: the answers of people, and the verify command
-/// that failed after the previous iteration, with the end of its output.
-pub fn appendix(answers: &[Answer], red: Option<(&CheckResult, &str)>) -> String {
+/// The text appended to the prompt of a plain loop: what its agent could not know otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct PromptAppendix<'a> {
+    /// The answers of people.
+    pub answers: &'a [Answer],
+    /// The ref of the work that an isolated iteration continues.
+    pub left: Option<&'a str>,
+    /// The paths of the conflict that kept the work from landing, with the conflict.
+    pub conflict: Option<(&'a [String], String)>,
+    /// The verify command that failed after the previous iteration, with the end of its output.
+    pub red: Option<(&'a CheckResult, String)>,
+}
+
+/// Formats the text to append.
+pub fn appendix(more: &PromptAppendix<'_>) -> String {
+    let PromptAppendix { answers, left, conflict, red } = more;
     let mut text = String::new();
+    if let Some(left) = left {
+        let _ = write!(
+            text,
+            "\n## Where you stand\n\nYour branch continues the work of the agents before you. If you \
+             do not find it, it conflicted with what has landed since: look at it with \
+             `git log -p {left}` and reuse what is good.\n"
+        );
+    }
+    if let Some((paths, diff)) = conflict {
+        let paths: Vec<String> = paths.iter().map(|path| code(path)).collect();
+        let _ = write!(
+            text,
+            "\n## Not landed yet\n\nThe work is done but could not land, because other work changed \
+             the same lines of {}. That work is in your branch now; keep it. The conflict:\n\n{}\n",
+            paths.join(", "),
+            fenced(diff)
+        );
+    }
     if !answers.is_empty() {
         text += "\n## What a person answered\n\nEarlier agents asked these questions; the answers \
                  still apply.\n";
     }
-    for Answer { question, answer } in answers {
+    for Answer { question, answer } in *answers {
         let question = if question.is_empty() { "(no question was given)" } else { question };
         let _ = write!(text, "\nAsked:\n\n{}\n", fenced(question));
         let _ = write!(text, "\nAnswered:\n\n{}\n", fenced(answer));

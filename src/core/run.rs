@@ -71,7 +71,9 @@ impl Situation<'_> {
     /// Whether `ralph` commits the leftovers of an attempt with this verdict.
     pub fn may_commit(&self, verdict: Verdict) -> bool {
         let is_done = matches!(verdict, Verdict::Complete | Verdict::Uncommitted);
-        is_done && self.autocommit && self.view.policy.plain.is_none()
+        // A plain loop in the checkout keeps its files as its agents left them.
+        let policy = self.view.policy;
+        is_done && self.autocommit && (policy.plain.is_none() || policy.is_isolated())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::core::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
     graph::task::{CommitRule, TaskId},
+    isolation::Isolation,
 };
 
 /// The way in which the agent reported that it is done. An exit code is never a report.
@@ -264,9 +265,9 @@ impl Evidence {
 pub enum Rule {
     /// An attempt at a task of the graph: a report, and a commit as the task says.
     Task(CommitRule),
-    /// An iteration of a plain loop, which needs no proof. The loop ends with the first iteration
-    /// that reports.
-    Loop,
+    /// An iteration of a plain loop, which ends with the first one that reports. In the checkout it
+    /// needs no proof; what an isolated one reports is judged as a task that needs no commit.
+    Loop(Isolation),
 }
 
 /// The verdict on an attempt.
@@ -331,7 +332,7 @@ impl Verdict {
                 Outcome::Exited { exit_code: 0 }
                 | Outcome::Lingered { .. }
                 | Outcome::Idle { .. }
-                    if rule == Rule::Loop =>
+                    if matches!(rule, Rule::Loop(_)) =>
                 {
                     Verdict::Again
                 }
@@ -344,8 +345,8 @@ impl Verdict {
                 Outcome::Interrupted => Verdict::Interrupted,
             };
         }
-        let is_task = rule != Rule::Loop;
-        if is_task && !evidence.has_landed() {
+        let is_proven = rule != Rule::Loop(Isolation::Checkout);
+        if is_proven && !evidence.has_landed() {
             // Processes of the attempt were still running, so it had not finished.
             match outcome {
                 Outcome::Cancelled => return Verdict::Cancelled,
@@ -358,14 +359,14 @@ impl Verdict {
                 | Outcome::NotStarted { .. } => {}
             }
         }
-        if is_task && evidence.strayed.is_some() {
+        if is_proven && evidence.strayed.is_some() {
             return Verdict::OffBranch;
         }
-        if is_task && evidence.graph_fault.is_some() {
+        if is_proven && evidence.graph_fault.is_some() {
             return Verdict::Unverified;
         }
         let is_cut_off = matches!(outcome, Outcome::TimedOut { .. } | Outcome::Idle { .. });
-        if is_task && !evidence.leftovers.is_empty() && is_cut_off {
+        if is_proven && !evidence.leftovers.is_empty() && is_cut_off {
             // The agent was cut off during its last changes, so the report came too early.
             return Verdict::TimedOut;
         }
@@ -476,7 +477,7 @@ mod tests {
             (bad, with(Report::Pattern), Verdict::Complete),
             (ok, Evidence { verify: vec![red], ..with(Report::Pattern) }, Verdict::VerifyFailed),
         ] {
-            let verdict = Verdict::of(&outcome, &evidence, Rule::Loop);
+            let verdict = Verdict::of(&outcome, &evidence, Rule::Loop(Isolation::Checkout));
             assert_eq!(verdict, want, "{outcome:?} {evidence:?}");
         }
         assert!(!Verdict::Again.counts());

@@ -119,7 +119,7 @@ pub fn context(
         .collect();
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
-    let isolated = workspace.is_isolated();
+    let isolated = workspace.config.is_isolated();
     let report_path = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
         if isolated { root.join(path).display().to_string() } else { path }
@@ -268,7 +268,7 @@ pub fn report(
 ) -> Option<Report> {
     if by_command {
         Some(Report::Command)
-    } else if record.report_file(workspace, DONE).is_file() {
+    } else if record.has_done_file(workspace) {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)

@@ -336,6 +336,16 @@ impl Config {
         is_zero.then(|| format!("`{key}` must be more than nothing; leave it out for the default"))
     }
 
+    /// Whether each attempt has a slot.
+    pub fn is_isolated(&self) -> bool {
+        self.isolation == Isolation::Slot
+    }
+
+    /// Whether an attempt starts from the work of the one before.
+    pub fn continues_work(&self) -> bool {
+        self.is_isolated() && self.retry == Retry::Continue
+    }
+
     /// The settings that decide which task is next, and when a run stops.
     pub fn policy(&self) -> Policy {
         Policy {

@@ -18,6 +18,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         graph::merge::{self, Texts},
+        loop_paths::LoopPaths,
     },
     crash,
     project::{graph_file::read_graph, workspace::Workspace},
@@ -26,15 +27,16 @@ use crate::{
 /// The list of ignored files that every slot needs: patterns as in `.gitignore`.
 pub const INCLUDE: &str = ".worktreeinclude";
 
-/// The slots of one repository.
+/// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
 pub struct SlotPool {
     main: PathBuf,
     folder: PathBuf,
+    place: LoopPaths,
 }
 
 impl SlotPool {
-    /// Returns the pool of a repository, as configured.
+    /// Returns the pool of the selected loop, as configured.
     pub fn of(workspace: &Workspace) -> SlotPool {
         let root = workspace.root();
         let mut name = root.file_name().unwrap_or_default().to_owned();
@@ -43,23 +45,45 @@ impl SlotPool {
         let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
         // Git reports canonical paths.
         let folder = fs::canonicalize(&folder).unwrap_or(folder);
-        SlotPool { main: root.to_owned(), folder }
+        SlotPool { main: root.to_owned(), folder, place: workspace.place.clone() }
     }
 
-    /// Returns the folder of the slots.
+    /// Returns the pool of another loop.
+    #[must_use]
+    pub fn of_loop(&self, place: LoopPaths) -> SlotPool {
+        SlotPool { place, ..self.clone() }
+    }
+
+    /// Returns the folder of the slots, which all loops share.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the slot of the merge queue.
     pub fn merge(&self) -> PathBuf {
-        self.folder.join("merge")
+        self.folder.join(self.place.slot("merge"))
     }
 
     /// Returns the first slot that is not in `taken`.
     pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
-        let mut all = (1_u32..).map(|number| self.folder.join(number.to_string()));
+        let mut all = (1_u32..).map(|number| self.numbered(number));
         all.find(|slot| !taken.contains(slot)).expect("a number is free")
+    }
+
+    fn numbered(&self, number: u32) -> PathBuf {
+        self.folder.join(self.place.slot(&number.to_string()))
+    }
+
+    /// Returns the number of a slot of an attempt of this loop.
+    pub fn number(&self, slot: &Path) -> Option<u32> {
+        let name = slot.file_name()?.to_str()?;
+        let number = name.rsplit('-').next()?.parse().ok()?;
+        (self.numbered(number) == slot).then_some(number)
+    }
+
+    /// Whether a folder is for slots of this loop.
+    pub fn is_its(&self, slot: &Path) -> bool {
+        slot == self.merge() || self.number(slot).is_some()
     }
 
     /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if
@@ -213,8 +237,8 @@ pub struct SlotOrder {
     pub base_ref: String,
     /// The commit that keeps the work of an earlier attempt, to continue from.
     pub left: Option<CommitId>,
-    /// The graph file, relative to the repository.
-    pub graph: String,
+    /// The graph file, relative to the repository, if it is in it.
+    pub graph: Option<String>,
     /// The commands that prepare it.
     pub setup: Vec<String>,
 }
@@ -260,8 +284,9 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     crash::point("slot.started");
     let restored = match left {
         Some(left) => {
-            let restored = slot.restore_work(left, base, branch, &[graph])?;
-            if restored == RestoredWork::Done {
+            let own: Vec<&str> = graph.iter().map(String::as_str).collect();
+            let restored = slot.restore_work(left, base, branch, &own)?;
+            if let (RestoredWork::Done, Some(graph)) = (&restored, graph) {
                 restore_graph(&slot, left, base, graph)?;
             }
             crash::point("slot.restored");
@@ -374,7 +399,8 @@ mod tests {
         git(&["commit", "-q", "--allow-empty", "-m", "First"]);
         let repo = Repo::discover(&main).unwrap();
         let base = repo.head().unwrap().commit.unwrap();
-        let pool = SlotPool { folder: main.with_file_name("slots"), main: main.clone() };
+        let place = LoopPaths::default();
+        let pool = SlotPool { folder: main.with_file_name("slots"), main: main.clone(), place };
         let settings = repo.slot_settings().unwrap();
         let slot = pool.open(&pool.next(&[]), &settings, &base).unwrap();
         for lock in ["index.lock", "HEAD.lock"] {

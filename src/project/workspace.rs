@@ -193,6 +193,14 @@ impl Workspace {
         self.graph.strip_prefix(self.root()).unwrap_or(&self.graph).display().to_string()
     }
 
+    /// The graph file as git names it, relative to the repository; none if git cannot track it: it
+    /// is outside of the repository, or that of a plain loop.
+    pub fn graph_in_git(&self) -> Option<String> {
+        let inside = self.graph.strip_prefix(self.root()).ok()?;
+        let is_state = self.graph.starts_with(self.repo.common_dir());
+        (!is_state).then(|| inside.display().to_string())
+    }
+
     /// Reads the graph.
     ///
     /// # Errors
@@ -292,11 +300,6 @@ impl Workspace {
     /// The policy that the settings make.
     pub fn policy(&self) -> Policy {
         self.config.policy()
-    }
-
-    /// Whether attempts have slots, according to the settings.
-    pub fn is_isolated(&self) -> bool {
-        self.place.name().is_none() && self.policy().is_isolated()
     }
 
     /// The commands that must succeed before a task is complete.

@@ -121,10 +121,9 @@ impl Runner {
 
     /// Reads the copy that an attempt left. Removes it if git does not track the graph.
     fn left_copy(&self, record: &AttemptRecord) -> Result<LeftCopy> {
-        let path = self.workspace.graph_name();
-        if record.slot.is_none() || path.starts_with('/') {
+        let Some(path) = self.workspace.graph_in_git().filter(|_| record.slot.is_some()) else {
             return Ok(LeftCopy::Unchanged);
-        }
+        };
         let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
             return Ok(LeftCopy::Unchanged);
         };
@@ -157,14 +156,14 @@ impl Runner {
     /// Returns the state of the file of the graph in the slot of an isolated attempt.
     pub(super) fn own_graph_stamp(&self, record: &AttemptRecord) -> Option<Stamp> {
         let slot = record.slot.as_ref()?;
-        state::stamp(&slot.path.join(self.workspace.graph_name())).ok()
+        state::stamp(&slot.path.join(self.workspace.graph_in_git()?)).ok()
     }
 
     /// Returns the status of its own task in the graph in the slot of an isolated attempt, if the
     /// attempt changed it.
     pub(super) fn own_graph_status(&self, record: &AttemptRecord) -> Option<Status> {
         let slot = record.slot.as_ref()?;
-        let path = self.workspace.graph_name();
+        let path = self.workspace.graph_in_git()?;
         let status = |text: Vec<u8>| {
             let graph = graph_of(&text)?;
             graph.number(&record.task_id).map(|number| graph.task(number).status)
@@ -176,8 +175,10 @@ impl Runner {
 
     /// Copies the graph into the slot of an attempt if git does not track it.
     pub(super) fn copy_graph(&self, tree: &Repo, base: &str) -> Result<()> {
-        let path = self.workspace.graph_name();
-        if path.starts_with('/') || tree.file_at(base, &path)?.is_some() {
+        let Some(path) = self.workspace.graph_in_git() else {
+            return Ok(());
+        };
+        if tree.file_at(base, &path)?.is_some() {
             return Ok(());
         }
         let copy = tree.root().join(&path);

@@ -282,8 +282,10 @@ impl Runner {
 
     /// Returns the graph file at a commit.
     pub(super) fn committed(&self, commit: &str) -> Result<Option<Vec<u8>>> {
-        let path = self.workspace.graph_name();
-        if path.starts_with('/') { Ok(None) } else { self.workspace.repo.file_at(commit, &path) }
+        match self.workspace.graph_in_git() {
+            Some(path) => self.workspace.repo.file_at(commit, &path),
+            None => Ok(None),
+        }
     }
 
     /// Replaces the graph file with `text`. Returns the path of the kept old file, if there was

@@ -15,7 +15,6 @@ use crate::{
         event::Event,
         exit::{Exit, Failure},
         graph::task::TaskId,
-        isolation::Retry,
         run::{
             command::AttemptId,
             input::{Input, SlotReason},
@@ -155,7 +154,7 @@ impl Runner {
             branch: attempt::branch_of(&record.task_id),
             base: record.base.clone().context("an attempt without a base")?,
             left: self.left_work(&record.task_id)?.map(|(_, commit)| commit),
-            graph: self.workspace.graph_name(),
+            graph: self.workspace.graph_in_git(),
             setup: self.workspace.config.setup.0.clone(),
             base_ref: self.workspace.place.base_ref(&record.task_id, record.attempt),
         };
@@ -171,7 +170,7 @@ impl Runner {
     /// Returns the ref and the commit of the work that the next attempt at a task continues.
     fn left_work(&self, id: &TaskId) -> Result<Option<(String, CommitId)>> {
         let left = self.store.history().of(id).left.clone();
-        let Some(name) = left.filter(|_| self.workspace.config.retry == Retry::Continue) else {
+        let Some(name) = left.filter(|_| self.workspace.config.continues_work()) else {
             return Ok(None);
         };
         Ok(self.workspace.repo.commit_of(&name)?.map(|commit| (name, commit)))

@@ -11,7 +11,6 @@ use crate::{
     adapters::state::StateFolder,
     core::{
         commit_id::CommitId,
-        loop_paths::TRIAL,
         run::{
             command::AttemptId,
             input::{BuiltBatch, Input, LandOutcome},
@@ -32,6 +31,7 @@ struct TrialOrder {
     main: PathBuf,
     pool: SlotPool,
     settings: SlotSettings,
+    trial_ref: String,
     setup: Vec<String>,
     onto: CommitId,
     work: Vec<WorkToLand>,
@@ -47,7 +47,8 @@ struct WorkToLand {
     base: CommitId,
     head: CommitId,
     message: String,
-    completion: Completion,
+    /// None in a plain loop, whose graph is not in git.
+    completion: Option<Completion>,
 }
 
 /// What completes a task in git: a commit on top of its work that changes its status in the graph.
@@ -75,12 +76,18 @@ impl Completion {
     }
 }
 
+/// Makes the commit that completes a task on top of `parent`, if there is one to make.
+fn completed(repo: &Repo, parent: &CommitId, completion: Option<&Completion>) -> Result<CommitId> {
+    completion.map_or_else(|| Ok(parent.clone()), |it| it.commit(repo, parent))
+}
+
 /// A branch to move.
 struct LandOrder {
     root: PathBuf,
     state: StateFolder,
-    /// The graph file, relative to the repository.
-    path: String,
+    trial_ref: String,
+    /// The graph file, relative to the repository, if it is in it.
+    path: Option<String>,
     changes: Vec<GraphChange>,
     branch: String,
     onto: CommitId,
@@ -92,13 +99,13 @@ impl LandOrder {
     fn land(&self) -> Result<git::Landing> {
         let repo = Repo::discover(&self.root)?;
         let text = |commit: &CommitId| -> Result<Option<String>> {
-            let text = repo.file_at(commit, &self.path)?;
-            Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+            let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
+            Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
         };
         let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
-        let graph = match (text(&self.onto)?, text(&self.commit)?) {
-            (Some(old), Some(new)) if is_here => {
-                let (path, commit) = (self.root.join(&self.path), self.commit.clone());
+        let graph = match (&self.path, text(&self.onto)?, text(&self.commit)?) {
+            (Some(path), Some(old), Some(new)) if is_here => {
+                let (path, commit) = (self.root.join(path), self.commit.clone());
                 let texts = (old, new);
                 Some(LandingGraph::begin(&self.state, path, commit, texts, &self.changes)?)
             }
@@ -110,7 +117,7 @@ impl LandOrder {
             graph.finish(has_landed)?;
         }
         if has_landed {
-            repo.drop_ref(TRIAL)?;
+            repo.drop_ref(&self.trial_ref)?;
         }
         landed
     }
@@ -137,14 +144,14 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         };
         // After a rebuild, the commits of the branch are those of the work.
         let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
-        let commit = completion.commit(&tree, &commit)?;
+        let commit = completed(&tree, &commit, completion.as_ref())?;
         tree.move_to(&commit)?;
         tip.clone_from(&commit);
         let verified = commit.clone();
         built.commits.push(BuiltCommit { commit, verified, rebuilt });
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
-    Repo::discover(&order.main)?.bring_home(&tree, &tip, TRIAL)?;
+    Repo::discover(&order.main)?.bring_home(&tree, &tip, &order.trial_ref)?;
     built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
@@ -165,10 +172,8 @@ impl Runner {
         in_trial: bool,
     ) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
-        let own: Vec<String> = Some(self.workspace.graph_name())
-            .filter(|name| !name.starts_with('/'))
-            .into_iter()
-            .collect();
+        let graph = self.workspace.graph_in_git();
+        let own: Vec<String> = graph.iter().cloned().collect();
         let mut work = Vec::new();
         for id in members {
             let record = self.records.get(id).context("queued work without a record")?;
@@ -180,11 +185,11 @@ impl Runner {
             let title = self.task_of(record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
             let change = self.graph.changes.get(id).context("queued work without a change")?;
-            let completion = Completion {
-                path: self.workspace.graph_name(),
+            let completion = graph.clone().map(|path| Completion {
+                path,
                 change: change.clone(),
                 message: leftovers::completion_message(record, &title),
-            };
+            });
             if members.len() == 1 && base == onto && !in_trial {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
@@ -194,7 +199,8 @@ impl Runner {
                     self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)?
                 };
                 if let Some(verified) = fits {
-                    let commit = completion.commit(&self.workspace.repo, &verified)?;
+                    let repo = &self.workspace.repo;
+                    let commit = completed(repo, &verified, completion.as_ref())?;
                     let commits = vec![BuiltCommit { commit, verified, rebuilt: None }];
                     let built = BuiltBatch { commits, as_is: true, ..BuiltBatch::default() };
                     return Ok(Some(Input::Built(Ok(built))));
@@ -210,8 +216,19 @@ impl Runner {
         let settings = self.slots.settings(&self.workspace)?;
         let main = self.workspace.root().to_owned();
         let setup = self.workspace.config.setup.0.clone();
-        let order =
-            TrialOrder { main, pool, settings, setup, onto, work, how, own, attributes, conflict };
+        let order = TrialOrder {
+            main,
+            pool,
+            settings,
+            trial_ref: self.workspace.place.trial_ref(),
+            setup,
+            onto,
+            work,
+            how,
+            own,
+            attributes,
+            conflict,
+        };
         let outbox = self.inbox.sender();
         thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
         Ok(None)
@@ -249,7 +266,8 @@ impl Runner {
         let order = LandOrder {
             root: self.workspace.root().to_owned(),
             state: self.workspace.state.clone(),
-            path: self.workspace.graph_name(),
+            trial_ref: self.workspace.place.trial_ref(),
+            path: self.workspace.graph_in_git(),
             changes: self.landing_changes(batch.tip()),
             branch: batch.branch().to_owned(),
             onto: batch.onto().clone(),

@@ -26,7 +26,7 @@ impl Runner {
     /// Returns the rule by which an attempt at a task is judged.
     pub(super) fn rule(&self, task: Option<&Task>) -> Rule {
         match (self.plain(), task) {
-            (Some(_), _) => Rule::Loop,
+            (Some(_), _) => Rule::Loop(self.policy.isolation),
             (None, Some(task)) => Rule::Task(task.commit),
             (None, None) => Rule::Task(CommitRule::Required),
         }
@@ -91,7 +91,16 @@ impl Runner {
     /// attempt. The accepted one of a plain loop stays: it also keeps the loop from starting again.
     pub(super) fn remove_judged_done(&self, record: &AttemptRecord, believed: bool) -> Result<()> {
         let done = attempt::done_file(&self.workspace, &record.task_id);
-        if (believed && self.plain().is_some()) || !done.is_file() {
+        if believed && self.plain().is_some() {
+            return match &record.slot {
+                // The checkout is where the next loop looks for it.
+                Some(_) if record.has_done_file(&self.workspace) && !done.exists() => {
+                    fs::write(&done, "").with_context(|| format!("write `{}`", done.display()))
+                }
+                _ => Ok(()),
+            };
+        }
+        if !done.is_file() {
             return Ok(());
         }
         fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))

@@ -110,6 +110,11 @@ pub struct LoopView {
     pub max_restarts: Option<u32>,
     /// The limit of failures in a row; 0 for no such limit.
     pub max_failures: u32,
+    /// Whether its agents work in slots.
+    pub isolated: bool,
+    /// The ref of its work, if it is isolated and the work has not landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_landed: Option<String>,
 }
 
 /// A schedule by which runs start.
@@ -205,7 +210,7 @@ impl RunView {
                 max_attempts: facts.name.is_none().then_some(facts.max_attempts),
             },
             agent: begun.agent.clone(),
-            plain: begun.plain.as_ref().map(LoopView::of),
+            plain: begun.plain.as_ref().map(|plain| LoopView::of(plain, history)),
             done_pattern: flag.or(facts.done_pattern),
             schedule: schedule.and_then(|it| ScheduleView::of(it, facts.scheduled, now)),
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
@@ -259,14 +264,23 @@ impl RunView {
     }
 }
 
+/// Returns the ref of the work of an isolated plain loop, if it has not landed.
+pub(super) fn work_not_landed(history: &History) -> Option<String> {
+    let begun = &history.run.begun;
+    let plain = begun.plain.as_ref().filter(|_| begun.is_isolated_loop())?;
+    history.of(&plain.name).left.clone()
+}
+
 impl LoopView {
-    fn of(plain: &PlainLoop) -> LoopView {
+    fn of(plain: &PlainLoop, history: &History) -> LoopView {
         LoopView {
             name: plain.name.clone(),
             prompt_file: plain.prompt_file.clone(),
             restart_delay_seconds: plain.restart_delay_seconds,
             max_restarts: plain.max_restarts,
             max_failures: plain.max_failures,
+            isolated: history.run.begun.is_isolated_loop(),
+            not_landed: work_not_landed(history),
         }
     }
 }

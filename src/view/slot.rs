@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::core::graph::task::TaskId;
+
 /// A slot of the repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SlotView {
@@ -12,6 +14,9 @@ pub struct SlotView {
     pub schema: u32,
     /// Its folder.
     pub path: PathBuf,
+    /// The plain loop that it belongs to; none for the run over the graph.
+    #[schemars(with = "Option<String>")]
+    pub name: Option<TaskId>,
     /// What it is for: `attempt` or `merge_queue`.
     pub kind: String,
     /// The task of the attempt in it.

@@ -34,6 +34,9 @@ pub struct SummaryView {
     /// The name of the plain loop; none for a run over the graph.
     #[schemars(with = "Option<String>")]
     pub name: Option<TaskId>,
+    /// The ref of the work of an isolated plain loop, if it has not landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_landed: Option<String>,
     /// The id of the run.
     pub run_id: String,
     /// When it ended.
@@ -104,6 +107,7 @@ impl SummaryView {
         Some(SummaryView {
             schema: VERSION,
             name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
+            not_landed: super::run::work_not_landed(view.history),
             run_id: record.run_id.clone(),
             ended_at: now,
             why: why.clone(),
@@ -128,7 +132,16 @@ impl SummaryView {
             line(style, format!("{} (exit code {})", self.why, self.exit_code)),
             line(None, self.totals()),
         ];
-        if self.name.is_some() {
+        if let Some(name) = &self.name {
+            let kept = self.not_landed.as_ref().map(|kept| {
+                let text = format!(
+                    "  its work has not landed: start it again to continue; `ralph restore --name \
+                     {name} {}` makes a branch of it",
+                    kept.rsplit('/').next().unwrap_or(kept)
+                );
+                line(Style::Warn, text)
+            });
+            lines.extend(kept);
             lines.extend(self.next());
             return lines;
         }

@@ -648,3 +648,105 @@ fn a_question_can_be_dropped() {
     trial.run(FAST);
     assert_eq!(lines(&trial, "loop", "completed").len(), 1);
 }
+
+#[test]
+fn an_isolated_loop_lands_when_it_is_done_and_verified() {
+    let trial = trial(
+        "echo $n >> steps; case $n in
+         1) git add steps; git commit -qm One ;;
+         2) ;;
+         3) git add steps; git commit -qm Three; echo late > late; \"$RALPH\" task-complete loop ;;
+         esac",
+    )
+    .file(".ralph/config.yaml", &format!("{SETTINGS}verify: test \"$(wc -l < steps)\" -eq 3\n"));
+    let before = trial.subjects();
+    let words = fast(&["--isolated"]);
+    let first = ["loop", "--isolated", "--prompt-file", "PROMPT.md", "--max-iterations", "1"];
+    trial.run(first).code(2);
+    assert_eq!(trial.subjects(), before, "nothing lands before the loop is done");
+    assert!(!trial.root().join("steps").exists());
+    let kept = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
+    assert_eq!(kept, "refs/ralph/loop+loop/1\n");
+    trial.run(words).code(0).stderr_has("loop complete after 2 iterations");
+    assert_eq!(trial.read("steps"), "1\n2\n3\n", "each iteration continued the one before");
+    assert_eq!(trial.read("late"), "late\n", "what was not committed is committed");
+    assert_eq!(trial.subjects(), ["One", "Three", "Work of the loop loop"]);
+    assert_eq!(trial.git(&["status", "--short"]), "");
+    let text = prompt(&trial, 2);
+    assert!(text.contains("`git log -p refs/ralph/loop+loop/1`"), "{text}");
+    let line = trial.run(["slots"]).out();
+    assert!(line.contains("../repo.slots/loop-loop-1"), "{line}");
+    trial.run(["slots", "remove", "loop-loop-1"]).code(0);
+}
+
+#[test]
+fn an_isolated_loop_brings_its_conflict_to_the_next_iteration() {
+    let trial = trial(
+        "if [ $n = 1 ]; then
+             echo ours > file; git add file; git commit -qm Ours; touch \"$TRIAL_DIR/made\"
+             until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done
+         else echo both > file; git add file; git commit -qm Both; fi
+         echo '<promise>COMPLETE</promise>'",
+    );
+    let run = trial.start_until(fast(&["--isolated"]), "made");
+    trial.write("file", "theirs\n");
+    trial.git(&["add", "file"]);
+    trial.git(&["commit", "-qm", "Theirs"]);
+    trial.leave("open");
+    run.end(&trial).code(0);
+    assert_eq!(trial.read("file"), "both\n");
+    assert_eq!(verdicts(&trial), ["merge-failed", "complete"]);
+    let text = prompt(&trial, 2);
+    assert!(text.contains("the same lines of `file`") && text.contains("+theirs"), "{text}");
+}
+
+#[test]
+fn an_isolated_loop_and_a_run_share_neither_slots_nor_refs() {
+    let script = "echo $RALPH_TASK_ID > of-$RALPH_TASK_ID; git add .; git commit -qm Work;
+         touch \"$TRIAL_DIR/at-${RALPH_LOOP:-graph}\"
+         until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = trial(script).graph("tasks: [{id: a}]\n");
+    let run = trial.start_until(["run"], "at-graph");
+    let loops = trial.start_until(fast(&["--isolated", "--name", "docs"]), "at-docs");
+    insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
+    slot                       task  state
+    ../repo.slots/1            a     in use by attempt a.1, running
+    ../repo.slots/loop-docs-1  docs  in use by attempt docs.1, running
+    ");
+    trial.run(["slots", "remove", "loop-docs-1"]).code(1).stderr_has("works in it");
+    trial.leave("open");
+    run.end(&trial).graph_complete();
+    loops.end(&trial).code(0);
+    assert_eq!(trial.git(&["ls-files", "of-*"]), "of-a\nof-docs\n");
+    assert_eq!(trial.git(&["status", "--short"]), "");
+    trial.run(["slots", "remove"]).code(0);
+    trial.no_process_is_left();
+}
+
+#[test]
+fn an_isolated_loop_that_is_paused_stays_isolated() {
+    let trial = trial(
+        "case $n in 1) echo one > one; \"$RALPH\" pause --name loop ;;
+         *) test -e one && mkdir -p .ralph/loops/loop && touch .ralph/loops/loop/DONE ;; esac",
+    );
+    trial.run(fast(&["--isolated"])).code(4);
+    assert!(!trial.root().join("one").exists());
+    trial.run(["resume", "--name", "loop"]).code(0);
+    assert_eq!(trial.read("one"), "one\n");
+    assert_eq!(verdicts(&trial), ["again", "complete"]);
+    trial.run(fast(&["--isolated"])).code(0).stderr_has("complete after 0 iterations");
+}
+
+#[test]
+fn an_isolated_loop_killed_at_its_end_completes_in_the_next() {
+    for point in ["close.home", "merge.intended", "merge.landed"] {
+        let trial = trial("echo done > work; echo '<promise>COMPLETE</promise>'");
+        let trial = trial.env("RALPH_CRASH_POINT", point);
+        trial.run(fast(&["--isolated"]));
+        let trial = trial.env("RALPH_CRASH_POINT", "");
+        trial.run(fast(&["--isolated"])).code(0);
+        assert_eq!(trial.read("work"), "done\n", "{point}");
+        assert_eq!(verdicts(&trial).last().unwrap(), "complete", "{point}");
+        assert_eq!(trial.git(&["status", "--short"]), "", "{point}");
+    }
+}

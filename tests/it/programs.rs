@@ -21,7 +21,7 @@ fn link(trial: &TestProject, path: &str) {
 
 #[test]
 fn a_relative_agent_of_the_command_line_is_found_where_ralph_was_called() {
-    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}, {id: e}]\n");
     link(&trial, "../agent.sh");
     link(&trial, ".ralph/agent.sh");
     let run = |dir: &str, words: &[&str]| {
@@ -33,11 +33,12 @@ fn a_relative_agent_of_the_command_line_is_found_where_ralph_was_called() {
     run(".", &["run", "-j2", "--task", "a", "--", "../agent.sh"]);
     run(".ralph", &["run", "--in-place", "--task", "b", "--", "./agent.sh"]);
     run(".ralph", &["run", "--task", "c", "--agent", "../../agent.sh"]);
+    run(".", &["run", "--task", "e", "--", "sh", "../agent.sh"]);
     let trial = trial.env("RALPH_AGENT", "../../agent.sh");
     let mut command = trial.process(RALPH);
     command.current_dir(trial.root().join(".ralph")).arg("run");
     assert!(command.status().unwrap().success());
-    assert_eq!(trial.tasks("completed"), ["a", "b", "c", "d"]);
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c", "e", "d"]);
     // Recorded as found, so that a run that resumes it finds it too.
     let recorded = |n: usize| trial.lines("loop_started")[n]["agent"][0].clone();
     assert_eq!(recorded(0), json!(trial.dir().join("agent.sh").display().to_string()));

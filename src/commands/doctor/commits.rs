@@ -34,7 +34,7 @@ pub(super) fn head(workspace: &Workspace) -> Finding {
         Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok(head) => match (head.branch, head.commit) {
             (Some(branch), Some(_)) => Finding::ok(ABOUT, branch),
-            (branch, _) if workspace.is_isolated() => {
+            (branch, _) if workspace.config.is_isolated() => {
                 let (found, cure) = match branch {
                     Some(branch) => {
                         (format!("`{branch}` has no commit yet"), "make the first commit")
@@ -68,7 +68,7 @@ pub(super) fn work_tree(workspace: &Workspace) -> Finding {
         Ok(changed) => {
             let names: Vec<String> = changed.into_keys().collect();
             let found = format!("{} not committed: {}", counted(names.len(), "path"), few(&names));
-            let cure = if workspace.is_isolated() {
+            let cure = if workspace.config.is_isolated() {
                 "commit or stash; work on the same files lands only then"
             } else {
                 "commit or stash; `git add -A` by an agent would include them"

@@ -28,7 +28,7 @@ const FILES: usize = 50_000;
 /// All checks, if attempts use slots or have used them.
 pub(super) fn all(workspace: &Workspace, bench: &ProbeFolder, history: &History) -> Vec<Finding> {
     let pool = SlotPool::of(workspace);
-    if !workspace.is_isolated() && !pool.folder().exists() {
+    if !workspace.config.is_isolated() && !pool.folder().exists() {
         return Vec::new();
     }
     let mut findings = vec![place(workspace, &pool), git(bench)];

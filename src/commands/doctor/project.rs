@@ -103,7 +103,7 @@ fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
 /// Checks that no merge, rebase or similar operation is unfinished.
 pub(super) fn halves(workspace: &Workspace) -> Option<Finding> {
     let what = workspace.repo.unfinished()?;
-    let effect = if workspace.is_isolated() {
+    let effect = if workspace.config.is_isolated() {
         "no work lands until it is finished"
     } else {
         "the first attempt would start in the middle of it"

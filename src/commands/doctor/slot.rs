@@ -10,7 +10,7 @@ use super::{
     bench::{Probe, ProbeAnswer, ProbeFolder},
 };
 use crate::{
-    core::{commit_id::CommitId, duration, loop_paths::TRIAL},
+    core::{commit_id::CommitId, duration},
     project::{
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
         workspace::Workspace,
@@ -53,19 +53,20 @@ fn trial(
     let pool = SlotPool::of(workspace);
     let path = pool.next(&[]);
     let setup = &config.setup.0;
+    let trial = workspace.place.trial_ref();
     let order = SlotOrder {
         slot: path.clone(),
         settings: repo.slot_settings()?,
         branch: "ralph/doctor".to_owned(),
         base: base.clone(),
-        base_ref: TRIAL.to_owned(),
+        base_ref: trial.clone(),
         left: None,
-        graph: workspace.graph_name(),
+        graph: workspace.graph_in_git(),
         setup: setup.clone(),
         pool,
     };
     let prepared = slot_pool::prepare(&order)?;
-    repo.drop_ref(TRIAL)?;
+    repo.drop_ref(&trial)?;
     let seen = typed_path(workspace.root(), &path);
     let PreparedSlot::Ready { is_set_up, .. } = prepared else {
         return Ok(Finding::ok(

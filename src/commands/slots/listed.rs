@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::Utc;
 
 use crate::{
     commands::status,
-    core::{attempt::AttemptState, history::History},
+    core::{attempt::AttemptState, graph::task::TaskId, history::History, loop_paths::LoopPaths},
     project::{
         attempt::AttemptRecord,
         slot_pool::{self, SlotPool},
@@ -39,6 +39,8 @@ pub(crate) enum SlotState {
 pub(crate) struct ListedSlot {
     pub(crate) path: PathBuf,
     pub(crate) state: SlotState,
+    /// The plain loop that it belongs to.
+    name: Option<TaskId>,
     /// The task of the attempt in it.
     task: Option<String>,
     /// Its path as it is typed at the top of the repository.
@@ -47,7 +49,8 @@ pub(crate) struct ListedSlot {
 }
 
 impl ListedSlot {
-    /// Returns all folders in the pool: numbered slots first.
+    /// Returns the slots of the selected loop, numbered ones first. Those of the run over the graph
+    /// include the folders that belong to no loop.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -55,8 +58,19 @@ impl ListedSlot {
         let (pool, live) = (SlotPool::of(workspace), workspace.is_live(history)?);
         let records: Vec<AttemptRecord> = workspace.state.peek();
         let attempts = status::open_attempts(workspace, history, Utc::now());
+        let others = match workspace.place.name() {
+            Some(_) => Vec::new(),
+            None => workspace.loops().context("list the loops")?,
+        };
+        let others: Vec<SlotPool> =
+            others.into_iter().map(|name| pool.of_loop(LoopPaths::of_loop(name))).collect();
+        let is_ours = |path: &PathBuf| match workspace.place.name() {
+            Some(_) => pool.is_its(path),
+            None => !others.iter().any(|other| other.is_its(path)),
+        };
         let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
         let folders = found.map(|entry| entry.path()).filter(|path| path.is_dir());
+        let folders = folders.filter(is_ours);
         let mut all: Vec<ListedSlot> = folders
             .map(|path| {
                 let used = records
@@ -71,6 +85,7 @@ impl ListedSlot {
                 };
                 ListedSlot {
                     task: used.map(|open| open.task_id.to_string()),
+                    name: workspace.place.name().cloned(),
                     seen: typed_path(workspace.root(), &path),
                     path,
                     state,
@@ -78,10 +93,7 @@ impl ListedSlot {
                 }
             })
             .collect();
-        let number = |one: &ListedSlot| {
-            let name = one.path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-            name.unwrap_or(u32::MAX)
-        };
+        let number = |one: &ListedSlot| pool.number(&one.path).unwrap_or(u32::MAX);
         all.sort_by(|a, b| (number(a), &a.path).cmp(&(number(b), &b.path)));
         Ok(all)
     }
@@ -123,6 +135,7 @@ impl ListedSlot {
         SlotView {
             schema: crate::view::VERSION,
             path: self.path.clone(),
+            name: self.name.clone(),
             kind: if self.is_merge { "merge_queue" } else { "attempt" }.to_owned(),
             task_id: self.task.clone(),
             state: word.to_owned(),

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{PlainLoop, is_off, is_zero};
-use crate::core::agents::agent_command::AgentCommand;
+use crate::core::{agents::agent_command::AgentCommand, isolation::Isolation};
 
 /// The start of a run, with everything that `ralph resume` needs to start another one like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,4 +60,11 @@ pub struct Begun {
     /// The plain loop, if the run is one.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainLoop>,
+}
+
+impl Begun {
+    /// Whether the run is a plain loop whose iterations work in slots.
+    pub fn is_isolated_loop(&self) -> bool {
+        self.plain.is_some() && self.flags.get("isolation") == Some(&json!(Isolation::Slot))
+    }
 }

@@ -313,6 +313,11 @@ impl AttemptRecord {
         Ok(())
     }
 
+    /// Whether the file `DONE` reports the task done.
+    pub fn has_done_file(&self, workspace: &Workspace) -> bool {
+        self.report_file(workspace, super::DONE).is_file()
+    }
+
     /// Returns the path of a file in the attempt's folder.
     pub fn file(&self, workspace: &Workspace, name: &str) -> PathBuf {
         workspace.root().join(&self.log).join(name)

@@ -5,12 +5,13 @@ use std::{fs, io, path::Path};
 
 use anyhow::Result;
 
-use super::VERIFY_TAIL;
+use super::{CONFLICT, VERIFY_TAIL};
 use crate::{
     core::{
         exit::{Exit, Failure},
         history::TaskHistory,
-        prompt,
+        prompt::{self, PromptAppendix},
+        verdict::Merge,
     },
     project::workspace::Workspace,
 };
@@ -31,22 +32,29 @@ pub fn read(path: &Path, name: &Path) -> Result<String> {
     })
 }
 
-/// Returns the prompt of the next iteration: the file, then the answers of people, then the verify
-/// command that failed, if any.
+/// Returns the prompt of the next iteration: the file, then what its agent could not know.
 ///
 /// # Errors
 /// Errors of [`read`].
 pub fn prompt(workspace: &Workspace, path: &Path, past: &TaskHistory) -> Result<String> {
     let text = read(path, path.strip_prefix(workspace.root()).unwrap_or(path))?;
-    let red = past.last.as_ref().and_then(|last| last.ended.evidence.red());
-    let red = red.map(|check| {
-        let output = fs::read(workspace.root().join(&check.log)).unwrap_or_default();
-        let output = prompt::tail(&String::from_utf8_lossy(&output), VERIFY_TAIL).trim().to_owned();
-        (check, output)
+    let last = past.last.as_ref().map(|last| &last.ended);
+    let tail = |path: &str| {
+        let output = fs::read(workspace.root().join(path)).unwrap_or_default();
+        prompt::tail(&String::from_utf8_lossy(&output), VERIFY_TAIL).trim().to_owned()
+    };
+    let red = last.and_then(|last| last.evidence.red());
+    let conflict = last.and_then(|last| match &last.evidence.merge {
+        Some(Merge::Conflict { paths, .. }) => {
+            Some((paths.as_slice(), tail(&format!("{}/{CONFLICT}", last.log))))
+        }
+        Some(Merge::Landed { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => None,
     });
-    Ok(text
-        + &prompt::appendix(
-            &past.answers,
-            red.as_ref().map(|(check, output)| (*check, output.as_str())),
-        ))
+    let more = PromptAppendix {
+        answers: &past.answers,
+        left: past.left.as_deref().filter(|_| workspace.config.continues_work()),
+        conflict,
+        red: red.map(|check| (check, tail(&check.log))),
+    };
+    Ok(text + &prompt::appendix(&more))
 }

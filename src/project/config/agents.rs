@@ -31,11 +31,17 @@ impl Agents {
 }
 
 /// Returns the command of an agent with the path of its program made absolute, starting from `dir`:
-/// an isolated attempt works in another folder.
+/// an isolated attempt works in another folder. The same for a file above `dir`, such as the script
+/// of an interpreter: no slot has it.
 #[must_use]
 pub fn anchored(mut call: AgentCommand, dir: &Path) -> AgentCommand {
     for program in [call.argv.first_mut(), call.version_check.first_mut()].into_iter().flatten() {
         *program = process::absolute(program, dir);
+    }
+    for word in call.argv.iter_mut().skip(1) {
+        if word.starts_with("../") && dir.join(&word).exists() {
+            *word = process::absolute(word, dir);
+        }
     }
     call
 }

@@ -10,7 +10,7 @@ use crate::{
         event::{AttemptResult, Cause, Event, PlainLoop, record::Record},
         loop_paths::LoopPaths,
         select::View,
-        verdict::{Outcome, Verdict},
+        verdict::{Merge, Outcome, Verdict},
     },
 };
 
@@ -77,7 +77,13 @@ fn ended_lines(
                 0 => String::new(),
                 count => format!(", {} succeeded", counted(count, "verify command")),
             };
-            (Some(Style::Good), format!("{which}: {report} after {time}{checks}"))
+            let landed = match &ended.evidence.merge {
+                Some(Merge::Landed { branch, .. }) => format!("; landed on `{branch}`"),
+                Some(Merge::Conflict { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => {
+                    String::new()
+                }
+            };
+            (Some(Style::Good), format!("{which}: {report} after {time}{checks}{landed}"))
         }
         (Verdict::Again, Outcome::Idle { limit_seconds }, _) => {
             let limit = duration::short(Duration::from_secs(*limit_seconds));
