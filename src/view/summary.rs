@@ -35,7 +35,6 @@ pub struct SummaryView {
     #[schemars(with = "Option<String>")]
     pub name: Option<TaskId>,
     /// The ref of the work of an isolated plain loop, if it has not landed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_landed: Option<String>,
     /// The id of the run.
     pub run_id: String,
