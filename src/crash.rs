@@ -59,6 +59,7 @@ pub const POINTS: &[&str] = &[
     "left.kept",
     "close.judged",
     "close.written",
+    "file.committed",
     "close.committed",
     "close.told",
     "slot.settled",

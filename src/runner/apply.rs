@@ -177,7 +177,11 @@ impl Runner {
             }
         };
         let text = String::from_utf8_lossy(&text);
-        if let (true, Ok(Some(changed))) = (is_due, with_status(&text, id, write))
+        if !is_due {
+            return Ok(());
+        }
+        let path = self.workspace.graph_name();
+        if let Ok(Some(changed)) = with_status(&text, id, write)
             && changed != text
         {
             let message = match write {
@@ -187,8 +191,10 @@ impl Runner {
                 }
             };
             // A person who commits at the same moment wins; the status then stays uncommitted.
-            let _ = repo.commit_file_on_head(&self.workspace.graph_name(), &changed, &message);
+            let _ = repo.commit_file_on_head(&path, &changed, &message);
             crash::point("close.committed");
+        } else {
+            let _ = repo.finish_file_commit(&path);
         }
         Ok(())
     }

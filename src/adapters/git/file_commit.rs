@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use anyhow::{Context, Result};
 
 use super::{Repo, lossy, pin::IDENTITY, program};
-use crate::core::commit_id::CommitId;
+use crate::{core::commit_id::CommitId, crash};
 
 impl Repo {
     /// Makes a commit on top of `parent` in which the file `path` has this content. The file exists
@@ -57,16 +57,52 @@ impl Repo {
         message: &str,
     ) -> Result<Option<CommitId>> {
         let head = self.head()?.commit.context("HEAD is at no commit")?;
-        let is_staged = ["diff", "--cached", "--quiet", "--no-ext-diff", "--", path];
-        if !program::test(&self.root, &is_staged)? {
+        if !self.finish_file_commit(path)? {
             return Ok(None);
         }
         let commit = self.commit_file(&head, path, content, message)?;
-        let entries = self.entries(&commit, &[path])?;
-        let entry = entries.into_iter().next().flatten().unwrap_or_default().replace(' ', ",");
         program::run(&self.root, &["update-ref", "-m", "ralph: complete", "HEAD", &commit, &head])?;
-        program::run(&self.root, &["update-index", "--cacheinfo", &format!("{entry},{path}")])?;
+        crash::point("file.committed");
+        let entry = self.entry(&commit, path)?.unwrap_or_default();
+        self.stage(&entry, path)?;
         Ok(Some(commit))
+    }
+
+    /// Updates the index if a process was killed between the two last steps of
+    /// [`Repo::commit_file_on_head`]: the next commit would undo the last one. Returns whether the
+    /// index has the version of HEAD.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn finish_file_commit(&self, path: &str) -> Result<bool> {
+        let is_staged = ["diff", "--cached", "--quiet", "--no-ext-diff", "--", path];
+        if program::test(&self.root, &is_staged)? {
+            return Ok(true);
+        }
+        let changed = ["diff-tree", "--name-only", "--no-commit-id", "-r", "-z", "HEAD"];
+        if lossy(&program::run(&self.root, &changed)?) != format!("{path}\0") {
+            return Ok(false);
+        }
+        let staged = lossy(&program::run(&self.root, &["ls-files", "--stage", "--", path])?);
+        let (was, now) = (self.entry("HEAD^", path)?, self.entry("HEAD", path)?);
+        match (was, now) {
+            (Some(was), Some(now)) if staged.starts_with(&format!("{was} 0\t")) => {
+                self.stage(&now, path)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The mode and id of a file in a commit.
+    fn entry(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        let commit = self.commit_of(commit)?.context("no such commit")?;
+        Ok(self.entries(&commit, &[path])?.into_iter().next().flatten())
+    }
+
+    fn stage(&self, entry: &str, path: &str) -> Result<()> {
+        let info = format!("{},{path}", entry.replace(' ', ","));
+        program::run(&self.root, &["update-index", "--cacheinfo", &info]).map(drop)
     }
 
     /// The variables for the identity of the committer: none if git knows one, else `ralph`.
@@ -103,9 +139,14 @@ mod tests {
             main.commit_file_on_head("deep/graph", "2\n", "Done").unwrap().unwrap();
             trees.place.write("deep/graph", "2\n");
             assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
+            // Killed before it updated the index.
+            trees.place.git(&["reset", "-q", "HEAD^", "--", "deep/graph"]);
+            assert!(main.finish_file_commit("deep/graph").unwrap());
+            assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
             trees.place.write("deep/graph", "3\n");
             trees.place.git(&["add", "deep/graph"]);
             assert_eq!(main.commit_file_on_head("deep/graph", "4\n", "Done").unwrap(), None);
+            assert!(!main.finish_file_commit("deep/graph").unwrap());
         }
     }
 }
