@@ -204,7 +204,8 @@ impl Repo {
     /// A file of a commit, by its path relative to the root; none if the commit does not contain
     /// it.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        program::file(&self.root, commit, path)
+        self.backend
+            .file(commit, path)
             .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 

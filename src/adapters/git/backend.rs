@@ -97,13 +97,27 @@ impl Backend {
         self.ask(library_head, program::head)
     }
 
-    /// The commit that a ref points to; none without such a ref.
+    /// The commit that a ref points to, or with this id; none without it.
     pub(super) fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
         let library = |repo: &Repository| {
+            if is_commit(name) {
+                let found = existing(repo.find_commit(Oid::from_str(name)?))?;
+                return Ok(found.map(|found| commit_id(found.id())));
+            }
             let found = existing(repo.find_reference(name))?;
             found.map(|found| Ok(commit_id(found.peel_to_commit()?.id()))).transpose()
         };
         self.ask(library, |root| program::commit(root, name))
+    }
+
+    /// A file of a commit; none if the commit does not contain it.
+    pub(super) fn file(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        let library = |repo: &Repository| {
+            let tree = repo.revparse_single(commit)?.peel_to_tree()?;
+            let found = existing(tree.get_path(Path::new(path)))?;
+            found.map(|found| Ok(repo.find_blob(found.id())?.content().to_vec())).transpose()
+        };
+        self.ask(library, |root| program::file(root, commit, path))
     }
 
     /// Points the ref `name` to a commit.

@@ -84,7 +84,9 @@ impl Repo {
             return Ok(false);
         }
         let staged = lossy(&program::run(&self.root, &["ls-files", "--stage", "--", path])?);
-        let (was, now) = (self.entry("HEAD^", path)?, self.entry("HEAD", path)?);
+        let commit = |name| self.commit_of(name)?.context("no such commit");
+        let was = self.entry(&commit("HEAD^")?, path)?;
+        let now = self.entry(&commit("HEAD")?, path)?;
         match (was, now) {
             (Some(was), Some(now)) if staged.starts_with(&format!("{was} 0\t")) => {
                 self.stage(&now, path)?;
@@ -96,8 +98,7 @@ impl Repo {
 
     /// The mode and id of a file in a commit.
     fn entry(&self, commit: &str, path: &str) -> Result<Option<String>> {
-        let commit = self.commit_of(commit)?.context("no such commit")?;
-        Ok(self.entries(&commit, &[path])?.into_iter().next().flatten())
+        Ok(self.entries(commit, &[path])?.into_iter().next().flatten())
     }
 
     fn stage(&self, entry: &str, path: &str) -> Result<()> {
