@@ -2,10 +2,16 @@
 
 use std::process::ExitCode;
 
-use ralph::{adapters::terminal, cli, commands, core::exit};
+use ralph::{
+    adapters::{git, terminal},
+    cli, commands,
+    core::exit,
+};
 
 fn main() -> ExitCode {
-    let result = cli::parse(std::env::args_os())
+    let result = git::leave_repository()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| cli::parse(std::env::args_os()))
         .and_then(|cli| cli.map_or(Ok(exit::Exit::Success), commands::execute));
     let exit = result.unwrap_or_else(|error| {
         let drawn = error.downcast_ref::<exit::Failure>().is_some_and(|failure| failure.is_drawn);

@@ -138,7 +138,12 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
         return preview(&steps);
     }
     if let Some(wizard) = wizard {
-        let changes = steps.iter().filter(|step| step.fate.text().is_some()).count();
+        let changed: Vec<&FileStep> =
+            steps.iter().filter(|step| step.fate.text().is_some()).collect();
+        let changes = changed.len();
+        for step in changed {
+            terminal::say(line(step, false).trim_end());
+        }
         if changes > 0 && !wizard.is_wanted(&format!("Write {changes} files?"), true)? {
             return Err(wizard.no());
         }
@@ -302,6 +307,12 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     for agent in &found.agents {
         let login = agent.login.as_deref().unwrap_or("no sign of a login");
         lines.push(format!("agent: {} ({}), {login}", agent.name, agent.path));
+    }
+    if !found.agents.is_empty() {
+        lines.push(
+            "agents run without questions for permission: they can do anything that you can"
+                .to_owned(),
+        );
     }
     if found.agents.is_empty() {
         let names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();

@@ -150,7 +150,7 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
-    /// The ref of what its newest attempt with an agent left, until it is complete or reset.
+    /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
     /// The newest commit of an attempt at it.
@@ -252,7 +252,6 @@ static NO_HISTORY: TaskHistory = TaskHistory {
 impl TaskHistory {
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
-        self.left = None;
     }
 
     /// Applies a status that a person wrote. A status that an agent wrote is not applied.
@@ -474,7 +473,8 @@ impl History {
             if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {
                 // What an attempt left that is off its branch does not continue the branch.
                 past.left = None;
-            } else if had_agent {
+            } else if had_agent && ended.pinned.is_some() {
+                // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
                 past.left.clone_from(&ended.pinned);
             }
             past.spend.add(ended);

@@ -196,10 +196,17 @@ impl Run {
         {
             return RunDecision::Land(branch.to_owned());
         }
-        if let Some(stop) = self.stuck(sit) {
-            return RunDecision::Select(Decision::Stop(stop));
-        }
-        RunDecision::Select(sit.view.decide(now))
+        let selected = sit.view.decide(now);
+        // Other tasks go on while a person is needed for the queued work.
+        let goes_on = match &selected {
+            Decision::Start(_) => true,
+            Decision::Wait(wait) => wait.until.is_some(),
+            Decision::Stop(_) => false,
+        };
+        RunDecision::Select(match self.stuck(sit).filter(|_| !goes_on) {
+            Some(stop) => Decision::Stop(stop),
+            None => selected,
+        })
     }
 
     /// Completes a plain loop whose folder has a file `DONE` between two iterations.

@@ -81,15 +81,50 @@ impl Found {
     }
 }
 
+/// The limit on attempts of a project whose set-up has not been tried yet.
+pub const FIRST_ITERATIONS: u32 = 10;
+
+/// The agent of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentChoice {
+    /// A known agent, with its default model unless one is named.
+    Preset {
+        /// The name of the preset.
+        name: String,
+        /// The model.
+        model: Option<String>,
+    },
+    /// A command of one's own.
+    Command(Vec<String>),
+}
+
+impl AgentChoice {
+    /// The value of the setting `agent`.
+    fn text(&self) -> String {
+        match self {
+            AgentChoice::Preset { name, model: None } => scalar(name),
+            AgentChoice::Preset { name, model: Some(model) } => {
+                format!("{{preset: {}, model: {}}}", scalar(name), scalar(model))
+            }
+            AgentChoice::Command(words) => {
+                let words: Vec<String> = words.iter().map(|word| scalar(word)).collect();
+                format!("[{}]", words.join(", "))
+            }
+        }
+    }
+}
+
 /// The choices for the set-up.
 #[derive(Clone, Debug)]
 pub struct SetupChoices {
     /// The agent; none if the user settings name it.
-    pub agent: Option<String>,
+    pub agent: Option<AgentChoice>,
     /// The commands that verify a task.
     pub verify: Vec<String>,
-    /// The limit on attempts per run, if not the default.
-    pub max_iterations: Option<u32>,
+    /// The limit on attempts per run.
+    pub max_iterations: u32,
+    /// The limit on the cost of a run, in US dollars.
+    pub max_cost: Option<f64>,
     /// Whether to add recipes to a justfile.
     pub recipes: bool,
     /// Whether to add a paragraph about `ralph` to the instructions for agents.
@@ -102,9 +137,10 @@ impl SetupChoices {
     /// The default choices.
     pub fn of(found: &Found) -> SetupChoices {
         SetupChoices {
-            agent: Some(found.agent().to_owned()),
+            agent: Some(AgentChoice::Preset { name: found.agent().to_owned(), model: None }),
             verify: found.verify(),
-            max_iterations: None,
+            max_iterations: FIRST_ITERATIONS,
+            max_cost: None,
             recipes: true,
             paragraph: false,
             global: false,
@@ -152,12 +188,18 @@ pub fn global(wanted: &SetupChoices) -> String {
 
 fn settings(text: &str, wanted: &SetupChoices) -> String {
     let agent = match &wanted.agent {
-        Some(agent) => format!("\nagent: {}\n", scalar(agent)),
+        Some(agent) => format!("\nagent: {}\n", agent.text()),
         None => "\n# agent: claude  # default: from ~/.ralph/config.yaml\n".to_owned(),
     };
     let text = text.replace("\nagent: claude\n", &agent);
-    match wanted.max_iterations {
-        Some(count) => text.replace("# max_iterations: 50 ", &format!("max_iterations: {count} ")),
+    let text =
+        text.replace("max_iterations: 10 ", &format!("max_iterations: {} ", wanted.max_iterations));
+    let text = match wanted.max_iterations {
+        FIRST_ITERATIONS => text,
+        count => text.replace("# max_iterations: 50  ", &format!("max_iterations: {count}  ")),
+    };
+    match wanted.max_cost {
+        Some(sum) => text.replace("# max_cost: 20        #", &format!("max_cost: {sum} #")),
         None => text,
     }
 }
@@ -269,9 +311,10 @@ mod tests {
 
     fn wanted(agent: &str, verify: &[&str]) -> SetupChoices {
         SetupChoices {
-            agent: Some(agent.to_owned()),
+            agent: Some(AgentChoice::Preset { name: agent.to_owned(), model: None }),
             verify: verify.iter().map(|&command| command.to_owned()).collect(),
-            max_iterations: Some(7),
+            max_iterations: 7,
+            max_cost: None,
             recipes: true,
             paragraph: false,
             global: false,

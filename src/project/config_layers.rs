@@ -285,7 +285,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
                     tree.range(key),
                 )
                 .help("`ralph config` lists the settings")
-                .did_you_mean(nearest(&name, known)),
+                .did_you_mean(elsewhere(&name).or_else(|| nearest(&name, known))),
             );
             continue;
         }
@@ -298,6 +298,24 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
         found.insert(name.to_string(), (given, line));
     }
     if faults.is_empty() { Ok(found) } else { Err(faults) }
+}
+
+/// Returns the setting that does what a setting of another loop does there.
+fn elsewhere(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "completion_promise" => "promise_text",
+        "scheduler" | "cron" => "schedule",
+        "max_runtime" | "max_runtime_seconds" | "time_limit" => "max_duration",
+        "idle_timeout" | "idle_timeout_secs" | "inactivity_timeout" => "idle",
+        "max_retries" | "retries" => "max_attempts",
+        "parallel" | "concurrency" | "workers" => "jobs",
+        "worktree" | "worktrees" => "isolation",
+        "cli" | "backend" | "command" => "agent",
+        "max_cost_usd" | "budget" => "max_cost",
+        // Git keeps every attempt; this is the nearest there is.
+        "checkpoint_interval" => "autocommit",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -323,6 +341,8 @@ mod tests {
             faults.iter().map(|fault| (fault.message.as_str(), &text[fault.at.clone()])).collect();
         assert_eq!(told[0], ("unknown setting `max_iteration`", "max_iteration"));
         assert_eq!(faults[0].help.as_deref(), Some("did you mean `max_iterations`?"));
+        let faults = parse("completion_promise: x\n").unwrap_err();
+        assert!(faults[0].help.as_deref().unwrap().contains("`promise_text`"), "{faults:?}");
         assert!(told[1].0.starts_with("`timeout`: `90` is not") && told[1].1 == "90");
         assert!(told[2].0.starts_with("`fsync`: invalid type: sequence"));
         assert_eq!(parse("- a\n").unwrap_err().len(), 1);

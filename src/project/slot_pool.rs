@@ -117,6 +117,14 @@ impl SlotPool {
         }
         for path in main.ignored_by(&list)? {
             let (from, to) = (self.main.join(&path), slot.root().join(&path));
+            // An attempt may have left a link to a place outside of the slot.
+            let above = path.ancestors().skip(1).filter(|above| *above != Path::new(""));
+            for above in above.map(|above| slot.root().join(above)) {
+                if fs::symlink_metadata(&above).is_ok_and(|found| found.is_symlink()) {
+                    fs::remove_file(&above)
+                        .with_context(|| format!("remove the link `{}`", above.display()))?;
+                }
+            }
             copy(&from, &to)
                 .with_context(|| format!("copy `{}` of `{INCLUDE}`", path.display()))?;
         }
@@ -208,8 +216,10 @@ fn is_used(folder: &Path) -> bool {
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     // A file that changed in the repository is copied again.
     let is_link = fs::symlink_metadata(from)?.is_symlink();
-    if fs::symlink_metadata(to).is_ok() && (is_link || fs::read(from)? == fs::read(to)?) {
-        return Ok(());
+    match fs::symlink_metadata(to) {
+        Ok(there) if there.is_symlink() && !is_link => fs::remove_file(to)?,
+        Ok(_) if is_link || fs::read(from)? == fs::read(to)? => return Ok(()),
+        Ok(_) | Err(_) => {}
     }
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;

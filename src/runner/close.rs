@@ -60,10 +60,17 @@ impl Runner {
         let status = changes.status.or(status);
         crash::point("close.settled");
         let report = self.report(&record, status);
-        let mut evidence = match tree {
-            Ok(tree) => attempt::evidence(&self.workspace, &tree, &record, report)?,
-            Err(error) => attempt::evidence_of_nothing(&record, report, &error),
+        let is_isolated = record.slot.is_some();
+        let found = match tree {
+            Ok(tree) => match attempt::evidence(&self.workspace, &tree, &record, report) {
+                // An attempt may have damaged its slot. That must not end the run.
+                Err(error) if !is_isolated => return Err(error),
+                found => found,
+            },
+            Err(error) => Err(error),
         };
+        let mut evidence =
+            found.unwrap_or_else(|error| attempt::evidence_of_nothing(&record, report, &error));
         evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.earlier_work(&record, &evidence)?;
         self.add_graph_changes(&record, changes, &mut evidence);
@@ -111,15 +118,23 @@ impl Runner {
             return Ok(None);
         };
         let repo = &self.workspace.repo;
+        let is_reverted = |commit: &CommitId| -> Result<bool> {
+            let line = format!("This reverts commit {commit}.");
+            Ok(repo.commit_with_line(base, &line)?.is_some())
+        };
         if let Some(work) = self.store.history().of(&record.task_id).work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)
         {
-            return Ok(Some(work));
+            return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(false)));
         }
         if !evidence.commits.is_empty() {
             return Ok(None);
         }
-        repo.commit_with_line(base, &format!("Ralph-Task: {}", record.task_id))
+        let found = repo.commit_with_line(base, &format!("Ralph-Task: {}", record.task_id))?;
+        Ok(match found {
+            Some(commit) if !is_reverted(&commit)? => Some(commit),
+            _ => None,
+        })
     }
 
     /// Adds what the attempt changed in the graph to its evidence. New tasks are its work if the graph

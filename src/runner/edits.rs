@@ -114,9 +114,10 @@ impl Runner {
         if changed.is_empty() { Ok(()) } else { self.emit(None, Event::SettingsLoaded { changed }) }
     }
 
-    /// Corrects statuses in the file that git or the lock of this run contradict: a task whose
-    /// work is in the history of HEAD is complete, unless a person reset it, and the claim of a
-    /// run that is over is void. An older version of the file may have been restored.
+    /// Corrects statuses in the file that git or the lock of this run contradict: a task that is
+    /// complete in the newest commit is complete, unless a person reset it, and the claim of a run
+    /// that is over is void. An older version of the file may have been restored. A commit that
+    /// opens the task again, such as a revert, counts as well.
     pub(super) fn follow_history(&mut self) -> Result<()> {
         // A person may look at another branch than the one that work lands on.
         let tip = match self.slots.target() {
@@ -143,9 +144,7 @@ impl Runner {
             let number = committed.graph().number(&task.id);
             let there = number.map(|number| committed.graph().task(number));
             let is_done = there.is_some_and(|there| there.status == Status::Complete);
-            let landed = past.commits.last().filter(|_| !is_done);
-            let landed = landed.map(|commit| self.workspace.repo.is_ancestor(&commit.id, &tip));
-            if !past.was_reset && (is_done || matches!(landed, Some(Ok(true)))) {
+            if !past.was_reset && is_done {
                 let at = there.and_then(|task| task.extra.get("completed_at")?.as_str());
                 done.push((task.id.clone(), at.map(str::to_owned)));
             } else if is_void_claim(task) {

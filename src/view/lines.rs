@@ -283,7 +283,9 @@ fn changed(
         Cause::EditedDuringAttempt => "during an attempt",
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
-        Cause::History => "by the history of the branch: its work is committed there",
+        Cause::History => {
+            "because it is complete in the newest commit; `ralph task-reset` opens it"
+        }
         Cause::DoneFile => "by the file `DONE`",
     };
     let change = match (old, new) {

@@ -160,6 +160,22 @@ fn the_second_of_two_conflicting_attempts_is_retried_with_the_conflict() {
     assert_eq!(pin, format!("by {second}\n"), "what did not fit is kept");
 }
 
+/// Those that conflicted in a file go on one after the other.
+#[test]
+fn tasks_that_all_change_one_file_land_one_after_the_other() {
+    let agent = "cat > /dev/null; echo $RALPH_TASK_ID >> list
+        until [ $(ls \"$TRIAL_DIR\" | grep -c ^at-) -ge 4 ]; do
+            touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"; sleep 0.02; done
+        git add list; git commit -qm \"Register $RALPH_TASK_ID\"; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = TestProject::new()
+        .graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n")
+        .command(["sh", "-c", agent])
+        .env("RALPH_JOBS", "4");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.read("list").lines().count(), 4);
+    assert_eq!(trial.lines("started").len(), 7, "each conflicts once at most");
+}
+
 #[test]
 fn one_of_two_tasks_that_only_fail_together_is_retried() {
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");

@@ -60,9 +60,14 @@ fn repository(programs: &[&str]) -> TestProject {
     trial
 }
 
-/// The lines that are neither empty nor comments.
+/// The limit of attempts of the first settings.
+const FIRST: &str = "max_iterations: 10    # attempts per run; raise it when the first runs went well \
+                     (default: 50)";
+
+/// The lines that are neither empty nor comments, without [`FIRST`].
 fn said(text: &str) -> Vec<&str> {
-    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+    let told = |line: &&str| !line.is_empty() && !line.starts_with('#') && *line != FIRST;
+    text.lines().filter(told).collect()
 }
 
 /// The untracked files.
@@ -77,6 +82,7 @@ fn an_empty_repository_is_set_up_once() {
     let found = "project: [repo], branch main\nagent: none of claude, codex, gemini, opencode, amp, \
                  copilot, aider is on PATH\ntests: none found\n";
     trial.run(["init"]).stdout(SAID).stderr(found);
+    assert!(trial.read(".ralph/config.yaml").lines().any(|line| line == FIRST));
     assert_eq!(untracked(&trial), WRITTEN);
     trial.run(["check"]).stdout_has("2 tasks");
     assert_eq!(trial.read("prompts/task.md"), ralph::core::prompt::DEFAULT_TEMPLATE);
@@ -174,6 +180,7 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
         "project: [repo], branch main\n\
          agent: claude ([trial]/bin/claude), no sign of a login\n\
          agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
+         agents run without questions for permission: they can do anything that you can\n\
          tests: none found\n\
          backlog: docs/old.task-graph.yaml, a task graph: check it with `ralph --graph \
          docs/old.task-graph.yaml check`\n\
@@ -445,7 +452,9 @@ fn the_wizard_asks_and_enter_takes_the_default() {
     let answers = [
         ("Create one?", "\r".to_owned()),
         ("Which agent?", format!("{down}\r")),
+        ("Model of codex", "o9\r".to_owned()),
         ("number of attempts", "\u{7f}\u{7f}3\r".to_owned()),
+        ("Maximum cost", "2.5\r".to_owned()),
         ("Which commands", format!("{down} \r")),
         ("Add recipes for `just` to justfile?", "n".to_owned()),
         ("Add a section for agents to AGENTS.md?", "y".to_owned()),
@@ -467,15 +476,21 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         "{seen}"
     );
     assert!(seen.contains("claude (`ANTHROPIC_API_KEY` is set)"), "{seen}");
+    assert!(
+        seen.contains("another command") && seen.contains("create   task-graph.yaml"),
+        "{seen}"
+    );
+    assert!(seen.contains("agents run without questions"), "{seen}");
     let config = trial.read(".ralph/config.yaml");
     assert_eq!(
         said(&config),
         [
-            "agent: codex",
+            "agent: {preset: codex, model: o9}",
             "verify:",
             "  - make test",
             "  - cargo test",
-            "max_iterations: 3  # attempts per run"
+            "max_iterations: 3    # attempts per run; raise it when the first runs went well (default: 50)",
+            "max_cost: 2.5 # US dollars per run; also max_cost_per_day, max_tokens, max_duration",
         ]
     );
     assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());
@@ -500,7 +515,9 @@ fn leaving_the_wizard_writes_no_file() {
         terminal.flush().unwrap();
         if last {
             for (question, answer) in [
+                ("Model of", "\r"),
                 ("number of", "\r"),
+                ("Maximum cost", "\r"),
                 ("Command that", "make\r"),
                 ("Add recipes", "y"),
                 ("Add a section", "n"),

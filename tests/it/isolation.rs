@@ -132,6 +132,106 @@ fn a_retry_goes_on_where_the_last_attempt_stopped() {
     }
 }
 
+/// An alias of git and a hook have these variables.
+#[test]
+fn variables_of_git_do_not_reach_an_attempt() {
+    let trial = project("tasks:\n  - {id: a}\n", &format!("{HONEST}; exit 1"));
+    let git = trial.root().join(".git");
+    let trial = trial
+        .env("GIT_DIR", git.to_str().unwrap())
+        .env("GIT_INDEX_FILE", git.join("index").to_str().unwrap());
+    let fails =
+        trial.command(["sh", "-c", "cat > /dev/null; git commit -q --allow-empty -m bad; exit 1"]);
+    let before = fails.git(&["rev-parse", "main"]);
+    fails.run(["run", "--once"]).code(1);
+    assert_eq!(fails.git(&["rev-parse", "main"]), before);
+    let trial = fails.command(["sh", "-c", HONEST]);
+    trial.run(["run"]).graph_complete();
+    is_clean(&trial);
+}
+
+#[test]
+fn a_damaged_slot_costs_its_attempt_and_no_work_before_it() {
+    for damage in ["echo junk > .git/packed-refs", "rm .git/HEAD", "git config core.bare true"] {
+        let agent = format!(
+            "cat > /dev/null; case $RALPH_ATTEMPT in
+             1) echo half > half; git add half; git commit -qm half; exit 1;;
+             2) echo more > more; {damage}; exit 1;;
+             *) echo rest > rest; git add -A; git commit -qm rest; \"$RALPH\" task-complete a;; esac"
+        );
+        let trial = project("tasks:\n  - {id: a}\n", &agent);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.read("half") + &trial.read("rest"), "half\nrest\n", "{damage}");
+        is_clean(&trial);
+    }
+}
+
+#[test]
+fn a_commit_that_a_person_takes_off_the_branch_stays_off() {
+    let agent = "cat > /dev/null; [ $RALPH_ATTEMPT = 1 ] && {
+             echo a > a; git add a; git commit -qm work; touch \"$TRIAL_DIR/made\"
+             until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done; exit END; }
+         echo b > b; git add b; git commit -qm more; \"$RALPH\" task-complete a";
+    for end in ["1", "0"] {
+        let report = if end == "0" { "\"$RALPH\" task-complete a; exit 0" } else { "exit 1" };
+        let trial = project("tasks:\n  - {id: a}\n", &agent.replace("exit END", report));
+        trial.write("secret", "1\n");
+        trial.git(&["add", "secret"]);
+        trial.git(&["commit", "-qm", "Secret"]);
+        let run = trial.start_until(["run"], "made");
+        trial.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        trial.leave("open");
+        run.end(&trial);
+        assert_eq!(trial.read("a"), "a\n");
+        assert!(!trial.root().join("secret").exists(), "{end}");
+        assert!(!trial.subjects().contains(&"Secret".to_owned()), "{end}");
+    }
+}
+
+#[test]
+fn an_answer_and_a_reset_lose_no_work() {
+    let first = "cat > /dev/null; case $RALPH_ATTEMPT in
+        1) echo half > half; git add half; git commit -qm half; echo more > more; FIRST;;
+        *) echo rest > rest; git add -A; git commit -qm rest; \"$RALPH\" task-complete a;; esac";
+    for (first_end, code, go_on) in [
+        ("\"$RALPH\" ask 'Which?'", 4, &["answer", "a", "This."][..]),
+        ("exit 1", 3, &["task-reset", "a"]),
+    ] {
+        let agent = first.replace("FIRST", first_end);
+        let trial = project("tasks:\n  - {id: a, max_attempts: 1}\n", &agent);
+        trial.run(["run"]).code(code);
+        trial.run(go_on);
+        trial.run(["run"]).graph_complete();
+        let all = [trial.read("half"), trial.read("more"), trial.read("rest")];
+        assert_eq!(all, ["half\n", "more\n", "rest\n"], "{go_on:?}");
+    }
+}
+
+#[test]
+fn a_task_that_a_commit_opens_again_is_done_again() {
+    for how in ["revert", "edit"] {
+        let trial = project("tasks:\n  - {id: a}\n", HONEST);
+        trial.run(["run"]);
+        if how == "revert" {
+            trial.git(&["revert", "--no-edit", "HEAD", "HEAD~1"]);
+            assert!(!trial.root().join("a.txt").exists());
+        } else {
+            trial.save("task-graph.yaml", "tasks:\n  - {id: a}\n");
+            trial.git(&["commit", "-qam", "Again"]);
+        }
+        trial.run(["dag-status"]).stdout_has("1 ready");
+        // The work that was reverted is none of an agent that does nothing.
+        let lies = trial.command(["sh", "-c", "cat > /dev/null; \"$RALPH\" task-complete a"]);
+        lies.run(["run", "--once"]).code(i32::from(how == "revert"));
+        if how == "revert" {
+            let trial = lies.command(["sh", "-c", HONEST]);
+            trial.run(["run"]).graph_complete();
+            assert_eq!(trial.read("a.txt"), "work\n");
+            is_clean(&trial);
+        }
+    }
+}
+
 #[test]
 fn work_that_conflicts_is_named_and_a_retry_starts_over() {
     let agent = "cat > /dev/null

@@ -128,6 +128,14 @@ fn landing_is_tried_again_before_a_run_stops_for_it() {
     sound_but_parked(&trial);
     assert_eq!(trial.tasks("completed"), ["a"]);
 
+    // With one job, other tasks go on meanwhile.
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "").env("RALPH_JOBS", "1");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "work");
+    trial.write("line", "mine\n");
+    trial.run(["run"]).code(4);
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+
     // It is still in the way: the run stops for it.
     let trial = stage("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", "");
     tell(&trial, "a", "put line agent; work");

@@ -738,6 +738,18 @@ fn an_isolated_loop_that_is_paused_stays_isolated() {
 }
 
 #[test]
+fn an_isolated_loop_goes_on_after_an_answer() {
+    let trial = trial(
+        "case $n in 1) echo one > one; git add one; git commit -qm One; \"$RALPH\" ask 'Which?' ;;
+         *) test -e one && echo two > two && \"$RALPH\" task-complete loop ;; esac",
+    );
+    trial.run(fast(&["--isolated"])).code(4);
+    trial.run(["answer", "loop", "Blue."]);
+    trial.run(fast(&["--isolated"])).code(0);
+    assert_eq!(trial.read("one") + &trial.read("two"), "one\ntwo\n");
+}
+
+#[test]
 fn an_isolated_loop_killed_at_its_end_completes_in_the_next() {
     for point in ["close.home", "merge.intended", "merge.landed"] {
         let trial = trial("echo done > work; echo '<promise>COMPLETE</promise>'");

@@ -89,7 +89,8 @@ pub enum Integrated {
 
 impl Repo {
     /// The commit that has the work on top of `onto` without any change: the head of a branch that
-    /// started there, if the method is rebase and the branch changes none of the paths `own`.
+    /// started there, if the method is rebase and the branch changes none of the paths `own`. A
+    /// commit that a person has taken off the target since is not brought back.
     /// Starts at most one process where libgit2 can read the repository.
     ///
     /// # Errors
@@ -104,6 +105,7 @@ impl Repo {
         if how != IntegrationMethod::Rebase
             || piece.head == onto
             || !self.is_ancestor(onto, piece.head)?
+            || !self.is_ancestor(piece.base, onto)?
         {
             return Ok(None);
         }

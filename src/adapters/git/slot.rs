@@ -34,6 +34,9 @@ const MAKING: &str = ".making";
 /// The ref of a slot that names the commit to bring home.
 const HOME: &str = "refs/ralph-home";
 
+/// HEAD of a slot whose git directory is being written again.
+const BEGUN: &str = "ralph-begun";
+
 /// What stays in the git directory when a slot starts other work.
 const STAYS: &[&str] = &["index", "modules", MARK, SET_UP];
 
@@ -96,6 +99,7 @@ impl Repo {
         path.to_string_lossy().ends_with(MAKING)
             || read_mark(&git_dir).is_some_and(|(_, main)| main == self.root)
                 && !git_dir.join("HEAD").exists()
+                && git_dir.join(BEGUN).exists()
     }
 
     /// Removes an [incomplete slot](Repo::is_incomplete_slot). Returns whether it is one.
@@ -127,15 +131,17 @@ impl Repo {
         let head = slot.head()?.commit.context("the slot has no commit")?;
         let start = || -> Result<Repo> {
             let git_dir = &slot.git_dir;
-            // Without HEAD, the directory is recognized as incomplete.
-            remove_all(&git_dir.join("HEAD"))?;
+            // With HEAD under this name, the directory is recognized as incomplete. An attempt that
+            // only removes HEAD does not make it so.
+            fs::rename(git_dir.join("HEAD"), git_dir.join(BEGUN))?;
             // The commit from which the checkout moves on may be in the slot alone by now.
             let is_borrowed = program::commit(&self.root, &head)?.is_some();
             for entry in fs::read_dir(git_dir)? {
                 let entry = entry?;
                 let name = entry.file_name();
-                let stays =
-                    STAYS.iter().any(|it| name == *it) || (name == "objects" && !is_borrowed);
+                let stays = STAYS.iter().any(|it| name == *it)
+                    || name == BEGUN
+                    || (name == "objects" && !is_borrowed);
                 if !stays {
                     remove_all(&entry.path())?;
                 }
@@ -143,6 +149,7 @@ impl Repo {
             crash::point("slot.cleared");
             settings.write(git_dir)?;
             self.write_refs(git_dir, &head)?;
+            remove_all(&git_dir.join(BEGUN))?;
             crash::point("slot.written");
             let slot = Repo::discover(&slot.root)?;
             slot.detach_at(base)?;
@@ -466,7 +473,7 @@ mod tests {
         fs::create_dir_all(&path).unwrap();
         let slot = main.make_slot(&path, &settings, &trees.first).unwrap();
         assert!(!making.exists() && slot.dirty().unwrap().is_empty());
-        fs::remove_file(slot.git_dir.join("HEAD")).unwrap();
+        fs::rename(slot.git_dir.join("HEAD"), slot.git_dir.join(BEGUN)).unwrap();
         assert!(main.remove_incomplete_slot(&path).unwrap() && !path.exists());
         fs::create_dir_all(path.join("mine")).unwrap();
         assert!(!main.remove_incomplete_slot(&path).unwrap() && path.exists());

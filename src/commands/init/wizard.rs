@@ -1,4 +1,5 @@
-//! The questions of `ralph init`. The only user of dialoguer.
+//! The questions of `ralph init`. The only user of dialoguer and
+//! shell-words.
 //!
 //! Ctrl-C, Esc and a closed terminal all mean no.
 
@@ -15,8 +16,7 @@ use crate::{
     core::{
         agents::agent_preset,
         exit::{Exit, Failure},
-        select,
-        setup::{Found, SetupChoices},
+        setup::{AgentChoice, Found, SetupChoices},
     },
 };
 
@@ -54,17 +54,35 @@ impl Wizard {
         if let Some(agent) = &mut wanted.agent {
             *agent = self.agent(found, agent)?;
         }
-        let limit = wanted.max_iterations.unwrap_or(select::MAX_ITERATIONS);
         let asked = Input::with_theme(&self.theme)
             .with_prompt("Maximum number of attempts per run?")
-            .default(limit)
+            .default(wanted.max_iterations)
             .validate_with(|count: &u32| if *count == 0 { Err("at least 1") } else { Ok(()) });
-        let limit = self.answer(asked.interact_text().map(Some))?;
-        wanted.max_iterations = (limit != select::MAX_ITERATIONS).then_some(limit);
+        wanted.max_iterations = self.answer(asked.interact_text().map(Some))?;
+        let sum = |text: &String| match text.trim().parse::<f64>() {
+            _ if text.trim().is_empty() => Ok(()),
+            Ok(sum) if sum.is_finite() && sum > 0.0 => Ok(()),
+            _ => Err("a number above 0, or nothing"),
+        };
+        let cost = self.text("Maximum cost per run in US dollars (empty for none)", sum)?;
+        wanted.max_cost = cost.parse().ok();
         Ok(())
     }
 
-    fn agent(&self, found: &Found, default: &str) -> Result<String> {
+    /// Asks for a text, which may be empty.
+    fn text(
+        &self,
+        question: &str,
+        check: impl Fn(&String) -> Result<(), &'static str>,
+    ) -> Result<String> {
+        let asked = Input::<String>::with_theme(&self.theme)
+            .with_prompt(question)
+            .allow_empty(true)
+            .validate_with(check);
+        Ok(self.answer(asked.interact_text().map(Some))?.trim().to_owned())
+    }
+
+    fn agent(&self, found: &Found, default: &AgentChoice) -> Result<AgentChoice> {
         let here = |name: &str| found.agents.iter().find(|agent| agent.name == name);
         let mut names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
         names.sort_by_key(|name| here(name).is_none());
@@ -75,12 +93,28 @@ impl Wizard {
             },
             None => format!("{name} (not on PATH)"),
         };
-        let items: Vec<String> = names.iter().map(about).map(|text| fitted(&text)).collect();
+        let mut items: Vec<String> = names.iter().map(about).map(|text| fitted(&text)).collect();
+        items.push("another command".to_owned());
+        let is_default = |name: &&str| matches!(default, AgentChoice::Preset { name: default, .. } if default == name);
         let asked = Select::with_theme(&self.theme)
             .with_prompt("Which agent?")
             .items(&items)
-            .default(names.iter().position(|name| *name == default).unwrap_or(0));
-        Ok(names[self.answer(asked.interact_opt())?].to_owned())
+            .default(names.iter().position(|name| is_default(&name)).unwrap_or(0));
+        let Some(name) = names.get(self.answer(asked.interact_opt())?) else {
+            let words = |text: &String| match shell_words::split(text) {
+                Ok(words) if words.is_empty() => Err("a command that reads a prompt on stdin"),
+                Ok(_) => Ok(()),
+                Err(_) => Err("a quotation mark is missing"),
+            };
+            let line = self.text("Command that reads a prompt on standard input", words)?;
+            return Ok(AgentChoice::Command(shell_words::split(&line)?));
+        };
+        let mut model = None;
+        if agent_preset::find(name).is_some_and(|preset| preset.model.is_some()) {
+            let question = format!("Model of {name} (empty for its default)");
+            model = Some(self.text(&question, |_| Ok(()))?).filter(|model| !model.is_empty());
+        }
+        Ok(AgentChoice::Preset { name: (*name).to_owned(), model })
     }
 
     /// Asks for the verify commands.

@@ -128,6 +128,7 @@ impl AgentCommand {
         struct Mapping {
             name: Option<String>,
             preset: Option<String>,
+            model: Option<String>,
             command: Option<Vec<String>>,
             output: Option<String>,
             #[serde(default)]
@@ -145,6 +146,9 @@ impl AgentCommand {
             (None, Some(argv)) if !argv.is_empty() => AgentCommand::command(argv),
             (None, _) => return Err("`agent` as a mapping needs `command` or `preset`".to_owned()),
         };
+        if let Some(model) = given.model {
+            call.set_model(&model)?;
+        }
         if let Some(output) = given.output {
             let found = Format::ALL.iter().find(|(name, _)| *name == output);
             let formats = || Format::ALL.iter().map(|(name, _)| *name);
@@ -154,6 +158,23 @@ impl AgentCommand {
         call.version_check = given.version_check.unwrap_or(call.version_check);
         call.env.extend(given.env);
         Ok(call)
+    }
+}
+
+impl AgentCommand {
+    /// Adds the flag that selects a model.
+    fn set_model(&mut self, model: &str) -> Result<(), String> {
+        let preset = agent_preset::of_command(&self.name, &self.argv[0]);
+        let Some(flag) = preset.and_then(|preset| preset.model) else {
+            let name = &self.name;
+            return Err(format!(
+                "`ralph` knows no flag for the model of `{name}`; put it into `command`"
+            ));
+        };
+        // `-` stands for standard input and comes last.
+        let at = self.argv.len() - usize::from(self.argv.last().is_some_and(|word| word == "-"));
+        self.argv.splice(at..at, words(&[flag, model]));
+        Ok(())
     }
 }
 
@@ -198,6 +219,10 @@ mod tests {
         let aider = "aider --yes-always --no-gitignore --message-file /dev/stdin";
         assert_eq!(read(&json!("aider")), [one("aider", aider, Format::Aider)]);
         assert_eq!(read(&json!("./my.sh")), [one("my.sh", "./my.sh", Format::Text)]);
+        let with_model = read(&json!({"preset": "codex", "model": "o9"})).remove(0).1;
+        assert!(with_model.ends_with("--json --model o9 -"), "{with_model}");
+        let amp = AgentCommand::read(&json!({"preset": "amp", "model": "o9"})).unwrap_err();
+        assert!(amp.contains("no flag for the model of `amp`"), "{amp}");
         assert_eq!(read(&json!(["sh", "-c", "x"])), [one("sh", "sh -c x", Format::Text)]);
         assert_eq!(read(&json!(["claude", "-p"])), [one("claude", "claude -p", Format::Text)]);
         let names: Vec<_> = read(&json!(["claude", "codex"])).into_iter().map(|c| c.0).collect();

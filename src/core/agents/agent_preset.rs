@@ -17,6 +17,8 @@ pub struct AgentPreset {
     pub name: &'static str,
     /// Its command line. It reads the prompt from standard input.
     pub argv: &'static [&'static str],
+    /// The flag that selects its model, if it has one.
+    pub model: Option<&'static str>,
     /// The format of its output.
     pub format: Format,
     /// Variables added to its environment.
@@ -66,6 +68,7 @@ pub fn of_command(name: &str, program: &str) -> Option<&'static AgentPreset> {
 const PLAIN: AgentPreset = AgentPreset {
     name: "",
     argv: &[],
+    model: None,
     format: Format::Text,
     env: &[],
     env_remove: &[],
@@ -89,6 +92,7 @@ const CLAUDE: AgentPreset = AgentPreset {
         "stream-json",
         "--verbose",
     ],
+    model: Some("--model"),
     format: Format::ClaudeJson,
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
@@ -121,6 +125,7 @@ const CODEX: AgentPreset = AgentPreset {
         "--json",
         "-",
     ],
+    model: Some("--model"),
     format: Format::CodexJson,
     version: &["codex", "--version"],
     install: "npm install -g @openai/codex",
@@ -137,6 +142,7 @@ const CODEX: AgentPreset = AgentPreset {
 const GEMINI: AgentPreset = AgentPreset {
     name: "gemini",
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
+    model: Some("--model"),
     format: Format::GeminiJson,
     version: &["gemini", "--version"],
     install: "npm install -g @google/gemini-cli",
@@ -152,6 +158,7 @@ const GEMINI: AgentPreset = AgentPreset {
 const OPENCODE: AgentPreset = AgentPreset {
     name: "opencode",
     argv: &["opencode", "run", "--format", "json", "--auto"],
+    model: Some("--model"),
     format: Format::OpencodeJson,
     version: &["opencode", "--version"],
     install: "npm install -g opencode-ai",
@@ -178,6 +185,7 @@ const AMP: AgentPreset = AgentPreset {
 const COPILOT: AgentPreset = AgentPreset {
     name: "copilot",
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
+    model: Some("--model"),
     format: Format::CopilotJson,
     version: &["copilot", "--version"],
     install: "npm install -g @github/copilot",
@@ -194,6 +202,7 @@ const COPILOT: AgentPreset = AgentPreset {
 const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
+    model: Some("--model"),
     format: Format::Aider,
     version: &["aider", "--version"],
     install: "pipx install aider-chat",
@@ -211,6 +220,7 @@ mod tests {
             assert_eq!(find(preset.name), Some(preset));
             assert_eq!([preset.argv[0], preset.version[0]], [preset.name; 2]);
             assert!(!preset.install.is_empty(), "{}", preset.name);
+            assert_eq!(preset.model.is_none(), preset.name == "amp");
             // The names of presets and of formats must stay distinguishable.
             let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
             assert_eq!(is_format, preset.name == "aider");

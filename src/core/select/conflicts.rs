@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use chrono::{DateTime, Utc};
 
 use super::{Active, SelectionKey, Turn, View};
-use crate::core::{agents::agent_command::AgentCommand, graph::task::Task};
+use crate::core::{agents::agent_command::AgentCommand, graph::task::Task, verdict::Merge};
 
 /// The reason why a task cannot start alongside the active attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +79,24 @@ impl<'a> View<'a> {
     pub(super) fn clash(&self, number: usize) -> Option<usize> {
         let task = self.graph.task(number);
         let mut others = self.active.iter().filter_map(|active| active.number);
-        if task.touches.is_empty() {
+        let collided = self.collided(number);
+        if task.touches.is_empty() && collided.is_empty() {
             return None;
         }
-        others.find(|other| overlap(task, self.graph.task(*other)))
+        others.find(|other| {
+            overlap(task, self.graph.task(*other))
+                || self.collided(*other).iter().any(|path| collided.contains(path))
+        })
+    }
+
+    /// Returns the files in which the last attempt at a task conflicted with work that had landed.
+    /// Two tasks that conflicted in the same file would do so again if they ran together.
+    fn collided(&self, number: usize) -> &[String] {
+        let last = self.history.of(&self.graph.task(number).id).last.as_ref();
+        match last.and_then(|last| last.ended.evidence.merge.as_ref()) {
+            Some(Merge::Conflict { paths, .. }) => paths,
+            Some(Merge::Landed { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => &[],
+        }
     }
 
     /// Whether a task yields to a more urgent one that waits for files and needs the same files.
