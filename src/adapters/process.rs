@@ -233,6 +233,11 @@ impl AgentProcess {
         self.order(GuardianCommand::Cancel);
     }
 
+    /// Sends INT to the agent and its group.
+    pub fn interrupt(&self) {
+        self.order(GuardianCommand::Interrupt);
+    }
+
     /// Sends TERM to the agent and its group.
     pub fn terminate(&self) {
         self.order(GuardianCommand::Terminate);

@@ -68,6 +68,7 @@ impl Runner {
             RunCommand::StartCheck(id, purpose, number, command) => {
                 return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
             }
+            RunCommand::Interrupt(id) => self.end_process(&id, AgentProcess::interrupt),
             RunCommand::Terminate(id) => self.end_process(&id, AgentProcess::terminate),
             RunCommand::Kill(id) => self.end_process(&id, AgentProcess::kill),
             RunCommand::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),

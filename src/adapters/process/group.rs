@@ -80,6 +80,12 @@ impl Process {
         &self.identity
     }
 
+    /// Sends INT to the group. Does nothing once the process is reaped.
+    pub(super) fn interrupt(&self) {
+        // A stopped process handles INT only after it is continued.
+        self.group.signal(&[Signal::INT, Signal::CONT]);
+    }
+
     /// Sends TERM to the group. Does nothing once the process is reaped.
     pub(super) fn terminate(&self) {
         // A stopped process handles TERM only after it is continued.

@@ -47,6 +47,8 @@ pub struct GuardianSpec {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardianCommand {
+    /// Send INT to the agent's group.
+    Interrupt,
     /// Send TERM to the agent's group.
     Terminate,
     /// End everything.
@@ -312,6 +314,10 @@ impl Guard {
 
     fn obey(&mut self, message: &GuardianMessage) {
         let fate = match message {
+            GuardianMessage::Order(GuardianCommand::Interrupt) => {
+                self.agent.interrupt();
+                GuardianFate::Asked
+            }
             GuardianMessage::Order(GuardianCommand::Terminate) => {
                 self.agent.terminate();
                 GuardianFate::Asked

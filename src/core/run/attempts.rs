@@ -177,7 +177,7 @@ impl Attempts {
         let Some(process) = &mut attempt.process else {
             return Vec::new();
         };
-        let watch = process.watch.insert(ProcessWatch::new(limits));
+        let watch = process.watch.insert(ProcessWatch::new(limits, process.purpose.is_none()));
         if let Some(at) = cancel_at {
             watch.cancel_at(at);
         }
@@ -318,10 +318,11 @@ impl Attempts {
                 continue;
             };
             match reached {
+                LimitReached::Interrupt => commands.push(RunCommand::Terminate(id)),
                 LimitReached::Grace => commands.push(RunCommand::Kill(id)),
-                LimitReached::End(_, why) => {
+                LimitReached::End(signal, why) => {
                     let event = Event::Terminating { attempt: id.attempt, why };
-                    commands.extend([RunCommand::Terminate(id), attempt.emit(event)]);
+                    commands.extend([signal.command(&id), attempt.emit(event)]);
                 }
                 LimitReached::Children => {
                     let left = attempt.process.as_ref().and_then(|it| it.left.clone());

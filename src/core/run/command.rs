@@ -136,6 +136,8 @@ pub enum RunCommand {
     StartAgent(AttemptId),
     /// Start a command of an attempt: its purpose, its number for that purpose, and the command.
     StartCheck(AttemptId, CheckPurpose, usize, String),
+    /// Interrupt the agent of an attempt, so that it prints its result and ends.
+    Interrupt(AttemptId),
     /// Ask the process of an attempt to end.
     Terminate(AttemptId),
     /// Kill the process of an attempt and all of its child processes.

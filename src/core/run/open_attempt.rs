@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    process_watch::ProcessWatch,
+    process_watch::{EndSignal, ProcessWatch},
     verified_batch::CheckedCommand,
 };
 use crate::core::{
@@ -78,6 +78,16 @@ pub(super) enum Next {
     /// Handle the results of the merge queue's trial that this attempt leads; none if the trial was
     /// interrupted.
     Tried(Option<Vec<CheckedCommand>>),
+}
+
+impl EndSignal {
+    /// Returns the command that sends it to the process of an attempt.
+    pub(super) fn command(self, id: &AttemptId) -> RunCommand {
+        match self {
+            EndSignal::Interrupt => RunCommand::Interrupt(id.clone()),
+            EndSignal::Terminate => RunCommand::Terminate(id.clone()),
+        }
+    }
 }
 
 impl From<Vec<RunCommand>> for Next {
@@ -161,8 +171,7 @@ impl OpenAttempt {
         sit: &Situation<'_>,
     ) -> Option<RunCommand> {
         let watch = self.process.as_mut()?.watch.as_mut().filter(|watch| !watch.is_ending())?;
-        watch.end(outcome, sit.now + sit.graces.kill);
-        Some(RunCommand::Terminate(self.id.clone()))
+        Some(watch.end(outcome, sit.now, &sit.graces).command(&self.id))
     }
 
     /// Handles the result of a command. Starts the next command, or the step after the last one.

@@ -33,26 +33,67 @@ pub struct GracePeriods {
 /// A limit that was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitReached {
+    /// It has not ended after an interrupt, so it must be terminated.
+    Interrupt,
     /// Its grace period is over, so it must be killed.
     Grace,
-    /// It must end with this outcome, for this reason.
-    End(Outcome, String),
+    /// It must end, beginning with this signal, for this reason.
+    End(EndSignal, String),
     /// The wait for the remaining child processes is over.
     Children,
+}
+
+/// The first signal to a process that must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndSignal {
+    /// SIGINT, on which some agents print their result, with their cost.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl EndSignal {
+    /// Returns the first signal for a process that is ended with this outcome. An agent that has
+    /// given its result would print another one on SIGINT, and shell commands print none.
+    fn of(outcome: &Outcome, is_agent: bool) -> EndSignal {
+        match outcome {
+            Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Cancelled if is_agent => {
+                EndSignal::Interrupt
+            }
+            Outcome::TimedOut { .. }
+            | Outcome::Idle { .. }
+            | Outcome::Cancelled
+            | Outcome::Lingered { .. }
+            | Outcome::Exited { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::Interrupted
+            | Outcome::NotStarted { .. } => EndSignal::Terminate,
+        }
+    }
+}
+
+/// A process that is being ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ending {
+    outcome: Outcome,
+    /// When SIGTERM follows an interrupt.
+    terminate_at: Option<Instant>,
+    kill_at: Instant,
 }
 
 /// A process of an attempt with its limits and deadlines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessWatch {
     limits: ProcessLimits,
+    is_agent: bool,
     /// The deadline after a request to stop the run.
     cancel_at: Option<Instant>,
     /// The deadline after its final result, and whether its background tasks still run.
     exit_by: Option<(Instant, bool)>,
     /// The deadline after its report, which its final result replaces.
     report_by: Option<Instant>,
-    /// Why it is being ended, and when it is killed.
-    ending: Option<(Outcome, Instant)>,
+    /// Why it is being ended, and when the next signals follow.
+    ending: Option<Ending>,
     /// The start and the deadline of the wait for its remaining child processes; no deadline once
     /// the wait is over.
     children: Option<(Instant, Option<Instant>)>,
@@ -60,9 +101,10 @@ pub struct ProcessWatch {
 
 impl ProcessWatch {
     /// Watches a process with these limits.
-    pub fn new(limits: ProcessLimits) -> ProcessWatch {
+    pub fn new(limits: ProcessLimits, is_agent: bool) -> ProcessWatch {
         ProcessWatch {
             limits,
+            is_agent,
             cancel_at: None,
             exit_by: None,
             report_by: None,
@@ -83,14 +125,14 @@ impl ProcessWatch {
 
     /// Why it was ended, if `ralph` did so.
     pub fn ending(&self) -> Option<&Outcome> {
-        self.ending.as_ref().map(|(outcome, _)| outcome)
+        self.ending.as_ref().map(|ending| &ending.outcome)
     }
 
     /// The time until a limit of the process is reached.
     pub fn patience(&self, now: Instant) -> Duration {
         let until = |at: Instant| at.saturating_duration_since(now);
-        if let Some((_, kill_at)) = self.ending {
-            return until(kill_at);
+        if let Some(ending) = &self.ending {
+            return until(ending.terminate_at.unwrap_or(ending.kill_at));
         }
         let running = now.saturating_duration_since(self.limits.started);
         let limit = self.limits.limit.saturating_sub(running);
@@ -103,7 +145,8 @@ impl ProcessWatch {
     pub fn postpone(&mut self, length: Duration) {
         self.limits.started += length;
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
-        let ending = self.ending.as_mut().map(|(_, at)| at);
+        let ending = self.ending.iter_mut();
+        let ending = ending.flat_map(|it| it.terminate_at.iter_mut().chain([&mut it.kill_at]));
         let children = self.children.as_mut().and_then(|(_, until)| until.as_mut());
         let own = self.cancel_at.iter_mut().chain(&mut self.report_by);
         for at in own.chain(exit_by).chain(ending).chain(children) {
@@ -111,16 +154,27 @@ impl ProcessWatch {
         }
     }
 
-    /// Records that it is being ended with this outcome.
-    pub fn end(&mut self, outcome: Outcome, kill_at: Instant) {
-        self.ending = Some((outcome, kill_at));
+    /// Records that it is being ended with this outcome, and returns the first signal for it. SIGKILL
+    /// follows after the grace period.
+    pub fn end(&mut self, outcome: Outcome, now: Instant, graces: &GracePeriods) -> EndSignal {
+        /// The longest time between SIGINT and SIGTERM. Claude Code prints its result at once.
+        const INTERRUPT: Duration = Duration::from_secs(2);
+        let signal = EndSignal::of(&outcome, self.is_agent);
+        let terminate_at = match signal {
+            EndSignal::Interrupt => Some(now + INTERRUPT.min(graces.kill / 2)),
+            EndSignal::Terminate => None,
+        };
+        self.ending = Some(Ending { outcome, terminate_at, kill_at: now + graces.kill });
+        signal
     }
 
     /// Records that it is killed because the run was asked to stop twice.
     pub fn killed(&mut self, now: Instant) {
         // After a first TERM it is not being ended yet; without this its end would count as a
         // failure.
-        self.ending.get_or_insert((Outcome::Cancelled, now + Duration::from_secs(1)));
+        let kill_at = now + Duration::from_secs(1);
+        let ending = Ending { outcome: Outcome::Cancelled, terminate_at: None, kill_at };
+        self.ending.get_or_insert(ending).terminate_at = None;
     }
 
     /// Sets the deadline for it to end by itself.
@@ -173,9 +227,9 @@ impl ProcessWatch {
 
     /// Returns the limit that is reached now, if one is.
     pub fn reached(&mut self, now: Instant, graces: &GracePeriods) -> Option<LimitReached> {
-        if let Some((_, kill_at)) = &mut self.ending {
+        if let Some(Ending { terminate_at, kill_at, .. }) = &mut self.ending {
             if now < *kill_at {
-                return None;
+                return terminate_at.take_if(|at| now >= *at).map(|_| LimitReached::Interrupt);
             }
             *kill_at += Duration::from_secs(1);
             return Some(LimitReached::Grace);
@@ -199,7 +253,6 @@ impl ProcessWatch {
             until.take_if(|until| now >= *until)?;
             return Some(LimitReached::Children);
         };
-        self.end(outcome.clone(), now + graces.kill);
-        Some(LimitReached::End(outcome, why))
+        Some(LimitReached::End(self.end(outcome, now, graces), why))
     }
 }

@@ -438,7 +438,7 @@ impl World {
             RunCommand::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
-            RunCommand::Terminate(id) => {
+            RunCommand::Interrupt(id) | RunCommand::Terminate(id) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.told = true;
                 }
