@@ -447,12 +447,6 @@ impl Workspace {
         let Ok(exe) = process::own_file() else {
             return "ralph".to_owned();
         };
-        let found = env::var_os("PATH").and_then(|path| {
-            env::split_paths(&path).map(|dir| dir.join("ralph")).find(|file| file.is_file())
-        });
-        if found.and_then(|file| file.canonicalize().ok()) == exe.canonicalize().ok() {
-            return "ralph".to_owned();
-        }
         let text = exe.display().to_string();
         let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
         if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
