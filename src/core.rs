@@ -10,6 +10,7 @@ pub mod diagnostic;
 pub mod time_zone;
 pub mod timetable;
 pub mod outcome;
+pub mod failure_line;
 pub mod agents;
 pub mod redact;
 pub mod loop_paths;

@@ -122,6 +122,11 @@ pub fn last_of(text: &str) -> Option<String> {
         .map(|line| line.chars().take(500).collect())
 }
 
+/// The end of a file, long enough for the reason of a failure.
+pub fn failure(path: &Path) -> String {
+    end(path, 64 * 1024)
+}
+
 /// The last line of a file that is not blank, cut to 500 characters.
 pub fn last_line(path: &Path) -> Option<String> {
     last_of(&end(path, 8 * 1024))

@@ -15,13 +15,14 @@ use crate::{
         agents::provider_error::{ProviderError, ProviderErrorKind},
         commit_id::CommitId,
         event::Event,
+        failure_line,
         graph::task::CommitRule,
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
             verified_batch::VerifyRun,
         },
-        verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
+        verdict::{self, Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,
     project::{
@@ -81,14 +82,18 @@ impl Runner {
             let earlier = self.store.history().errors_before(name, &id.task_id);
             ProviderError::new(error_kind, earlier, Utc::now())
         });
-        let word = transcript.end.map(|end| end.text).filter(|text| !text.trim().is_empty());
+        let word = transcript.end.as_ref().map(|end| end.text.clone());
+        let word = word.filter(|text| !text.trim().is_empty());
         let promise = self.workspace.config.promise();
         let promised = word.as_deref().or(transcript.last_line.as_deref());
         let promised = promised.is_some_and(|result| promise.is_made(result));
-        let last_line = word
-            .or(transcript.message)
-            .and_then(|text| last_said(&record, &text))
-            .or(transcript.last_line);
+        let has_failed = word.is_some() && transcript.end.as_ref().is_some_and(|end| end.is_error);
+        let said = word.or(transcript.message).or(transcript.last_line).unwrap_or_default();
+        let last_line = if has_failed {
+            failure_line::of(&terminal::plain(&said))
+        } else {
+            self.last_line(&record, &said, &outcome)
+        };
         let result = PendingResult {
             outcome,
             took: end.took,
@@ -103,6 +108,30 @@ impl Runner {
             promised: promised && self.plain().is_none(),
         };
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
+    }
+
+    /// Returns the last line of what an agent said. If the agent failed, returns the line that says
+    /// why: its standard error has the reason if it states an error, or if the agent said nothing.
+    fn last_line(&self, record: &AttemptRecord, said: &str, outcome: &Outcome) -> Option<String> {
+        let said = terminal::plain(said);
+        let has_failed = match outcome {
+            Outcome::Exited { exit_code } => *exit_code != 0 && *exit_code != verdict::WAITS,
+            Outcome::Signaled { .. } => true,
+            Outcome::TimedOut { .. }
+            | Outcome::Idle { .. }
+            | Outcome::Lingered { .. }
+            | Outcome::Cancelled
+            | Outcome::Interrupted
+            | Outcome::NotStarted { .. } => false,
+        };
+        if !has_failed {
+            return agent_output::last_of(&said);
+        }
+        let errors = agent_output::failure(&record.file(&self.workspace, "stderr"));
+        let errors = terminal::plain(&errors);
+        failure_line::stated(&errors)
+            .or_else(|| failure_line::of(&said))
+            .or_else(|| failure_line::of(&errors))
     }
 
     /// Returns a commit of an earlier attempt at the same task that is in the history of the base:
@@ -340,9 +369,4 @@ impl Runner {
         }
         self.close_children(None)
     }
-}
-
-/// Returns the last line of an agent's message, without the control sequences of its terminal.
-fn last_said(record: &AttemptRecord, text: &str) -> Option<String> {
-    agent_output::last_of(&if record.pane.is_some() { terminal::plain(text) } else { text.into() })
 }

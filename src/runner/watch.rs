@@ -13,14 +13,17 @@ use crate::{
     adapters::{
         agent_output,
         process::{self, AgentProcess, Closed, Member},
+        terminal,
     },
     core::{
         event::{ChildEnded, ChildOutcome, ChildrenLeft, Event},
+        failure_line,
         history::OpenChild,
         run::{
             command::{AttemptId, ProcessEnd},
             input::Input,
         },
+        verdict::Outcome,
     },
     project::attempt::{self, AttemptRecord},
 };
@@ -63,9 +66,15 @@ impl Runner {
         );
         let head = handle.head();
         let log = handle.log.unwrap_or_default();
-        let last_line = (!log.is_empty())
-            .then(|| agent_output::last_line(&self.workspace.root().join(&log)))
-            .flatten();
+        let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
+        let last_line = (!log.is_empty()).then(|| self.workspace.root().join(&log));
+        let last_line = last_line.and_then(|log| {
+            if is_green {
+                agent_output::last_line(&log)
+            } else {
+                failure_line::of(&terminal::plain(&agent_output::failure(&log)))
+            }
+        });
         let end = ProcessEnd {
             outcome: closed.outcome,
             took: Duration::ZERO,

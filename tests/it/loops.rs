@@ -185,6 +185,17 @@ fn failures_in_a_row_end_a_loop() {
 }
 
 #[test]
+fn a_failure_is_shown_with_the_reason_on_standard_error() {
+    let usage = "printf \"error: unknown option '--bogus'\\n\\nUsage: x\\n\" >&2";
+    let trial = trial(&format!("echo Starting.; {usage}; exit 2"));
+    trial
+        .run(fast(&["--max-failures", "1"]))
+        .code(1)
+        .stderr_has("iteration 1 exited with code 2 after ")
+        .stderr_has("  its last line: error: unknown option '--bogus'\n");
+}
+
+#[test]
 fn limits_are_no_success() {
     let trial = trial("");
     trial.run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "1"]).code(2);

@@ -206,3 +206,16 @@ fn verifying_by_hand() {
     trial.run(["verify", "b"]).stderr("verifying b: `true`\nit succeeded\n");
     trial.run(["verify", "c"]).stderr_has("`c` has no verify commands; set");
 }
+
+#[test]
+fn a_failure_is_shown_with_the_failed_test() {
+    let tap = r"printf 'ok 1 - adds\n\033[31mnot ok 2 - multiplies\033[0m\n1..2\n# fail 1\n# duration_ms 123\n'";
+    let trial = TestProject::new()
+        .graph(&format!(
+            "tasks: [{{id: a, max_attempts: 1, verify: {}}}]\n",
+            json!(format!("{tap}; exit 1"))
+        ))
+        .agent("commit");
+    trial.run(["run"]).code(3).stderr_has("not ok 2 - multiplies\n");
+    trial.assert_record("verify_failed", &json!({"last_line": "not ok 2 - multiplies"}));
+}
