@@ -50,10 +50,24 @@ impl AgentCommand {
             let (output, env, version_check) = Default::default();
             return AgentCommand { name, argv, output, env, version_check };
         };
-        let typed: Vec<&&str> = preset.argv.iter().filter(|word| word.contains("json")).collect();
-        let is_typed = typed.iter().all(|word| argv.iter().any(|given| given == **word));
+        let is_typed = preset.typed.is_empty() || has_any(&argv, preset.typed);
         let output = if is_typed { preset.format } else { Format::Text };
         AgentCommand { output, ..AgentCommand::of(preset, argv) }
+    }
+
+    /// Whether it prints what its model says and does as it happens, in a format that `ralph` reads.
+    pub fn streams(&self) -> bool {
+        let program = self.argv.first().map_or("", String::as_str);
+        let preset = agent_preset::of_command(&self.name, program);
+        let at_end = preset.map_or(&[][..], |preset| preset.at_end);
+        match self.output {
+            Format::Text | Format::Aider => false,
+            Format::ClaudeJson
+            | Format::CodexJson
+            | Format::GeminiJson
+            | Format::OpencodeJson
+            | Format::CopilotJson => !has_any(&self.argv, at_end),
+        }
     }
 
     fn of(preset: &AgentPreset, argv: Vec<String>) -> AgentCommand {
@@ -186,6 +200,16 @@ fn is_agent(item: &Value) -> bool {
     item.is_object() || item.as_str().is_some_and(|word| agent_preset::find(word).is_some())
 }
 
+/// Whether a command line contains any of these words, also as `--flag=word`.
+fn has_any(argv: &[String], words: &[&str]) -> bool {
+    let value = |given: &str| given.split_once('=').map(|(_, value)| value.to_owned());
+    let is_one = |given: &String| {
+        words.contains(&given.as_str())
+            || value(given).is_some_and(|value| words.contains(&value.as_str()))
+    };
+    argv.iter().any(is_one)
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
@@ -229,6 +253,16 @@ mod tests {
         assert_eq!(names, ["claude", "codex"]);
         let typed = json!(["/opt/claude", "--output-format", "stream-json", "--verbose"]);
         assert_eq!(read(&typed)[0].2, Format::ClaudeJson);
+        let claude = |words: &[&str]| {
+            let argv = ["claude", "-p"].iter().chain(words).map(|word| (*word).to_owned());
+            let call = AgentCommand::command(argv.collect());
+            (call.output, call.streams())
+        };
+        for words in [&["--output-format", "json"][..], &["--output-format=json"]] {
+            assert_eq!(claude(words), (Format::ClaudeJson, false));
+        }
+        assert_eq!(claude(&["--output-format=stream-json"]), (Format::ClaudeJson, true));
+        assert_eq!(claude(&["--output-format", "text"]), (Format::Text, false));
         assert_eq!(
             read(
                 &json!([{"command": ["x", "y"], "output": "codex-json", "name": "second"}, "codex"])

@@ -21,6 +21,10 @@ pub struct AgentPreset {
     pub model: Option<&'static str>,
     /// The format of its output.
     pub format: Format,
+    /// The words of a command line of which any selects this format; none if it always has it.
+    pub typed: &'static [&'static str],
+    /// Those with which it prints nothing before its end.
+    pub at_end: &'static [&'static str],
     /// Variables added to its environment.
     pub env: &'static [(&'static str, &'static str)],
     /// Variables removed from its environment: those of an agent that runs `ralph`.
@@ -70,6 +74,8 @@ const PLAIN: AgentPreset = AgentPreset {
     argv: &[],
     model: None,
     format: Format::Text,
+    typed: &[],
+    at_end: &[],
     env: &[],
     env_remove: &[],
     as_root: &[],
@@ -94,6 +100,8 @@ const CLAUDE: AgentPreset = AgentPreset {
     ],
     model: Some("--model"),
     format: Format::ClaudeJson,
+    typed: &["stream-json", "json"],
+    at_end: &["json"],
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
     version: &["claude", "--version"],
@@ -127,6 +135,7 @@ const CODEX: AgentPreset = AgentPreset {
     ],
     model: Some("--model"),
     format: Format::CodexJson,
+    typed: &["--json"],
     version: &["codex", "--version"],
     install: "npm install -g @openai/codex",
     login: Some(Login {
@@ -144,6 +153,7 @@ const GEMINI: AgentPreset = AgentPreset {
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
     model: Some("--model"),
     format: Format::GeminiJson,
+    typed: &["stream-json"],
     version: &["gemini", "--version"],
     install: "npm install -g @google/gemini-cli",
     login: Some(Login {
@@ -160,6 +170,7 @@ const OPENCODE: AgentPreset = AgentPreset {
     argv: &["opencode", "run", "--format", "json", "--auto"],
     model: Some("--model"),
     format: Format::OpencodeJson,
+    typed: &["json"],
     version: &["opencode", "--version"],
     install: "npm install -g opencode-ai",
     ..PLAIN
@@ -171,6 +182,7 @@ const AMP: AgentPreset = AgentPreset {
     name: "amp",
     argv: &["amp", "-x", "--stream-json"],
     format: Format::ClaudeJson,
+    typed: &["--stream-json"],
     version: &["amp", "--version"],
     install: "npm install -g @sourcegraph/amp",
     login: Some(Login {
@@ -187,6 +199,7 @@ const COPILOT: AgentPreset = AgentPreset {
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
     model: Some("--model"),
     format: Format::CopilotJson,
+    typed: &["json"],
     version: &["copilot", "--version"],
     install: "npm install -g @github/copilot",
     login: Some(Login {
