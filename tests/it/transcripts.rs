@@ -63,7 +63,10 @@ fn judge(
     stderr: &str,
 ) -> Option<ProviderErrorKind> {
     let outcome = Outcome::Exited { exit_code };
-    classify(&AttemptOutput { format, transcript: told, outcome: &outcome, stderr }, &now())
+    classify(
+        &AttemptOutput { format, streams: true, transcript: told, outcome: &outcome, stderr },
+        &now(),
+    )
 }
 
 /// Fixture, exit code, provider error.
@@ -85,7 +88,7 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("claude-overloaded.jsonl", 0, Some(O::Overloaded)),
         ("claude-overloaded-old.jsonl", 1, Some(O::Overloaded)),
         ("claude-server-error.jsonl", 1, Some(O::ServerError)),
-        ("claude-no-answer.jsonl", 1, Some(O::ServerError)),
+        ("claude-no-answer.jsonl", 1, Some(O::NoAnswer)),
         ("claude-network.jsonl", 1, Some(O::Network)),
         ("claude-authentication.jsonl", 1, Some(O::Authentication)),
         ("claude-credit.jsonl", 1, Some(O::Credit)),
@@ -107,6 +110,8 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("gemini-rate-limit.jsonl", 173, Some(O::RateLimit)),
         ("gemini-rate-limit.jsonl", 1, None),
         ("gemini-authentication.jsonl", 145, Some(O::Authentication)),
+        ("gemini-model.jsonl", 148, Some(O::Model)),
+        ("gemini-model.jsonl", 1, Some(O::Model)),
         ("opencode-success.jsonl", 0, None),
         ("opencode-rate-limit.jsonl", 1, Some(O::RateLimit)),
         ("opencode-too-long.jsonl", 1, Some(O::TooLong)),
@@ -142,7 +147,13 @@ fn what_ralph_itself_did_comes_before_what_the_agent_says() {
         Outcome::Cancelled,
         Outcome::Interrupted,
     ] {
-        let remains = AttemptOutput { format, transcript: &told, outcome: &outcome, stderr: "" };
+        let remains = AttemptOutput {
+            format,
+            streams: true,
+            transcript: &told,
+            outcome: &outcome,
+            stderr: "",
+        };
         assert_eq!(classify(&remains, &now()), None, "{outcome}");
     }
 }
@@ -350,8 +361,13 @@ fn recordings_of_the_real_programs_are_judged_as_they_were() {
                 signal @ ..0 => Outcome::Signaled { signal: -signal },
                 exit_code => Outcome::Exited { exit_code },
             };
-            let remains =
-                AttemptOutput { format, transcript: &told, outcome: &outcome, stderr: &stderr };
+            let remains = AttemptOutput {
+                format,
+                streams: true,
+                transcript: &told,
+                outcome: &outcome,
+                stderr: &stderr,
+            };
             let found = classify(&remains, &now());
             // Every recording that was not stopped from outside reports its end.
             let ended = told.end.is_some()

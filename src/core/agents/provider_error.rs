@@ -6,6 +6,7 @@
 //! failed and the line starts like an error. What an agent read or wrote about limits does not
 //! count. The time is an argument.
 
+mod remedy;
 mod reset;
 mod signs;
 
@@ -35,8 +36,11 @@ pub enum ProviderErrorKind {
     RateLimit,
     /// The provider is overloaded.
     Overloaded,
-    /// The provider failed, or did not answer in time.
+    /// The provider failed.
     ServerError,
+    /// The provider never answered: the attempt reached a limit of time before the model said or did
+    /// anything, or all requests timed out.
+    NoAnswer,
     /// The provider cannot be reached.
     Network,
     /// The key is missing or rejected.
@@ -95,7 +99,9 @@ impl ProviderErrorKind {
             ProviderErrorKind::UsageLimit { resets_at: None } => {
                 Advice::Wait { until: now + pause.max(TimeDelta::minutes(15)) }
             }
-            ProviderErrorKind::RateLimit | ProviderErrorKind::Network => back_off,
+            ProviderErrorKind::RateLimit
+            | ProviderErrorKind::NoAnswer
+            | ProviderErrorKind::Network => back_off,
             ProviderErrorKind::Overloaded | ProviderErrorKind::ServerError
                 if earlier < PATIENCE =>
             {
@@ -126,6 +132,7 @@ impl ProviderErrorKind {
             | ProviderErrorKind::RateLimit
             | ProviderErrorKind::Overloaded
             | ProviderErrorKind::ServerError
+            | ProviderErrorKind::NoAnswer
             | ProviderErrorKind::Network
             | ProviderErrorKind::Refused
             | ProviderErrorKind::TooLong
@@ -142,6 +149,7 @@ impl fmt::Display for ProviderErrorKind {
             ProviderErrorKind::RateLimit => "the provider limits the request rate",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
             ProviderErrorKind::ServerError => "the provider returned a server error",
+            ProviderErrorKind::NoAnswer => "the provider did not answer",
             ProviderErrorKind::Network => "the provider cannot be reached",
             ProviderErrorKind::Authentication => {
                 "authentication failed: no login, or a rejected key"
@@ -206,6 +214,8 @@ impl ProviderError {
 pub struct AttemptOutput<'a> {
     /// The format of the output.
     pub format: Format,
+    /// Whether the agent prints what the model says and does as it happens, and not only at the end.
+    pub streams: bool,
     /// The transcript of its output.
     pub transcript: &'a AgentTranscript,
     /// How the process ended.
@@ -224,11 +234,11 @@ pub fn classify<Z: TimeZone>(
         Outcome::Exited { exit_code } => Some(*exit_code),
         Outcome::Lingered { .. } => Some(0),
         Outcome::Signaled { .. } => None,
-        Outcome::TimedOut { .. }
-        | Outcome::Idle { .. }
-        | Outcome::Cancelled
-        | Outcome::Interrupted
-        | Outcome::NotStarted { .. } => return None,
+        Outcome::TimedOut { .. } | Outcome::Idle { .. } => {
+            let is_silent = output.streams && !output.transcript.has_answered();
+            return is_silent.then_some(ProviderErrorKind::NoAnswer);
+        }
+        Outcome::Cancelled | Outcome::Interrupted | Outcome::NotStarted { .. } => return None,
     };
     if let Some(end) = &output.transcript.end {
         return end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();
@@ -267,6 +277,7 @@ fn of_end<Z: TimeZone>(
             ProviderErrorKind::UsageLimit { .. }
                 | ProviderErrorKind::Credit
                 | ProviderErrorKind::TooLong
+                | ProviderErrorKind::NoAnswer
         )
     );
     // Gemini exits with the HTTP status, of which the process keeps the low eight bits.
@@ -322,6 +333,7 @@ mod tests {
             (O::UsageLimit { resets_at: None }, [wait(15), wait(15), wait(15)]),
             (O::RateLimit, [wait(1), wait(8), wait(15)]),
             (O::Network, [wait(1), wait(8), wait(15)]),
+            (O::NoAnswer, [wait(1), wait(8), wait(15)]),
             (O::Overloaded, [wait(1), wait(8), Advice::Count]),
             (O::ServerError, [wait(1), wait(8), Advice::Count]),
             (O::Authentication, [denied; 3]),

@@ -166,6 +166,14 @@ pub struct AgentTranscript {
 }
 
 impl AgentTranscript {
+    /// Whether the model has said, thought or done anything.
+    pub fn has_answered(&self) -> bool {
+        self.message.is_some()
+            || !self.tools.is_empty()
+            || self.usage.tokens.is_some()
+            || self.end.is_some()
+    }
+
     /// Counts the use of a tool and shows it as the activity.
     fn record_tool(&mut self, tool: &str, target: Option<&str>) {
         let mut tool = cut(tool, PHRASE);

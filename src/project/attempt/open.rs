@@ -235,7 +235,9 @@ impl AttemptRecord {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
         let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
-        let remains = AttemptOutput { format, transcript: &transcript, outcome, stderr: &stderr };
+        let streams = self.call.as_ref().is_some_and(AgentCommand::streams);
+        let remains =
+            AttemptOutput { format, streams, transcript: &transcript, outcome, stderr: &stderr };
         let error_kind = provider_error::classify(&remains, &Local::now());
         (transcript, error_kind)
     }

@@ -19,7 +19,7 @@ pub(super) fn of_sure_code(code: &str) -> Option<ProviderErrorKind> {
         | "AuthenticationError"
         | "PermissionDeniedError" => ProviderErrorKind::Authentication,
         "billing_error" => ProviderErrorKind::Credit,
-        "model_not_found" | "NotFoundError" => ProviderErrorKind::Model,
+        "model_not_found" | "ModelNotFoundError" | "NotFoundError" => ProviderErrorKind::Model,
         "connection_failed" | "APIConnectionError" => ProviderErrorKind::Network,
         "prompt_too_long"
         | "max_output_tokens"
@@ -91,6 +91,8 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("failed to authenticate", ProviderErrorKind::Authentication),
     ("authenticationerror", ProviderErrorKind::Authentication),
     ("issue with the selected model", ProviderErrorKind::Model),
+    ("is not found for api version", ProviderErrorKind::Model),
+    ("requested entity was not found", ProviderErrorKind::Model),
     ("ratelimiterror", ProviderErrorKind::RateLimit),
     ("too many requests", ProviderErrorKind::RateLimit),
     ("temporarily limiting", ProviderErrorKind::RateLimit),
@@ -99,7 +101,7 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("overloaded", ProviderErrorKind::Overloaded),
     ("experiencing high demand", ProviderErrorKind::Overloaded),
     ("internal server error", ProviderErrorKind::ServerError),
-    ("request timed out", ProviderErrorKind::ServerError),
+    ("request timed out", ProviderErrorKind::NoAnswer),
     ("econnreset", ProviderErrorKind::Network),
     ("econnrefused", ProviderErrorKind::Network),
     ("enotfound", ProviderErrorKind::Network),
