@@ -29,7 +29,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Local, Utc};
 
 use crate::{
     adapters::{
@@ -231,7 +231,7 @@ impl Runner {
             self.processes.order_all(AgentProcess::kill);
         }
         let (why, exit) = match &result {
-            Ok(reason) => (reason.to_string(), reason.exit()),
+            Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {

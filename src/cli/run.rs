@@ -61,6 +61,10 @@ pub struct RunArgs {
     /// Stop after this many attempts [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
+    /// Stop once N different tasks failed in a row with none completed between them; 0 for no limit
+    /// [default: 5]
+    #[arg(long, value_name = "N")]
+    pub max_failures: Option<u32>,
     /// Run up to N attempts at a time, each in its own slot [default: 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,

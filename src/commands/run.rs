@@ -42,6 +42,7 @@ use crate::{
 pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
+    flags.extend(options.max_failures.map(|count| ("max_failures".to_owned(), json!(count))));
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.in_place.then(|| ("isolation".to_owned(), json!("checkout"))));
     workspace.set_flags(flags)?;

@@ -117,6 +117,7 @@ impl AttemptState {
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::DoneRemoved { .. }
+            | Event::AgentChanged(_)
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }

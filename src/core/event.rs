@@ -33,7 +33,7 @@ pub use ended::AttemptResult;
 pub use merged::{Batch, Held};
 pub use plain::PlainLoop;
 pub use stop::StopReason;
-pub use told::{Hook, HookFailed, NotifyFailed};
+pub use told::{AgentChange, Hook, HookFailed, NotifyFailed};
 pub use wake::{Hindrance, SkippedWake, Slept, WakeTrigger, Woken};
 
 /// The version of the journal format, which the first line of every run contains.
@@ -110,6 +110,8 @@ pub enum Event {
         /// Its path, relative to the repository.
         path: String,
     },
+    /// Another agent of the list takes over, or the first one is available again.
+    AgentChanged(AgentChange),
     /// A slot of the pool contains work that is saved nowhere else, so it is left unchanged.
     SlotKept {
         /// The slot.

@@ -5,8 +5,9 @@
 
 pub mod attempt_log;
 mod active;
+mod run_history;
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,15 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::{provider_error::ProviderError, transcript::Tokens},
     commit_id::CommitId,
-    event::{
-        Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopRequest, record::Record,
-    },
+    event::{Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, record::Record},
     graph::task::{Status, TaskId},
-    spend::{DAY, Spend},
+    spend::{self, DAY, Spend},
     verdict::{Commit, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
+pub use run_history::RunHistory;
 
 /// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct History {
     /// The number of ended attempts. It shows which attempts ran at the same time; timestamps do
     /// not, because the clock can be set.
     ended: u64,
+    /// The number of ended attempts when the newest completed its task.
+    #[serde(default)]
+    succeeded_at: u64,
     /// Whether an attempt that did not complete its task left commits, and no later attempt was
     /// verified.
     pub unproven: bool,
@@ -78,50 +81,6 @@ pub struct OpenChild {
     pub child: ChildAgent,
 }
 
-/// The newest run, whether it has ended or not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RunHistory {
-    /// Its id; empty before the first run.
-    pub id: String,
-    /// When it started.
-    pub started_at: Option<DateTime<Utc>>,
-    /// The event of its start.
-    pub begun: Begun,
-    /// The number of attempts, including those of the paused run that it continues.
-    pub iterations: u32,
-    /// The number of completed tasks.
-    pub completed: u32,
-    /// The number of failed attempts since the last completed one, or since an iteration that did
-    /// not fail. Attempts that ran at the same time count as one.
-    pub failures_in_a_row: u32,
-    /// The number of ended attempts when the newest of these failures ended.
-    failed_at: u64,
-    /// The number of attempts in a row that failed right after their start. Attempts that ran at
-    /// the same time count as one.
-    pub starts_failed: u32,
-    /// The number of ended attempts when the newest of these failures ended.
-    start_failed_at: u64,
-    /// The number of failed attempts.
-    pub failures: u32,
-    /// The usage of its attempts, including those of the paused run that it continues.
-    pub spend: Spend,
-    /// The number of waits for other processes or people since the last attempt.
-    pub waits: u32,
-    /// Whether its newest attempt completed its task.
-    pub last_completed: bool,
-    /// Whether an agent reported that everything is done, and this is accepted.
-    pub promised: bool,
-    /// The verify command that failed before an attempt, if one did.
-    pub baseline_broken: Option<String>,
-    /// Whether Ctrl-Z has suspended it.
-    pub suspended: bool,
-    /// The request to stop, if there was one.
-    pub stop: Option<StopRequest>,
-    /// Why it ended and its exit code, once it has ended.
-    pub finished: Option<(String, u8)>,
-}
-
 /// An agent that got a provider error in its newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentCooldown {
@@ -144,6 +103,9 @@ pub struct TaskHistory {
     pub attempts: u32,
     /// The number of attempts since the last reset that count towards `max_attempts`.
     pub counted: u32,
+    /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
+    #[serde(default)]
+    failed_at: u64,
     /// Whether it is parked even if it has attempts left.
     #[serde(default)]
     pub stuck: bool,
@@ -180,47 +142,6 @@ pub struct LastAttempt {
     pub ended: AttemptResult,
 }
 
-/// Whether an attempt failed without a commit and so soon that its agent probably did not start.
-fn failed_to_start(ended: &AttemptResult) -> bool {
-    /// A failure within this time counts as a failed start. Claude Code gives its first answer
-    /// after about a second; an invalid key or flag ends it sooner.
-    const AT_ONCE: Duration = Duration::from_secs(5);
-    ended.verdict == Verdict::Failed
-        && ended.evidence.commits.is_empty()
-        && ended.duration() < AT_ONCE
-}
-
-impl RunHistory {
-    /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
-    /// `began` is that number when the attempt started.
-    ///
-    /// A failure counts as the next one in a row only if its attempt started after the previous
-    /// failure. Eight parallel attempts that fail because of one broken commit or one network
-    /// outage are one failure; otherwise they would stop a run that the next attempt might
-    /// continue. With one attempt at a time, every failure counts.
-    fn close(&mut self, at: u64, began: u64, ended: &AttemptResult) {
-        self.last_completed = ended.verdict == Verdict::Complete;
-        self.spend.add(ended);
-        if !failed_to_start(ended) {
-            (self.starts_failed, self.start_failed_at) = (0, 0);
-        } else if began >= self.start_failed_at {
-            (self.starts_failed, self.start_failed_at) = (self.starts_failed + 1, at);
-        }
-        if ended.verdict == Verdict::BaselineBroken {
-            self.baseline_broken = Some(ended.why.clone());
-        }
-        self.completed += u32::from(self.last_completed);
-        if self.last_completed || ended.verdict == Verdict::Again {
-            (self.failures_in_a_row, self.failed_at) = (0, 0);
-        } else if ended.verdict.counts() {
-            self.failures += 1;
-            if began >= self.failed_at {
-                (self.failures_in_a_row, self.failed_at) = (self.failures_in_a_row + 1, at);
-            }
-        }
-    }
-}
-
 impl TaskHistory {
     /// The question of the newest attempt, if it needs input.
     pub fn question(&self) -> Option<&str> {
@@ -231,6 +152,7 @@ impl TaskHistory {
 static NO_HISTORY: TaskHistory = TaskHistory {
     attempts: 0,
     counted: 0,
+    failed_at: 0,
     stuck: false,
     was_reset: false,
     left: None,
@@ -239,6 +161,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
         attempts: 0,
         cost_usd: 0.0,
         unknown_cost: 0,
+        highest_cost: 0.0,
         tokens: Tokens { input: 0, output: 0, cache_read: 0, cache_write: 0 },
         unknown_tokens: 0,
         duration_seconds: 0.0,
@@ -252,6 +175,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
 impl TaskHistory {
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
+        self.failed_at = 0;
     }
 
     /// Applies a status that a person wrote. A status that an agent wrote is not applied.
@@ -265,15 +189,6 @@ impl TaskHistory {
     }
 }
 
-impl RunHistory {
-    /// Applies a request to stop. A later request without `now` does not cancel an earlier one with
-    /// `now`.
-    fn request_stop(&mut self, stop: &StopRequest) {
-        let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
-        self.stop = Some(StopRequest { now, ..stop.clone() });
-    }
-}
-
 impl History {
     /// Creates a history that also keeps every attempt.
     pub fn with_log() -> History {
@@ -283,6 +198,12 @@ impl History {
     /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &TaskId) -> &TaskHistory {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
+    }
+
+    /// Whether an attempt at a task failed since the last completed task and since its own last
+    /// reset.
+    pub fn has_failed(&self, id: &TaskId) -> bool {
+        self.of(id).failed_at > self.succeeded_at
     }
 
     /// The number of attempts of an agent in a row that got provider errors before the open attempt
@@ -327,6 +248,7 @@ impl History {
             Event::ResumeRequested { now } => self.resume(*now),
             Event::StopRequested(stop) => self.run.request_stop(stop),
             Event::Promised { kept, .. } => self.run.promised |= kept,
+            Event::AgentChanged(change) => self.run.agent_change = Some(change.clone()),
             Event::Suspended {} => self.run.suspended = true,
             Event::Continued { .. } => self.run.suspended = false,
             Event::Finished { why, exit_code, .. } => {
@@ -401,14 +323,7 @@ impl History {
     fn begin(&mut self, record: &Record, begun: &Begun) {
         // The user may have logged in before this start, so authentication is tried again.
         self.cooldowns.retain(|_, cooldown| cooldown.error.until.is_some());
-        self.run = RunHistory {
-            id: record.run_id.clone(),
-            started_at: Some(record.timestamp),
-            begun: begun.clone(),
-            iterations: begun.before,
-            spend: if begun.before > 0 { self.run.spend } else { Spend::default() },
-            ..RunHistory::default()
-        };
+        self.run.begin(record, begun);
     }
 
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
@@ -459,11 +374,15 @@ impl History {
         let began = open.map_or(self.ended, |active| active.began_after);
         let had_agent = open.is_none_or(|active| active.has_agent);
         self.ended += 1;
-        self.run.close(self.ended, began, ended);
+        self.run.close(id, self.ended, began, ended);
         self.apply_provider_error(record.timestamp, began, ended);
         self.recent.retain(|(at, _)| record.timestamp - *at < DAY);
-        self.recent.extend(ended.usage.cost_usd.map(|cost| (record.timestamp, cost)));
+        let assumed = spend::has_unknown_cost(ended).then_some(self.run.spend.highest_cost);
+        let cost = ended.usage.cost_usd.or(assumed.filter(|cost| *cost > 0.0));
+        self.recent.extend(cost.map(|cost| (record.timestamp, cost)));
         let complete = ended.verdict == Verdict::Complete;
+        let at = self.ended;
+        self.succeeded_at = if complete { at } else { self.succeeded_at };
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
@@ -489,7 +408,7 @@ impl History {
                 past.added.clear();
                 past.answers.clear();
             } else if ended.verdict.counts() {
-                past.counted += 1;
+                (past.counted, past.failed_at) = (past.counted + 1, at);
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
@@ -607,12 +526,14 @@ pub(crate) mod tests {
         let past = history.of(&TaskId::new("a").unwrap());
         assert_eq!((past.attempts, past.counted), (3, 2));
         assert!(history.active.attempts.is_empty());
-        assert_eq!((history.run.iterations, history.run.failures_in_a_row), (3, 2));
+        assert_eq!((history.run.iterations, history.run.failures_in_a_row), (3, 1));
+        assert!(history.has_failed(&TaskId::new("a").unwrap()));
 
         history.apply(&record("a", 2, Event::Reset {}));
         history.apply(&record("a", 3, started(4)));
         let past = history.of(&TaskId::new("a").unwrap());
         assert_eq!((past.attempts, past.counted), (4, 0));
+        assert!(!history.has_failed(&TaskId::new("a").unwrap()));
         assert_eq!(history.active.attempts.len(), 1);
 
         history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
@@ -638,15 +559,15 @@ pub(crate) mod tests {
         let all = ["a", "b", "c", "d"];
         assert_eq!(round(&mut history, 1, &all, &failed), (1, 1, 4));
         assert_eq!(round(&mut history, 2, &all, &failed), (2, 2, 8));
-        // `c` starts after the first failure of this round, so its failure counts.
+        // The failures of `a` and `b` have counted; that of `c` did not, with `b` at the same time.
         history.apply(&record("a", 3, started(1)));
         history.apply(&record("b", 3, started(1)));
         history.apply(&record("a", 4, Event::Failed(end(1, Verdict::Failed))));
         history.apply(&record("c", 4, started(1)));
         history.apply(&record("b", 5, Event::Failed(end(1, Verdict::Failed))));
-        assert_eq!(history.run.failures_in_a_row, 3);
+        assert_eq!(history.run.failures_in_a_row, 2);
         history.apply(&record("c", 6, Event::Failed(end(1, Verdict::Failed))));
-        assert_eq!(history.run.failures_in_a_row, 4);
+        assert_eq!(history.run.failures_in_a_row, 3);
         let mixed = [Verdict::Failed, Verdict::Complete, Verdict::Failed, Verdict::Failed];
         assert_eq!(round(&mut history, 7, &all, &mixed), (1, 1, 14));
         assert_eq!(round(&mut history, 8, &["a"], &failed), (2, 2, 15));

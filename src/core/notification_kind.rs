@@ -105,6 +105,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::GraphGuarded { .. }
         | Event::Started { .. }
         | Event::DoneRemoved { .. }
+        | Event::AgentChanged(_)
         | Event::SlotKept { .. }
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }

@@ -1,30 +1,25 @@
 //! The selection of the next task: the state of every task, the order of the ready tasks, and the
 //! decision.
 //!
-//! This module does no I/O: time, history and policy are arguments. The key of a task depends only
-//! on the graph: a chain runs through dependents, and no dependent can finish before the task. Keys
-//! are therefore computed once per read of the file, and a decision is one pass without a sort.
+//! This module does no I/O: time, history and policy are arguments. Keys are computed once per read
+//! of the file, and a decision is one pass without a sort.
 
 mod agents;
 mod conflicts;
 mod forecast;
+mod key;
 mod blockers;
 mod plain_loop;
 mod ready;
 
-use std::{cmp::Reverse, collections::BTreeMap, fmt, num::NonZeroU32, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::core::{
     agents::agent_command::AgentCommand,
-    duration,
     event::{Blocker, PlainLoop, StopReason},
-    graph::{
-        TaskGraph,
-        filter::Filter,
-        task::{Priority, Status, Task},
-    },
+    graph::{TaskGraph, filter::Filter, task::Status},
     history::History,
     isolation::Isolation,
     spend::Budget,
@@ -32,12 +27,14 @@ use crate::core::{
 pub use agents::Turn;
 pub use conflicts::TaskConflict;
 pub use forecast::{Forecast, Slot};
+pub use key::{SelectionKey, keys};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
 /// The default number of attempts of one run.
 pub const MAX_ITERATIONS: u32 = 50;
-/// The number of failures in a row that stops a run.
+/// The default number of different tasks that fail in a row and stop a run, and of iterations that
+/// fail in a row and stop a plain loop.
 pub const MAX_FAILURES: u32 = 5;
 /// The default number of attempts in a row that fail right after their start and stop a run.
 pub const START_LIMIT: u32 = 3;
@@ -64,6 +61,9 @@ pub struct Policy {
     pub max_iterations: u32,
     /// The number of attempts per task since its last reset; a task can override it.
     pub max_attempts: u32,
+    /// The number of different tasks that fail in a row, with none completed between them, and stop
+    /// the run; 0 for no limit. A plain loop has its own limit on iterations.
+    pub max_failures: u32,
     /// The number of attempts in a row that fail right after their start and stop the run; 0 for no
     /// limit.
     pub start_limit: u32,
@@ -106,6 +106,7 @@ impl Default for Policy {
             limits: BTreeMap::new(),
             max_iterations: MAX_ITERATIONS,
             max_attempts: MAX_ATTEMPTS,
+            max_failures: MAX_FAILURES,
             start_limit: START_LIMIT,
             agents: Vec::new(),
             agents_given: false,
@@ -120,64 +121,6 @@ impl Default for Policy {
             isolation: Isolation::default(),
         }
     }
-}
-
-/// The sort key of a ready task; the smallest is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SelectionKey {
-    /// The most urgent task first.
-    pub priority: Priority,
-    /// Then the longest chain of unfinished work through its dependents, including itself, in
-    /// minutes.
-    pub chain: Reverse<u64>,
-    /// Then the largest number of unfinished direct dependents.
-    pub unblocks: Reverse<u32>,
-    /// Then the position in the file.
-    pub number: usize,
-}
-
-impl fmt::Display for SelectionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chain = duration::short(Duration::from_secs(self.chain.0 * 60));
-        write!(
-            f,
-            "{}, longest chain {chain}, unblocks {}, place {}",
-            self.priority,
-            self.unblocks.0,
-            self.number + 1
-        )
-    }
-}
-
-/// Computes the key of every task, by number.
-pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
-    let mut keys: Vec<SelectionKey> = (0..graph.tasks().len())
-        .map(|number| SelectionKey {
-            priority: graph.task(number).priority,
-            chain: Reverse(0),
-            unblocks: Reverse(0),
-            number,
-        })
-        .collect();
-    for &number in graph.topological().iter().rev() {
-        let mut key = keys[number];
-        let (mut longest, mut unblocks) = (0, 0);
-        for dependent in graph.dependents(number).filter(|d| unfinished(graph.task(*d))) {
-            longest = longest.max(keys[dependent].chain.0);
-            unblocks += 1;
-            if inherit {
-                key.priority = key.priority.min(keys[dependent].priority);
-            }
-        }
-        key.chain = Reverse(longest + u64::from(graph.task(number).minutes));
-        key.unblocks = Reverse(unblocks);
-        keys[number] = key;
-    }
-    keys
-}
-
-fn unfinished(task: &Task) -> bool {
-    !task.status.is_over()
 }
 
 /// The state of a task, derived from the file, the history and the active attempts.
@@ -264,7 +207,7 @@ impl View<'_> {
                 if self.out_of_attempts(number) {
                     return TaskState::Parked(past.counted);
                 }
-                if task.max_cost.is_some_and(|limit| past.spend.cost_usd >= limit) {
+                if task.max_cost.is_some_and(|limit| past.spend.assumed_cost() >= limit) {
                     return TaskState::Spent;
                 }
                 if let Some(last) = past.last.as_ref() {
@@ -319,7 +262,7 @@ impl View<'_> {
         let mut found: Vec<SelectionKey> = self
             .admitted()
             .filter(|number| self.state(*number, now) == state)
-            .map(|number| self.keys[number])
+            .map(|number| self.key(number))
             .collect();
         found.sort_unstable();
         found
@@ -343,7 +286,7 @@ impl View<'_> {
             match self.state(number, now) {
                 TaskState::Complete | TaskState::Cancelled => continue,
                 TaskState::Ready => {
-                    let key = self.keys[number];
+                    let key = self.key(number);
                     best = Some(best.map_or(key, |best| best.min(key)));
                 }
                 state @ (TaskState::Retrying(until) | TaskState::RateLimited(until)) => {
@@ -353,7 +296,7 @@ impl View<'_> {
                 TaskState::Conflicting => {
                     let for_files =
                         matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
-                    conflicting.extend(for_files.then_some(self.keys[number]));
+                    conflicting.extend(for_files.then_some(self.key(number)));
                 }
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
@@ -376,6 +319,10 @@ impl View<'_> {
         if !unfinished {
             return Decision::Stop(self.complete());
         }
+        // Access denied to every agent takes precedence over the limit that the last attempt reached.
+        if let (None, None, Some(number)) = (best, wake, denied) {
+            return Decision::Stop(self.denied(number));
+        }
         // The last iteration may have asked a question, which takes precedence over a limit.
         if self.policy.plain.is_some() && elsewhere {
             return Decision::Stop(self.stuck(now));
@@ -389,7 +336,6 @@ impl View<'_> {
                 Decision::Wait(Wait { until: Some(until), why: self.pausing().to_owned() })
             }
             (None, Some((until, true))) => self.wait_for_provider(until),
-            (None, None) if denied.is_some() => Decision::Stop(self.denied(denied.unwrap_or(0))),
             (None, None) if self.policy.wait && elsewhere => {
                 let doubled = WAIT.0.saturating_mul(1 << self.history.run.waits.min(8));
                 Decision::Wait(Wait {
@@ -416,7 +362,8 @@ impl View<'_> {
     fn limit(&self, now: DateTime<Utc>) -> Option<StopReason> {
         let run = &self.history.run;
         if self.policy.once && run.iterations > 0 {
-            return Some(StopReason::Once { completed: run.last_completed });
+            let once = StopReason::Once { completed: run.last_completed };
+            return Some(self.denied_last().unwrap_or(once));
         }
         if run.promised {
             return Some(StopReason::Promised);
@@ -425,7 +372,10 @@ impl View<'_> {
             return Some(StopReason::BaselineBroken(why.clone()));
         }
         if (1..=run.failures_in_a_row).contains(&self.max_failures()) {
-            return Some(StopReason::Failures(run.failures_in_a_row));
+            return Some(match &self.policy.plain {
+                Some(_) => StopReason::Failures(run.failures_in_a_row),
+                None => StopReason::FailedTasks(run.failed_tasks.clone()),
+            });
         }
         if (1..=run.starts_failed).contains(&self.policy.start_limit) {
             return Some(StopReason::StartLimit(run.starts_failed));
@@ -497,10 +447,13 @@ pub struct Wait {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{key::unfinished, *};
     use crate::core::{
         event::{AttemptResult, Begun, Event, StopRequest},
-        graph::tests::{graph, task},
+        graph::{
+            task::{Priority, Task},
+            tests::{graph, task},
+        },
         history::tests::{end, record, started},
         verdict::Verdict,
     };

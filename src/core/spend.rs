@@ -1,13 +1,14 @@
 //! The cost of attempts, and limits on it.
 //!
-//! A cost that an agent does not report is unknown. It is counted as unknown, never as zero.
+//! A cost that an agent does not report is unknown. It is shown as unknown, never as zero, and
+//! limits count it as the highest known cost of an attempt.
 
 use std::{fmt, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{agents::transcript::Tokens, duration, event::AttemptResult};
+use crate::core::{agents::transcript::Tokens, duration, event::AttemptResult, outcome::Outcome};
 
 /// The usage of several attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub struct Spend {
     pub cost_usd: f64,
     /// The number of attempts with unknown cost.
     pub unknown_cost: u32,
+    /// The highest reported cost of an attempt, in US dollars.
+    pub highest_cost: f64,
     /// The sum of the reported tokens.
     pub tokens: Tokens,
     /// The number of attempts with unknown tokens.
@@ -32,10 +35,17 @@ impl Spend {
     pub fn add(&mut self, ended: &AttemptResult) {
         self.attempts += 1;
         self.cost_usd += ended.usage.cost_usd.unwrap_or_default();
-        self.unknown_cost += u32::from(ended.usage.cost_usd.is_none());
+        self.unknown_cost += u32::from(has_unknown_cost(ended));
+        self.highest_cost = self.highest_cost.max(ended.usage.cost_usd.unwrap_or_default());
         self.tokens = self.tokens.plus(ended.usage.tokens.unwrap_or_default());
         self.unknown_tokens += u32::from(ended.usage.tokens.is_none());
         self.duration_seconds += ended.duration_seconds;
+    }
+
+    /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive
+    /// known one.
+    pub fn assumed_cost(&self) -> f64 {
+        self.cost_usd + f64::from(self.unknown_cost) * self.highest_cost
     }
 
     /// The cost as text.
@@ -46,6 +56,11 @@ impl Spend {
             unknown => format!("{} and {unknown} unknown", dollars(self.cost_usd)),
         }
     }
+}
+
+/// Whether an attempt had a cost that is not known. One whose agent did not start had none.
+pub fn has_unknown_cost(ended: &AttemptResult) -> bool {
+    ended.usage.cost_usd.is_none() && !matches!(ended.outcome, Outcome::NotStarted { .. })
 }
 
 /// Formats an amount: in cents, or with more digits below ten cents.
@@ -69,8 +84,8 @@ pub struct Budget {
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reached {
-    /// The cost per run: limit and actual value.
-    Cost(f64, f64),
+    /// The cost per run: the limit, and the usage.
+    Cost(f64, Spend),
     /// The tokens per run: limit and actual value.
     Tokens(u64, u64),
     /// The duration of a run: limit.
@@ -83,7 +98,14 @@ impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reached::Cost(limit, spent) => {
-                write!(f, "{} per run ({} spent)", dollars(*limit), dollars(*spent))
+                write!(f, "{} per run ({} spent", dollars(*limit), dollars(spent.cost_usd))?;
+                match spent.unknown_cost {
+                    0 => f.write_str(")"),
+                    count => {
+                        let each = dollars(spent.highest_cost);
+                        write!(f, ", and {count} of unknown cost counted as {each} each)")
+                    }
+                }
             }
             Reached::Tokens(limit, used) => {
                 write!(f, "{limit} tokens per run ({used} used)")
@@ -110,9 +132,8 @@ impl Budget {
         now: DateTime<Utc>,
     ) -> Option<Reached> {
         let tokens = run.tokens.input + run.tokens.output + run.tokens.cache_write;
-        let cost = self.cost.filter(|limit| run.cost_usd >= *limit);
-        if let Some(limit) = cost {
-            return Some(Reached::Cost(limit, run.cost_usd));
+        if let Some(limit) = self.cost.filter(|limit| run.assumed_cost() >= *limit) {
+            return Some(Reached::Cost(limit, *run));
         }
         if let Some(limit) = self.tokens.filter(|limit| tokens >= *limit) {
             return Some(Reached::Tokens(limit, tokens));
@@ -162,6 +183,17 @@ mod tests {
             budget.reached(&run, Some(at(29)), &recent, at(31)).map(|reached| reached.to_string())
         };
         let blank = Budget::default();
+        let unknown = Spend { unknown_cost: 2, highest_cost: 1.5, ..run };
+        let limit = Budget { cost: Some(5.0), ..blank };
+        assert_eq!(
+            limit
+                .reached(&unknown, None, &[], at(31))
+                .map(|reached| reached.to_string())
+                .as_deref(),
+            Some("$5.00 per run ($2.00 spent, and 2 of unknown cost counted as $1.50 each)")
+        );
+        let limit = Budget { cost: Some(5.01), ..blank };
+        assert_eq!(limit.reached(&unknown, None, &[], at(31)), None);
         assert_eq!(reached(blank), None);
         for (budget, want) in [
             (Budget { cost: Some(2.0), ..blank }, Some("$2.00 per run ($2.00 spent)")),

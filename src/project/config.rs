@@ -82,7 +82,7 @@ pub struct Config {
     /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
     /// effect with the next run.
     pub fsync: bool,
-    /// The time between SIGTERM and SIGKILL when `ralph` ends an agent.
+    /// The time between the first signal and SIGKILL when `ralph` ends an agent.
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub grace: Duration,
@@ -126,6 +126,9 @@ pub struct Config {
     )]
     #[schemars(with = "Option<String>")]
     pub max_duration: Option<Duration>,
+    /// Stop a run after this many different tasks failed in a row, with none completed between them;
+    /// 0 disables the limit. `ralph loop --max-failures` counts iterations instead.
+    pub max_failures: u32,
     /// The number of attempts per run.
     #[schemars(range(min = 1))]
     pub max_iterations: u32,
@@ -239,6 +242,7 @@ impl Default for Config {
             max_cost: None,
             max_cost_per_day: None,
             max_duration: None,
+            max_failures: select::MAX_FAILURES,
             max_iterations: select::MAX_ITERATIONS,
             max_tokens: None,
             max_wait: select::MAX_WAIT,
@@ -362,6 +366,7 @@ impl Config {
                 cost_per_day: self.max_cost_per_day,
             },
             max_wait: self.max_wait,
+            max_failures: self.max_failures,
             start_limit: self.start_limit,
             inherit: self.select == Select::Inherit,
             isolation: self.isolation,
@@ -539,7 +544,7 @@ mod tests {
         for key in numbers.iter().chain(&lengths).chain(&others) {
             assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");
         }
-        for key in ["child_wait_timeout", "grace", "idle", "start_limit"] {
+        for key in ["child_wait_timeout", "grace", "idle", "max_failures", "start_limit"] {
             assert!(!refused.iter().any(|refused| *refused == key), "{key}");
         }
     }

@@ -52,7 +52,10 @@ pub fn check_agent(call: &AgentCommand, workspace: &Workspace, hint: &str) -> Re
         return refuse(format!("no agent command; {hint}"));
     };
     if let Err(reason) = process::resolve(program, workspace.root()) {
-        return refuse(format!("the agent cannot be started: {reason}; {hint}"));
+        let install = agent_preset::of_command(&call.name, program)
+            .filter(|_| !program.contains('/'))
+            .map_or_else(String::new, |preset| format!("{}, ", preset.installation()));
+        return refuse(format!("the agent cannot be started: {reason}; {install}{hint}"));
     }
     let asks = call.argv.iter().any(|word| word == "--dangerously-skip-permissions");
     let variables = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.as_root);

@@ -88,6 +88,9 @@ impl Runner {
         let pane = self.options.tmux.then(tmux::folder);
         let status_word = Some(self.graph.file.status_word(number).unwrap_or_default());
         let record = AttemptRecord { call, terms: Some(terms), pane, status_word, ..record };
+        if let Some(change) = self.with_view(|view| view.agent_change(number, Utc::now())) {
+            self.emit(Some((&id, iteration)), Event::AgentChanged(change))?;
+        }
         if let Some(path) = attempt::clear_reports(&self.workspace, &id)? {
             self.emit(Some((&id, iteration)), Event::DoneRemoved { path })?;
         }

@@ -78,7 +78,7 @@ impl GraphView {
                 }
                 TaskState::Blocked => graph.held.push(task(TaskStanding::Blocked {})),
                 // A run that begins tries its agent again.
-                TaskState::Ready | TaskState::Denied => ready.push(view.keys[number]),
+                TaskState::Ready | TaskState::Denied => ready.push(view.key(number)),
                 TaskState::Conflicting => {
                     let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
                     let why = why.unwrap_or_default();

@@ -30,7 +30,7 @@ impl TasksLeft {
         let ready = view.admitted().filter(|number| {
             matches!(view.state(*number, now), TaskState::Ready | TaskState::Denied)
         });
-        let mut ready: Vec<SelectionKey> = ready.map(|number| view.keys[number]).collect();
+        let mut ready: Vec<SelectionKey> = ready.map(|number| view.key(number)).collect();
         ready.sort_unstable();
         let ready = ready.into_iter().map(|key| view.graph.task(key.number).id.clone());
         TasksLeft { counts, ready: ready.collect() }

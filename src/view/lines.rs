@@ -148,7 +148,8 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         Event::Asked { .. }
         | Event::Answered(_)
         | Event::Noted { .. }
-        | Event::DoneRemoved { .. } => talk::lines(id, event, verbose),
+        | Event::AgentChanged(_)
+        | Event::DoneRemoved { .. } => talk::lines(id, event, record.timestamp, verbose),
         Event::GraphLoaded { .. }
         | Event::GraphRejected { .. }
         | Event::GraphGuarded { .. }

@@ -251,7 +251,9 @@ fn blockers(view: &View<'_>, now: DateTime<Utc>) -> Vec<Blocker> {
             StopReason::Complete
             | StopReason::Done { .. }
             | StopReason::Limit(_)
+            | StopReason::Provider { .. }
             | StopReason::Failures(_)
+            | StopReason::FailedTasks(_)
             | StopReason::StartLimit(_)
             | StopReason::Denied(..)
             | StopReason::Promised

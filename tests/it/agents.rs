@@ -1,10 +1,12 @@
 //! What real agents say in their typed output: limits, refusals, costs, and that they are done.
 
+use std::fs;
+
 use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{SETTINGS, TestProject, agent};
+use crate::support::{SETTINGS, TestProject, agent, until};
 
 /// A project whose agent speaks as Claude Code does, one stream after the other.
 fn speaking(streams: &str) -> TestProject {
@@ -85,7 +87,11 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
 #[test]
 fn waiting_is_bounded_by_max_wait() {
     let trial = speaking("claude-usage-limit:1");
-    trial.run(["run", "--max-wait", "1s"]).code(2);
+    trial
+        .run(["run", "--max-wait", "1s"])
+        .code(2)
+        .stderr_has("usage limit resets ")
+        .stderr_has(", beyond `max_wait` ([took]); run again then, or `--max-wait ");
     // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));
@@ -102,10 +108,109 @@ fn a_refused_key_stops_the_run_and_costs_no_attempt() {
     trial
         .run(["run"])
         .code(77)
-        .stderr_has("`streams`: authentication failed: no login, or a rejected key (exit code 77)");
+        .stderr_has(
+            "`streams`: authentication failed: no login, or a rejected key; log in to `streams`",
+        )
+        .stderr_has(", then run again (exit code 77)");
     assert_eq!(trial.lines("denied")[0]["obstacle"]["kind"], "authentication");
     assert_eq!(trial.status("a"), "pending");
     trial.run(["run"]).graph_complete();
+}
+
+#[test]
+fn limits_of_one_attempt_keep_the_code_of_a_refused_key() {
+    for limit in [&["run", "--once"][..], &["run", "--max-iterations", "1"]] {
+        let trial = speaking("claude-authentication:1");
+        trial.run(limit).code(77).stderr_has("log in to `streams`");
+    }
+}
+
+/// A project whose agent is this shell script, with typed output, and the settings in use unless a
+/// test changes them.
+fn script(script: &str) -> TestProject {
+    let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
+    TestProject::new()
+        .file(".ralph/config.yaml", &format!("fsync: false\ngrace: 4s\nagent: {agent}\n"))
+        .graph("tasks: [{id: a}]\n")
+}
+
+#[test]
+fn refusals_and_long_prompts_count_for_their_task_and_show_that_the_agent_starts() {
+    for error in [
+        r#""result":"API Error: The safeguards flagged this message","stop_reason":"refusal""#,
+        r#""result":"Prompt is too long","terminal_reason":"prompt_too_long""#,
+        r#""result":"API Error: the output token maximum","api_error":"max_output_tokens""#,
+    ] {
+        let trial = script(&format!(
+            "cat > /dev/null; echo '{{\"type\":\"result\",\"is_error\":true,{error}}}'; exit 1"
+        ));
+        trial.run(["run"]).code(3);
+        assert_eq!((trial.lines("failed").len(), trial.lines("parked").len()), (3, 1));
+    }
+}
+
+#[test]
+fn a_provider_that_never_answers_is_waited_for_and_costs_no_attempt() {
+    let begin = r#"echo '{"type":"system","subtype":"init","model":"m"}'"#;
+    let trial = script(&format!("cat > /dev/null; {begin}; exec sleep 600"));
+    trial.run(["run", "--idle", "500ms", "--max-wait", "1s"]).code(2).stderr_has(
+        "the provider did not answer, for longer than `max_wait` ([took]); run again after ",
+    );
+    assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["kind"], "no_answer");
+    assert!(trial.lines("failed").is_empty());
+    trial.run(["dag-status"]).stdout_has("  a  rate-limited until ");
+}
+
+/// An agent that prints its result with its cost when it is interrupted, as Claude Code does.
+const INTERRUPTED: &str = r#"
+    trap 'echo "{\"type\":\"result\",\"subtype\":\"error_during_execution\",\"is_error\":true,\"total_cost_usd\":0.25}"; exit 0' INT
+    cat > /dev/null
+    echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I work."}]}}'
+    while :; do sleep 0.05; done"#;
+
+#[test]
+fn the_cost_of_an_attempt_that_is_cut_off_is_known() {
+    let trial = script(INTERRUPTED).graph("tasks: [{id: a, max_attempts: 1}]\n");
+    trial.run(["run", "--timeout", "1s"]).code(3);
+    trial.assert_record("failed", &json!({"outcome": "timed_out", "cost_usd": 0.25}));
+
+    let trial = script(INTERRUPTED);
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    let stdout = trial.root().join("logs/attempts/a/1/stdout");
+    until("its message", || fs::read_to_string(&stdout).is_ok_and(|text| text.contains("I work.")));
+    run.signal(Signal::INT);
+    run.end(&trial).code(130);
+    trial.assert_record("interrupted", &json!({"verdict": "cancelled", "cost_usd": 0.25}));
+    trial.no_process_is_left();
+}
+
+#[test]
+fn an_agent_that_ignores_an_interrupt_is_terminated_and_then_killed() {
+    let script_text = "trap '' INT; trap 'touch \"$TRIAL_DIR/term\"; exit 0' TERM; cat > /dev/null
+        echo '{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}'
+        while :; do sleep 0.05; done";
+    let trial = script(script_text).graph("tasks: [{id: a, max_attempts: 1}]\n");
+    trial.run(["run", "--timeout", "1s"]).code(3);
+    assert!(trial.sign("term").exists());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn the_json_of_claude_is_read_like_its_stream() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    let program = trial.dir().join("bin/claude");
+    let text = format!(
+        "{} > /dev/null\necho '{}'",
+        agent("commit"),
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","total_cost_usd":0.5}"#
+    );
+    fs::create_dir(program.parent().unwrap()).unwrap();
+    trial.script(&program, &text);
+    let program = program.display().to_string();
+    trial.run(["run", "--", &program, "-p", "--output-format", "json"]).graph_complete();
+    assert_eq!(trial.lines("started")[0]["format"], "claude-json");
+    trial.assert_record("completed", &json!({"cost_usd": 0.5, "last_line": "Done."}));
 }
 
 #[test]
@@ -121,7 +226,11 @@ fn the_next_agent_of_the_list_goes_on() {
     let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{first}, {second}]\n"))
         .graph("tasks: [{id: a}, {id: b}]\n");
-    trial.run(["run", "-q"]);
+    trial.run(["run"]).stderr_has("  second takes over from first: the account has no credit\n");
+    let changes = trial.lines("agent_changed");
+    assert_eq!(changes.len(), 1, "it is said once");
+    assert_eq!((&changes[0]["agent"], &changes[0]["from"]), (&json!("second"), &json!("first")));
+    assert_eq!(changes[0]["obstacle"]["kind"], "credit");
     let agents = |action: &str| -> Vec<_> {
         trial.lines(action).iter().map(|line| line["agent"].clone()).collect()
     };
@@ -212,7 +321,10 @@ fn children_have_their_own_limit_after_the_report() {
 #[test]
 fn an_agent_is_named_by_flag() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").env("IS_SANDBOX", "1");
-    trial.run(["run", "--agent", "codex"]).code(69).stderr_has("`codex` is not on PATH; name");
+    trial
+        .run(["run", "--agent", "codex"])
+        .code(69)
+        .stderr_has("`codex` is not on PATH; install it with `npm install -g @openai/codex`, name");
     trial.run(["run", "--agent", "codex x"]).code(64).stderr_has("`agent: [codex, x]`");
 }
 

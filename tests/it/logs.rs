@@ -132,6 +132,8 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"base":"b","branch":"main","log":"[log]","why":"P2","slot":"/s/1""#,
     ),
+    ("agent_changed", "a", r#""agent":"codex","from":"claude","obstacle":{"kind":"credit"}"#),
+    ("agent_changed", "a", r#""agent":"claude","from":"codex""#),
     ("done_removed", "a", r#""path":".ralph/tasks/a/DONE""#),
     ("slot_kept", "", r#""slot":"/s/1","why":"`x` has uncommitted changes""#),
     ("work_restored", "a", r#""attempt":2,"from":"refs/ralph/a/1","conflicts":["f"]"#),

@@ -162,7 +162,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B16",
         "it runs on and on: limits by default",
-        Tests(&["limits::the_limit_of_iterations", "verdicts::five_failures_in_a_row"]),
+        Tests(&["limits::the_limit_of_iterations", "verdicts::different_tasks_that_fail"]),
     ),
     (
         "C1",

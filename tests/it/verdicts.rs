@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::TestProject;
+use crate::support::{SETTINGS, TestProject};
 
 /// Runs one attempt by this agent, and expects this verdict and reason.
 #[track_caller]
@@ -91,8 +91,7 @@ fn a_task_may_need_no_commit() {
 #[test]
 fn control_characters_in_output_are_escaped() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
-    let text =
-        trial.run(["run"]).code(3).stderr_has(r"its last line: \u{1b}[2J\u{1b}]0;owned\u{7}").err();
+    let text = trial.run(["run"]).code(3).stderr_has("its last line: red\n").err();
     assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
 }
 
@@ -267,11 +266,30 @@ fn a_commit_of_the_graph_alone_is_no_proof() {
 }
 
 #[test]
-fn five_failures_in_a_row_stop_the_run() {
+fn different_tasks_that_fail_in_a_row_stop_the_run() {
     let tasks: String = (1..8).map(|n| format!("  - id: bad{n}\n")).collect();
     let trial = TestProject::new().graph(&format!("tasks:\n{tasks}")).agent("fail");
     trial.run(["run", "-q"]).code(1);
-    assert_eq!(trial.lines("failed").len(), 5);
+    assert_eq!(trial.tasks("failed"), ["bad1", "bad2", "bad3", "bad4", "bad5"]);
+    let why = trial.lines("finished")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("none was completed: bad1, bad2, bad3, bad4, bad5;"), "{why}");
+    trial.run(["run", "-q", "--max-failures", "2"]).code(1);
+    assert_eq!(trial.lines("failed").len(), 7);
+    let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}max_failures: 0\n"));
+    trial.run(["run", "-q", "--max-iterations", "6"]).code(2);
+}
+
+#[test]
+fn hard_tasks_are_parked_and_the_others_are_done() {
+    let easy: String = (1..9).map(|n| format!("  - id: easy{n}\n")).collect();
+    let graph = format!("tasks:\n  - id: bad1\n  - id: bad2\n{easy}");
+    let trial = TestProject::new().graph(&graph).agent("fail-some");
+    trial.run(["run", "-q"]).code(3).stderr_has("bad1").stderr_has("bad2");
+    assert_eq!(trial.tasks("started")[..3], ["bad1", "bad2", "easy1"]);
+    assert_eq!((trial.lines("completed").len(), trial.lines("failed").len()), (8, 6));
+    let mut parked = trial.tasks("parked");
+    parked.sort_unstable();
+    assert_eq!(parked, ["bad1", "bad2"]);
 }
 
 #[test]

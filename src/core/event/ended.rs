@@ -276,6 +276,7 @@ impl Event {
             | Event::GraphGuarded { .. }
             | Event::Started { .. }
             | Event::DoneRemoved { .. }
+            | Event::AgentChanged(_)
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }

@@ -1,9 +1,14 @@
 //! The reason why a run ended, as text and as an exit code.
 
-use std::fmt;
+use std::{fmt, time::Duration};
+
+use chrono::{DateTime, TimeZone, Utc};
 
 use super::{Blocker, Held};
-use crate::core::{exit::Exit, graph::task::TaskId, verdict::Report};
+use crate::core::{
+    agents::provider_error::ProviderErrorKind, duration, exit::Exit, graph::task::TaskId,
+    verdict::Report,
+};
 
 /// The reason why a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,12 +25,25 @@ pub enum StopReason {
     },
     /// This limit was reached, such as `2 iterations`.
     Limit(String),
+    /// The provider is unavailable for longer than `max_wait`.
+    Provider {
+        /// The newest provider error.
+        obstacle: Option<ProviderErrorKind>,
+        /// When the wait began.
+        since: DateTime<Utc>,
+        /// The next time at which an attempt may start.
+        until: DateTime<Utc>,
+        /// The limit.
+        max_wait: Duration,
+    },
     /// No task can start.
     Blocked(Vec<Blocker>),
     /// No task can start until a person answers.
     NeedsInput(Vec<Blocker>),
-    /// This number of attempts failed in a row.
+    /// This number of iterations of a plain loop failed in a row.
     Failures(u32),
+    /// These different tasks failed in a row, with none completed between them.
+    FailedTasks(Vec<TaskId>),
     /// This number of attempts in a row failed right after their start.
     StartLimit(u32),
     /// Every provider refuses access: the reason, and the exit code.
@@ -55,7 +73,7 @@ impl StopReason {
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            StopReason::Limit(_) => Exit::Limit,
+            StopReason::Limit(_) | StopReason::Provider { .. } => Exit::Limit,
             StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
             StopReason::NeedsInput(_)
             | StopReason::MergeHeld(_)
@@ -67,10 +85,40 @@ impl StopReason {
             | StopReason::Once { completed: true } => Exit::Success,
             StopReason::Once { completed: false }
             | StopReason::Failures(_)
+            | StopReason::FailedTasks(_)
             | StopReason::HookFailed(_)
             | StopReason::StartLimit(_) => Exit::Error,
             StopReason::Denied(_, code) => *code,
             StopReason::Signal(number, _) => Exit::Signal(*number),
+        }
+    }
+
+    /// Returns the text for people, with times in this zone.
+    pub fn text<Z: TimeZone<Offset: fmt::Display>>(&self, zone: &Z) -> String {
+        let StopReason::Provider { obstacle, since, until, max_wait } = self else {
+            return self.to_string();
+        };
+        let day = |at: &DateTime<Utc>| at.with_timezone(zone).date_naive();
+        let time = |at: &DateTime<Utc>| {
+            let format = match (day(at) - day(since)).num_days() {
+                0 => "%H:%M",
+                1..7 => "%a %H:%M",
+                _ => "%a %b %-d, %H:%M",
+            };
+            at.with_timezone(zone).format(format).to_string()
+        };
+        let hours = (*until - since).num_seconds().max(0).unsigned_abs().div_ceil(3600);
+        let limit = format!("`max_wait` ({})", duration::short(*max_wait));
+        match obstacle {
+            Some(ProviderErrorKind::UsageLimit { resets_at: Some(at) }) => format!(
+                "usage limit resets {}, beyond {limit}; run again then, or `--max-wait {hours}h`",
+                time(at)
+            ),
+            Some(obstacle) => format!(
+                "{obstacle}, for longer than {limit}; run again after {}, or `--max-wait {hours}h`",
+                time(until)
+            ),
+            None => format!("unavailable for longer than {limit}; `--max-wait {hours}h` waits"),
         }
     }
 }
@@ -85,6 +133,7 @@ impl fmt::Display for StopReason {
                 report.map_or(Ok(()), |report| write!(f, ": {report}"))
             }
             StopReason::Limit(what) => write!(f, "limit reached: {what}"),
+            StopReason::Provider { .. } => f.write_str(&self.text(&Utc)),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
@@ -104,6 +153,17 @@ impl fmt::Display for StopReason {
             },
             StopReason::Failures(1) => f.write_str("stopped after 1 failure"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
+            StopReason::FailedTasks(ids) => {
+                let names: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
+                let (count, names) = (ids.len(), names.join(", "));
+                let plural = if count == 1 { " task" } else { " different tasks" };
+                write!(
+                    f,
+                    "{count}{plural} failed in a row and none was completed: {names}; look for a \
+                     common cause (`ralph show {}`), or raise `--max-failures`",
+                    ids.last().map_or("", TaskId::as_str)
+                )
+            }
             StopReason::StartLimit(count) => {
                 write!(f, "{count} attempts in a row failed within 5s; check that the agent starts")
             }

@@ -1,10 +1,23 @@
-//! Events about hooks and notifications.
+//! Events about agents, hooks and notifications.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::verdict::CheckResult;
+use crate::core::{agents::provider_error::ProviderError, verdict::CheckResult};
+
+/// A change from one agent of a list to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentChange {
+    /// The agent of the next attempt.
+    pub agent: String,
+    /// The agent that it replaces.
+    pub from: String,
+    /// The provider error that blocks the replaced agent; none if the next agent is the first of the
+    /// list, which is available again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<ProviderError>,
+}
 
 /// A point at which commands of the settings run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::{TaskState, View, unfinished};
+use super::{TaskState, View, key::unfinished};
 use crate::core::{event::Blocker, graph::task::Status};
 
 impl View<'_> {

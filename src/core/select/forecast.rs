@@ -57,7 +57,7 @@ impl<'a> View<'a> {
                 && !self.out_of_attempts(number)
         };
         for number in self.admitted().filter(|number| can_start(self.state(*number, now))) {
-            ready.push(self, number);
+            ready.push(self, self.key(number));
         }
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         // The active tasks that can conflict with others.
@@ -82,10 +82,11 @@ impl<'a> View<'a> {
             forecast.end = end;
             active.retain(|active| active.number != Some(number));
             ready.release(number);
+            ready.forget_failures(self);
             for dependent in self.graph.dependents(number) {
                 open[dependent] -= 1;
                 if open[dependent] == 0 && startable(dependent) {
-                    ready.push(self, dependent);
+                    ready.push(self, self.keys[dependent]);
                 }
             }
         }

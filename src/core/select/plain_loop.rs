@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use super::{MAX_FAILURES, View, backoff};
+use super::{View, backoff};
 use crate::core::{event::StopReason, history::TaskHistory};
 
 impl View<'_> {
@@ -41,9 +41,10 @@ impl View<'_> {
         StopReason::Done { iterations: run.iterations, report }
     }
 
-    /// The number of failures in a row that stops the run; 0 for no limit.
+    /// The number of failures in a row that stops the run: of different tasks, or of iterations of a
+    /// plain loop. 0 for no limit.
     pub(super) fn max_failures(&self) -> u32 {
-        self.policy.plain.as_ref().map_or(MAX_FAILURES, |plain| plain.max_failures)
+        self.policy.plain.as_ref().map_or(self.policy.max_failures, |plain| plain.max_failures)
     }
 
     /// Returns the limit on restarts if it is reached.
@@ -71,7 +72,7 @@ mod tests {
             History,
             tests::{end, record},
         },
-        select::{Decision, Policy, keys},
+        select::{Decision, MAX_FAILURES, Policy, keys},
         verdict::Verdict,
     };
 

@@ -83,8 +83,8 @@ impl<'a> Ready<'a> {
     }
 
     /// Adds a task that has become ready.
-    pub(super) fn push(&mut self, view: &View<'a>, number: usize) {
-        let key = view.keys[number];
+    pub(super) fn push(&mut self, view: &View<'a>, key: SelectionKey) {
+        let number = key.number;
         let next = self.firsts.len();
         let kind = *self.kinds.entry(self.kind(view, number)).or_insert(next);
         if kind == next {
@@ -160,6 +160,19 @@ impl<'a> Ready<'a> {
             self.put_back(first);
         }
         self.retry_yielding();
+    }
+
+    /// Gives tasks that have failed their usual place, because another task has succeeded.
+    pub(super) fn forget_failures(&mut self, view: &View<'a>) {
+        let keys = || self.queues.iter().flat_map(|queue| queue.keys.iter().map(|key| key.0));
+        if !keys().any(|key| key.has_failed) {
+            return;
+        }
+        let waiting: Vec<usize> = keys().map(|key| key.number).collect();
+        *self = Ready::new(self.constrained);
+        for number in waiting {
+            self.push(view, view.keys[number]);
+        }
     }
 
     fn put_back(&mut self, first: First) {

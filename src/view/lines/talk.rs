@@ -1,19 +1,23 @@
-//! The lines of questions, answers, notes and reports that do not count.
+//! The lines of questions, answers, notes, reports that do not count, and changes of agents.
+
+use chrono::{DateTime, Utc};
 
 use super::{Line, line, proof};
 use crate::{
     adapters::terminal::Style,
     core::{
+        agents::provider_error::ProviderError,
         duration,
-        event::{AttemptResult, Event},
+        event::{AgentChange, AttemptResult, Event},
     },
+    view::words::moment,
 };
 
 /// The largest number of lines of a question to show.
 const ASKED: usize = 12;
 
 /// Returns the lines of such an event.
-pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
+pub(super) fn lines(id: &str, event: &Event, now: DateTime<Utc>, verbose: bool) -> Vec<Line> {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let shown = if let Event::Asked { question, .. } = event {
         Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
@@ -25,12 +29,27 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
              `ralph task-complete {id}` completes the task"
         );
         Some(line(Style::Warn, text))
+    } else if let Event::AgentChanged(change) = event {
+        Some(line(Style::Warn, changed_agent(change, now)))
     } else if let (true, Event::Noted { note, .. }) = (verbose, event) {
         Some(line(Style::Faint, format!("{id} noted: {}", first(note))))
     } else {
         None
     };
     shown.into_iter().collect()
+}
+
+fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
+    let AgentChange { agent, from, obstacle } = change;
+    match obstacle {
+        None => format!("{agent} is available again and replaces {from}"),
+        Some(ProviderError { obstacle, until: None }) => {
+            format!("{agent} takes over from {from}: {obstacle}")
+        }
+        Some(ProviderError { obstacle, until: Some(until) }) => {
+            format!("{agent} takes over from {from} until {}: {obstacle}", moment(*until, now))
+        }
+    }
 }
 
 /// Returns the lines of an attempt that ended with a question.

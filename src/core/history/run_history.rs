@@ -1,0 +1,138 @@
+//! The history of the newest run.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::core::{
+    event::{AgentChange, AttemptResult, Begun, StopRequest, record::Record},
+    graph::task::TaskId,
+    spend::Spend,
+    verdict::Verdict,
+};
+
+/// The newest run, whether it has ended or not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunHistory {
+    /// Its id; empty before the first run.
+    pub id: String,
+    /// When it started.
+    pub started_at: Option<DateTime<Utc>>,
+    /// The event of its start.
+    pub begun: Begun,
+    /// The number of attempts, including those of the paused run that it continues.
+    pub iterations: u32,
+    /// The number of completed tasks.
+    pub completed: u32,
+    /// The number of different tasks that failed since the last completed one; of iterations, in a
+    /// plain loop, since one that did not fail. Attempts that ran at the same time count as one.
+    pub failures_in_a_row: u32,
+    /// These tasks, in the order of their failures.
+    pub failed_tasks: Vec<TaskId>,
+    /// The number of ended attempts when the newest of these failures ended.
+    failed_at: u64,
+    /// The number of attempts in a row that failed right after their start. Attempts that ran at
+    /// the same time count as one.
+    pub starts_failed: u32,
+    /// The number of ended attempts when the newest of these failures ended.
+    start_failed_at: u64,
+    /// The number of failed attempts.
+    pub failures: u32,
+    /// The usage of its attempts, including those of the paused run that it continues.
+    pub spend: Spend,
+    /// The number of waits for other processes or people since the last attempt.
+    pub waits: u32,
+    /// Whether its newest attempt completed its task.
+    pub last_completed: bool,
+    /// Whether an agent reported that everything is done, and this is accepted.
+    pub promised: bool,
+    /// The agent of the newest attempt, if it was denied access.
+    pub denied: Option<String>,
+    /// The newest change of agents.
+    pub agent_change: Option<AgentChange>,
+    /// The verify command that failed before an attempt, if one did.
+    pub baseline_broken: Option<String>,
+    /// Whether Ctrl-Z has suspended it.
+    pub suspended: bool,
+    /// The request to stop, if there was one.
+    pub stop: Option<StopRequest>,
+    /// Why it ended and its exit code, once it has ended.
+    pub finished: Option<(String, u8)>,
+}
+
+/// Whether an attempt failed without a commit and so soon that its agent probably did not start.
+fn failed_to_start(ended: &AttemptResult) -> bool {
+    /// A failure within this time counts as a failed start. Claude Code gives its first answer
+    /// after about a second; an invalid key or flag ends it sooner.
+    const AT_ONCE: Duration = Duration::from_secs(5);
+    // A provider error shows that the agent started, and so does an answer of its model.
+    let has_answered = ended.usage.tokens.is_some_and(|tokens| tokens.output > 0);
+    ended.verdict == Verdict::Failed
+        && ended.evidence.obstacle.is_none()
+        && !has_answered
+        && ended.evidence.commits.is_empty()
+        && ended.duration() < AT_ONCE
+}
+
+impl RunHistory {
+    /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
+    /// `began` is that number when the attempt started.
+    ///
+    /// A failure counts as the next one in a row only if its attempt started after the previous
+    /// failure. Eight parallel attempts that fail because of one broken commit or one network
+    /// outage are one failure; otherwise they would stop a run that the next attempt might
+    /// continue. With one attempt at a time, the first failure of every task counts, and every failure
+    /// of a plain loop.
+    pub(super) fn close(
+        &mut self,
+        id: Option<&TaskId>,
+        at: u64,
+        began: u64,
+        ended: &AttemptResult,
+    ) {
+        self.last_completed = ended.verdict == Verdict::Complete;
+        self.spend.add(ended);
+        if !failed_to_start(ended) {
+            (self.starts_failed, self.start_failed_at) = (0, 0);
+        } else if began >= self.start_failed_at {
+            (self.starts_failed, self.start_failed_at) = (self.starts_failed + 1, at);
+        }
+        self.denied = ended.agent.clone().filter(|_| ended.verdict == Verdict::Denied);
+        if ended.verdict == Verdict::BaselineBroken {
+            self.baseline_broken = Some(ended.why.clone());
+        }
+        self.completed += u32::from(self.last_completed);
+        if self.last_completed || ended.verdict == Verdict::Again {
+            (self.failures_in_a_row, self.failed_at) = (0, 0);
+            self.failed_tasks.clear();
+        } else if ended.verdict.counts() {
+            self.failures += 1;
+            let is_known = id.is_some_and(|id| self.failed_tasks.contains(id));
+            if began >= self.failed_at && (self.begun.plain.is_some() || !is_known) {
+                (self.failures_in_a_row, self.failed_at) = (self.failures_in_a_row + 1, at);
+                self.failed_tasks.extend(id.filter(|_| !is_known).cloned());
+            }
+        }
+    }
+
+    /// Starts a run. A run that continues a paused one keeps its usage.
+    pub(super) fn begin(&mut self, record: &Record, begun: &Begun) {
+        *self = RunHistory {
+            id: record.run_id.clone(),
+            started_at: Some(record.timestamp),
+            begun: begun.clone(),
+            iterations: begun.before,
+            spend: if begun.before > 0 { self.spend } else { Spend::default() },
+            ..RunHistory::default()
+        };
+    }
+
+    /// Applies a request to stop. A later request without `now` does not cancel an earlier one with
+    /// `now`.
+    pub(super) fn request_stop(&mut self, stop: &StopRequest) {
+        let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
+        self.stop = Some(StopRequest { now, ..stop.clone() });
+    }
+}
