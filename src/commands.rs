@@ -55,7 +55,7 @@ use crate::{
         loop_paths::LoopPaths,
         select::Active,
     },
-    project::{attempt::AttemptRecord, workspace::Workspace},
+    project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
 };
 
 /// Runs the command of a parsed command line.
@@ -250,6 +250,17 @@ impl Invocation {
         let graph = if place.name().is_some() { None } else { file(&self.graph)? };
         let config = file(&self.config)?;
         Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
+    }
+}
+
+/// Checks that the graph has what a filter names.
+///
+/// # Errors
+/// A name that no task has, with the nearest one; a filter that selects nothing.
+fn check_filter(file: &GraphFile, filter: &Filter) -> Result<()> {
+    match filter.mistake(file.graph().tasks(), file.name()) {
+        Some(mistake) => Err(Failure::new(Exit::Usage, mistake).into()),
+        None => Ok(()),
     }
 }
 

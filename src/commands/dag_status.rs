@@ -6,7 +6,7 @@ use anyhow::Result;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Invocation, active, filter, open_attempts,
+    Invocation, active, check_filter, filter, open_attempts,
     status::{self, short},
 };
 use crate::{
@@ -40,6 +40,7 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let store = workspace.event_store()?;
     let (history, now) = (store.history(), Utc::now());
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
+    check_filter(&file, &policy.filter)?;
     let open = open_attempts(&workspace, history)?;
     let active = active(&open, file.graph(), history);
     let view = View { active: &active, ..view(&file, history, &policy) };

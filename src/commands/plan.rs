@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, filter, status::short};
+use super::{Invocation, check_filter, filter, status::short};
 use crate::{
     adapters::terminal::{self, visible},
     cli,
     core::{exit::Exit, graph::task::TaskId, select::Policy},
-    project::workspace::{find, view},
+    project::workspace::view,
     view::{
         lines::{counted, moment},
         plan::{PaceView, PlanView},
@@ -28,9 +28,7 @@ pub fn run(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
-    for id in &policy.filter.tasks {
-        find(&file, id.as_str())?;
-    }
+    check_filter(&file, &policy.filter)?;
     let store = workspace.event_store()?;
     let view = view(&file, store.history(), &policy);
     let now = Utc::now();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, filter, loop_graph};
+use super::{Invocation, check_filter, filter, loop_graph};
 use crate::{
     adapters::terminal,
     cli::{LimitArgs, RunArgs},
@@ -23,7 +23,7 @@ use crate::{
         attempt,
         config::{self, ConfigLayer, NotifierTarget},
         graph_file::GraphFile,
-        workspace::{Workspace, find, view},
+        workspace::{Workspace, view},
     },
     report::{
         fancy::FancyReporter,
@@ -68,9 +68,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         return dry_run(&workspace, &run.policy(&workspace));
     }
     let file = attempt::graph(&workspace)?;
-    for id in &run.filter.tasks {
-        find(&file, id.as_str())?;
-    }
+    check_filter(&file, &run.filter)?;
     let odd = file.warnings().len();
     if odd > 0 {
         let odd = counted(odd, "warning");
@@ -234,9 +232,7 @@ pub(super) fn warn_of_many(max_iterations: u32) {
 /// Prints the order of tasks if every attempt succeeds, and the unreachable tasks.
 fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let file = workspace.graph()?;
-    for id in &policy.filter.tasks {
-        find(&file, id.as_str())?;
-    }
+    check_filter(&file, &policy.filter)?;
     let store = workspace.event_store()?;
     let view = view(&file, store.history(), policy);
     let now = Utc::now();

@@ -118,6 +118,18 @@ pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
+/// Whether `wrong` can only be a misspelling of `word`: one letter differs, or two in a long word,
+/// or only case and separators do.
+pub fn is_misspelled(wrong: &str, word: &str) -> bool {
+    /// The length of a long word.
+    const LONG: usize = 9;
+    let letters = |word: &str| {
+        word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+    };
+    let allowed = if wrong.len().min(word.len()) >= LONG { 2 } else { 1 };
+    letters(wrong) == letters(word) || strsim::damerau_levenshtein(wrong, word) <= allowed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +148,22 @@ mod tests {
         assert_eq!(nearest("dependsOn", words), Some("depends_on"));
         assert_eq!(nearest("statsu", words), Some("status"));
         assert_eq!(nearest("colour", words), None);
+    }
+
+    #[test]
+    fn a_near_word_may_be_a_word_of_its_own() {
+        for (wrong, word) in [
+            ("depend_on", "depends_on"),
+            ("dependsOn", "depends_on"),
+            ("titel", "title"),
+            ("toches", "touches"),
+            ("desciptoin", "description"),
+        ] {
+            assert!(is_misspelled(wrong, word), "{wrong}");
+        }
+        for (own, word) in [("comment", "commit"), ("state", "status"), ("closed_at", "claimed_at")]
+        {
+            assert!(!is_misspelled(own, word), "{own}");
+        }
     }
 }

@@ -417,7 +417,7 @@ fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> 
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => refuse(
             format!("there is no `{name}`"),
-            "write one with a list `tasks:`, each with an `id`; `ralph demo` makes an example",
+            "`ralph init` writes an example; a list `tasks:`, each with an `id`, is enough",
         ),
         _ => refuse(format!("cannot read `{name}`: {error}"), ""),
     };

@@ -249,6 +249,7 @@ fn blockers(view: &View<'_>, now: DateTime<Utc>) -> Vec<Blocker> {
         Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => holders,
         Decision::Stop(
             StopReason::Complete
+            | StopReason::SelectionComplete
             | StopReason::Done { .. }
             | StopReason::Limit(_)
             | StopReason::Provider { .. }

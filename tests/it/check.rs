@@ -203,11 +203,11 @@ defaults:
     5 |   - {id: c, touches: {x: 1}}
       |                      ^^^^^^ found a mapping
 
-    warning: unknown field `toches`
+    error: unknown field `toches`
      --> task-graph.yaml:6:13
       |
     6 |   - {id: d, toches: src}
-      |             ^^^^^^ kept for templates, otherwise ignored
+      |             ^^^^^^ a field of your own starts with `x-`: `x-toches`
       |
     help: did you mean `touches`?
       |
@@ -296,37 +296,41 @@ fn a_cycle_is_shown_as_a_walk() {
 }
 
 #[test]
-fn oddities_are_warnings() {
+fn a_misspelled_field_is_an_error_and_a_field_of_ones_own_is_not() {
     let trial = TestProject::bare();
-    trial.write("odd.yaml", "tasks:\n  - id: a\n    depend_on: []\n    prioritty: high\n");
+    let odd =
+        "tasks:\n  - id: a\n    depend_on: []\n    state: new\n    x-title: b\n    owner: me\n";
+    trial.write("odd.yaml", odd);
     insta::assert_snapshot!(trial.run(["check", "odd.yaml"]).whole(), @r"
-    exit code 0
-    --- stdout ---
-    odd.yaml: 1 task, 0 dependencies, longest chain 1, 1 ready now
+    exit code 65
     --- stderr ---
-    warning: unknown field `depend_on`
+    error: unknown field `depend_on`
      --> odd.yaml:3:5
       |
     3 |     depend_on: []
-      |     ^^^^^^^^^ kept for templates, otherwise ignored
+      |     ^^^^^^^^^ a field of your own starts with `x-`: `x-depend_on`
       |
     help: did you mean `depends_on`?
       |
     3 |     depends_on: []
       |           +
 
-    warning: unknown field `prioritty`
+    warning: unknown field `state`
      --> odd.yaml:4:5
       |
-    4 |     prioritty: high
-      |     ^^^^^^^^^ kept for templates, otherwise ignored
+    4 |     state: new
+      |     ^^^^^ kept for templates, otherwise ignored
       |
-    help: did you mean `priority`?
+    help: did you mean `status`?
       |
-    4 -     prioritty: high
-    4 +     priority: high
+    4 -     state: new
+    4 +     status: new
       |
+
+    odd.yaml: 1 error, 1 warning
     ");
+    trial.write("own.yaml", "tasks:\n  - {id: a, x-title: b, owner: me}\n");
+    trial.run(["check", "own.yaml"]).code(0).stderr("");
 }
 
 /// The file is refused with exit code 65 and a short message, quickly even in a debug build.

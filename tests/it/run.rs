@@ -271,7 +271,7 @@ fn filters_narrow_a_run() {
     assert_eq!(dry(["run", "--dry-run", "--task", "c"]), "c");
     trial.run(["run", "--story", "S1", "--milestone", "M2"]).graph_complete();
     trial.run(["run", "--task", "d", "--task", "c"]).graph_complete();
-    trial.run(["run", "--tag", "x"]).graph_complete();
+    trial.run(["run", "--tag", "x"]).graph_complete().stderr_has("selected tasks complete (exit");
     assert_eq!(trial.tasks("completed"), ["b", "c", "d", "a"]);
     assert_eq!(trial.lines("loop_started")[1]["filter"], serde_json::json!(["task=d", "task=c"]));
 }
@@ -336,6 +336,29 @@ fn without_a_repository_git_init_is_named() {
 }
 
 #[test]
+fn a_filter_that_matches_nothing_is_a_usage_error_with_a_suggestion() {
+    let trial = TestProject::new()
+        .graph("tasks: [{id: a, tags: [nightly], story: login, milestone: v1}, {id: b}]\n")
+        .agent("commit");
+    for (flag, name, near) in [
+        ("--tag", "nightl", "nightly"),
+        ("--story", "logni", "login"),
+        ("--milestone", "v2", "v1"),
+        ("--task", "aa", "a"),
+    ] {
+        for words in [&["run"][..], &["run", "--dry-run"], &["plan"], &["dag-status"]] {
+            let words: Vec<&str> = words.iter().copied().chain([flag, name]).collect();
+            trial.run(words).code(64).stderr_has(&format!("did you mean `{near}`?"));
+        }
+    }
+    trial.run(["run", "--tag", "other"]).stderr(
+        "ralph: error: no task with the tag `other` in `task-graph.yaml`; it has `nightly`\n",
+    );
+    trial.run(["run", "--tag", "nightly", "--task", "b"]).code(64).stderr_has("matches all of");
+    assert_eq!(trial.lines("loop_started").len(), 0, "nothing started");
+}
+
+#[test]
 fn without_a_graph_it_is_said_what_to_write() {
     let trial = TestProject::new();
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
@@ -343,7 +366,7 @@ fn without_a_graph_it_is_said_what_to_write() {
     --- stderr ---
     error: there is no `task-graph.yaml`
     --> task-graph.yaml
-     = help: write one with a list `tasks:`, each with an `id`; `ralph demo` makes an example
+     = help: `ralph init` writes an example; a list `tasks:`, each with an `id`, is enough
     ");
 }
 

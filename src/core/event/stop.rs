@@ -13,8 +13,10 @@ use crate::core::{
 /// The reason why a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopReason {
-    /// Every selected task is complete.
+    /// Every task of the graph is complete.
     Complete,
+    /// Every task that the filter selects is complete.
+    SelectionComplete,
     /// The plain loop is complete.
     Done {
         /// The number of iterations.
@@ -80,6 +82,7 @@ impl StopReason {
             | StopReason::Paused(_)
             | StopReason::Stopped => Exit::Waiting,
             StopReason::Complete
+            | StopReason::SelectionComplete
             | StopReason::Done { .. }
             | StopReason::Promised
             | StopReason::Once { completed: true } => Exit::Success,
@@ -127,6 +130,7 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Complete => f.write_str("the graph is complete"),
+            StopReason::SelectionComplete => f.write_str("selected tasks complete"),
             StopReason::Done { iterations, report } => {
                 let plural = if *iterations == 1 { "" } else { "s" };
                 write!(f, "loop complete after {iterations} iteration{plural}")?;

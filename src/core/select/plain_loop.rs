@@ -32,7 +32,11 @@ impl View<'_> {
     /// The reason to stop when all tasks are complete.
     pub(super) fn complete(&self) -> StopReason {
         if self.policy.plain.is_none() {
-            return StopReason::Complete;
+            return if self.policy.filter.selects_all() {
+                StopReason::Complete
+            } else {
+                StopReason::SelectionComplete
+            };
         }
         let run = &self.history.run;
         let task = self.graph.tasks().first().map(|task| self.history.of(&task.id));

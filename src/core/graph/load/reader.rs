@@ -14,7 +14,7 @@ use super::{
 };
 use crate::core::{
     agents::agent_command::AgentCommand,
-    diagnostic::{Diagnostic, Severity, nearest},
+    diagnostic::{Diagnostic, Severity, is_misspelled, nearest},
     duration,
     graph::{
         Cyclic, TaskGraph,
@@ -402,22 +402,30 @@ impl TaskReader<'_> {
         }
     }
 
-    /// Warns about unknown fields whose names are close to a known one. All unknown fields are
-    /// kept.
+    /// Reports unknown fields whose names are close to a known one: as an error if it can only be
+    /// a typing error, and as a warning otherwise. All other unknown fields are kept, and those
+    /// that start with `x-` are never reported.
     fn unknown_fields(&mut self, number: Option<usize>, unknown: &Map<String, Value>) {
         for name in unknown.keys() {
             if self.unknown.contains(name) {
                 continue;
             }
             self.unknown.insert(name.clone());
-            if let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) {
-                let fault = Diagnostic::warning(
-                    format!("unknown field `{}`", clipped(name)),
-                    self.places.key_range(number, name),
-                )
-                .label("kept for templates, otherwise ignored");
-                self.push(fault.did_you_mean(Some(near)));
+            if name.starts_with("x-") {
+                continue;
             }
+            let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) else {
+                continue;
+            };
+            let message = format!("unknown field `{}`", clipped(name));
+            let at = self.places.key_range(number, name);
+            let fault = if is_misspelled(name, near) {
+                Diagnostic::error(message, at)
+                    .label(format!("a field of your own starts with `x-`: `x-{}`", clipped(name)))
+            } else {
+                Diagnostic::warning(message, at).label("kept for templates, otherwise ignored")
+            };
+            self.push(fault.did_you_mean(Some(near)));
         }
     }
 
