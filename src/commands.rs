@@ -99,7 +99,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Notify(Flags(options)) => notify::run(&at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), options.json),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
-        Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), options.now),
+        Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
         Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), options.now),
         Command::Schedule(Flags(options)) => schedule::run(&at, &options),
         Command::Heartbeat(Flags(options)) => {

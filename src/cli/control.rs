@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Named, complete};
+use super::{Named, complete, run::LimitArgs};
 
 /// `ralph resume`.
 #[derive(Debug, Args)]
@@ -12,6 +12,12 @@ pub struct ResumeArgs {
     /// Retry a rate-limited provider immediately
     #[arg(long)]
     pub now: bool,
+    /// Stop after this many attempts, counted from the start of the paused run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// New limits for the run that continues.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// The loop.
     #[command(flatten)]
     pub named: Named,

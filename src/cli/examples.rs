@@ -138,7 +138,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("pause", &[("ralph pause", "the running attempt finishes")]),
-    ("resume", &[("ralph resume", ""), ("ralph resume --now", "retry the provider immediately")]),
+    (
+        "resume",
+        &[
+            ("ralph resume", ""),
+            ("ralph resume --now", "retry the provider immediately"),
+            ("ralph resume --max-iterations 80", "with a new limit"),
+        ],
+    ),
     ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "immediately")]),
     (
         "schedule",

@@ -83,6 +83,13 @@ impl DagStatusPage {
         let text =
             format!("{}: {}{}", graph.file, graph.counts.progress(), parts.collect::<String>());
         self.line(Some(Style::Strong), &text);
+        if let Some(waiting) = &graph.waiting {
+            self.line(Some(Style::Warn), &format!("waiting {}", visible(&waiting.text(self.now))));
+        }
+        if let Some(held) = &graph.merge_held {
+            let cure = held.cure().map_or(String::new(), |cure| format!("; {cure}"));
+            self.line(Some(Style::Warn), &format!("{}{cure}", held.text()));
+        }
         for (heading, style, tasks) in [
             ("In progress", Style::Warn, &graph.in_progress),
             ("Parked: out of attempts", Style::Bad, &graph.parked),
@@ -92,6 +99,7 @@ impl DagStatusPage {
             ("Ready, but in conflict with what runs now", Style::Warn, &graph.kept_apart),
             ("Ready later", Style::Warn, &graph.backing_off),
             ("Waiting", Style::Faint, &graph.blocked),
+            ("Completed, the newest first", Style::Faint, &graph.complete),
         ] {
             self.part(heading, style, tasks);
         }
@@ -162,7 +170,13 @@ fn note(task: &TaskView, now: DateTime<Utc>) -> String {
             let first = question.as_ref().and_then(|text| text.lines().next());
             first.unwrap_or_default().to_owned()
         }
-        TaskStanding::Blocked {} => String::new(),
+        TaskStanding::Blocked { reason } => {
+            let first = reason.as_ref().and_then(|text| text.lines().next());
+            first.unwrap_or_default().to_owned()
+        }
+        TaskStanding::Complete { at, commits } => {
+            format!("at {}, {}", moment(*at, now), counted(*commits, "commit"))
+        }
         TaskStanding::Ready {} => Priority(task.priority).to_string(),
         TaskStanding::KeptApart { why } => why.clone(),
         TaskStanding::Retrying { until } => format!("retrying at {}", moment(*until, now)),

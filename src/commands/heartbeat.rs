@@ -9,11 +9,11 @@ use super::Invocation;
 use crate::{
     adapters::terminal,
     core::{duration, exit::Exit},
-    report::heartbeat,
+    report::heartbeat::{self, HeartbeatFacts},
 };
 
-/// Says whether the loop lives: it is dead if its last beat is older than `max_age` and it did not
-/// end.
+/// Says whether the loop lives. A loop that did not end is dead if its process no longer holds the
+/// lock, or if its last beat is older than `max_age`.
 ///
 /// # Errors
 /// No repository.
@@ -28,10 +28,15 @@ pub fn run(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
         Ok((at, facts)) => {
             let age = (Utc::now() - at).to_std().unwrap_or_default();
             let ago = duration::short(age);
+            let runs = |facts: &HeartbeatFacts| workspace.is_run_live(&facts.run_id);
+            let is_gone = !facts.as_ref().map(runs).transpose()?.unwrap_or(true);
             let facts = facts.unwrap_or_default();
             let on = facts.task_id.map_or(String::new(), |id| format!(", working on {id}"));
             match facts.finished {
                 Some(why) => (Exit::Success, format!("ended {ago} ago: {why}")),
+                None if is_gone => {
+                    (Exit::Error, format!("dead: its process is gone; last beat {ago} ago{on}"))
+                }
                 None if age > max_age => {
                     let max = duration::short(max_age);
                     (Exit::Error, format!("dead: last beat {ago} ago, more than {max}{on}"))

@@ -7,9 +7,10 @@ use anyhow::Result;
 use super::{Invocation, run};
 use crate::{
     adapters::terminal,
+    cli::ResumeArgs,
     core::{
         event::{Event, StopRequest},
-        exit::Exit,
+        exit::{Exit, Failure},
         history::RunHistory,
     },
 };
@@ -41,14 +42,21 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Lifts the pause. A live run continues. Otherwise a run like the last one starts here, and continues
-/// its attempt count if the last one was interrupted.
+/// Lifts the pause. A live run continues. A run that ended in the pause is continued here, with its
+/// attempt count and with new limits if any are given. If no run was paused, none starts.
 ///
 /// # Errors
 /// Errors of [`run::run`].
-pub fn resume(invocation: &Invocation, now: bool) -> Result<Exit> {
+pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let mut store = workspace.event_store()?;
+    let now = options.now;
+    let limits = run::limits(options.max_iterations, None, &options.limits);
+    if !limits.is_empty() && workspace.is_live(store.history())? {
+        let message = "the run is active and keeps its limits; `ralph stop` ends it, and `ralph \
+                       run` starts another with new limits";
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
     if now && !store.history().paused {
         store.emit(None, None, Event::ResumeRequested { now })?;
         terminal::print("retrying the provider now\n")?;
@@ -62,6 +70,7 @@ pub fn resume(invocation: &Invocation, now: bool) -> Result<Exit> {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
+    let was_paused = store.history().run.was_paused;
     store.emit(None, None, Event::ResumeRequested { now })?;
     // The run may have decided to end just before the request.
     for _ in 0..LOOKS.0 {
@@ -86,13 +95,18 @@ pub fn resume(invocation: &Invocation, now: bool) -> Result<Exit> {
         terminal::print(&format!("resumed: no run to continue; `{starts}` starts one\n"))?;
         return Ok(Exit::Success);
     }
-    let goes_on = was_cut_short(newest);
-    if is_loop && !goes_on {
+    if is_loop && !was_cut_short(newest) {
         terminal::print("resumed: the loop has finished; `ralph loop` starts another\n")?;
         return Ok(Exit::Success);
     }
-    let before = if goes_on { newest.iterations } else { 0 };
-    run::again(invocation.or(&newest.begun).workspace()?, &newest.begun, before)
+    if !is_loop && !(was_paused && was_cut_short(newest)) {
+        terminal::print(
+            "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
+        )?;
+        return Ok(Exit::Success);
+    }
+    let begun = newest.begun.with_flags(limits);
+    run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations)
 }
 
 /// Whether a run ended early: by a crash, a signal or a person, or because it waits for a person.
@@ -101,18 +115,25 @@ fn was_cut_short(run: &RunHistory) -> bool {
     !run.id.is_empty() && !run.finished.as_ref().is_some_and(by_itself)
 }
 
-/// Requests a stop of the live run.
+/// Requests a stop of the live run, or ends the paused one.
 ///
 /// # Errors
 /// No repository; errors of the disk.
 pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let mut store = workspace.event_store()?;
+    let stop = Event::StopRequested(StopRequest { signal: None, now });
     if !workspace.is_live(store.history())? {
-        terminal::print("no run is active\n")?;
+        if !store.history().paused {
+            terminal::print("no run is active\n")?;
+            return Ok(Exit::Success);
+        }
+        store.emit(None, None, stop)?;
+        let starts = if workspace.place.name().is_some() { "ralph loop" } else { "ralph run" };
+        terminal::print(&format!("stopped: no longer paused; `{starts}` starts another run\n"))?;
         return Ok(Exit::Success);
     }
-    store.emit(None, None, Event::StopRequested(StopRequest { signal: None, now }))?;
+    store.emit(None, None, stop)?;
     let flag = workspace.place.flag();
     terminal::print(&if now {
         "stopping: ending the running attempt; it does not count\n".to_owned()

@@ -104,6 +104,9 @@ fn text(view: &RunView, now: DateTime<Utc>) -> String {
         return text;
     }
     line("Status", &view.sentence());
+    if let Some(waiting) = &view.waiting {
+        line("Waiting", &waiting.text(now));
+    }
     if let Some(schedule) = &view.schedule {
         line("Schedule", &schedule.text(now));
     }
@@ -153,7 +156,9 @@ fn lines_of_graph(view: &RunView, line: &mut impl FnMut(&str, &str)) {
     }
     line("Failures in a row", &view.failures_in_a_row.to_string());
     line("Failures in this run", &view.failures.to_string());
-    line("Completed in this run", &view.completed.to_string());
+    let names: Vec<&str> = view.completed_tasks.iter().map(TaskId::as_str).collect();
+    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    line("Completed in this run", &format!("{}{names}", view.completed));
     if view.spend.attempts > 0 {
         line("Spent", &view.spend.cost);
     }

@@ -15,14 +15,17 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::{provider_error::ProviderError, transcript::Tokens},
     commit_id::CommitId,
-    event::{Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, record::Record},
+    event::{
+        Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason, StopRequest,
+        record::Record,
+    },
     graph::task::{Status, TaskId},
     spend::{self, DAY, Spend},
     verdict::{Commit, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
-pub use run_history::RunHistory;
+pub use run_history::{RunHistory, Waiting};
 
 /// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -131,6 +134,9 @@ pub struct TaskHistory {
     /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(default)]
     pub answers: Vec<Answer>,
+    /// The reason that a person gave for its newest status, such as that of `task-block`.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// The result of the newest attempt.
@@ -170,6 +176,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     commits: Vec::new(),
     added: Vec::new(),
     answers: Vec::new(),
+    reason: None,
 };
 
 impl TaskHistory {
@@ -206,6 +213,18 @@ impl History {
         self.of(id).failed_at > self.succeeded_at
     }
 
+    /// The tasks that the newest run completed, in the order of completion.
+    pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
+        let began = self.run.started_at;
+        let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
+        let in_run = |last: &LastAttempt| {
+            last.ended.verdict == Verdict::Complete && Some(last.at) >= began
+        };
+        let mut done: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
+        done.sort_by_key(|(id, last)| (last.at, id.as_str()));
+        done
+    }
+
     /// The number of attempts of an agent in a row that got provider errors before the open attempt
     /// at a task started.
     pub fn errors_before(&self, agent: &str, id: &TaskId) -> u32 {
@@ -240,13 +259,19 @@ impl History {
                 past.reset();
                 past.was_reset = true;
             }),
-            Event::StatusChanged {
-                new: Some(new), cause: Cause::Edited | Cause::Command, ..
-            } => self.with(id, |past| past.set_by_hand(*new)),
-            Event::Waiting { .. } => self.run.waits += 1,
-            Event::PauseRequested {} => self.paused = true,
+            Event::StatusChanged { new, cause, reason, .. } => self.with(id, |past| {
+                past.reason.clone_from(reason);
+                if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
+                    past.set_by_hand(*new);
+                }
+            }),
+            Event::Waiting { until, why } => {
+                self.run.waits += 1;
+                self.run.waiting = Some(Waiting { until: *until, why: why.clone() });
+            }
+            Event::PauseRequested {} => self.pause(),
             Event::ResumeRequested { now } => self.resume(*now),
-            Event::StopRequested(stop) => self.run.request_stop(stop),
+            Event::StopRequested(stop) => self.stop(stop),
             Event::Promised { kept, .. } => self.run.promised |= kept,
             Event::AgentChanged(change) => self.run.agent_change = Some(change.clone()),
             Event::Suspended {} => self.run.suspended = true,
@@ -286,7 +311,6 @@ impl History {
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }
-            | Event::StatusChanged { .. }
             | Event::Blocked { .. }
             | Event::ClockSet { .. }
             | Event::HookFailed(_)
@@ -328,12 +352,33 @@ impl History {
 
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
         (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
+        self.run.waiting = None;
         self.with(id, |past| past.attempts = attempt);
+    }
+
+    fn pause(&mut self) {
+        self.paused = true;
+        self.run.was_paused |= self.run.finished.is_none() && !self.run.id.is_empty();
+    }
+
+    /// Applies a request to stop. `ralph stop` also ends a run that is paused, and a signal leaves
+    /// the pause as it is.
+    fn stop(&mut self, stop: &StopRequest) {
+        self.run.request_stop(stop);
+        if stop.signal.is_some() {
+            return;
+        }
+        self.paused = false;
+        if let Some(finished) = self.run.finished.as_mut().filter(|_| self.run.was_paused) {
+            *finished = (StopReason::Stopped.to_string(), StopReason::Stopped.exit().code());
+        }
+        self.run.was_paused = false;
     }
 
     fn resume(&mut self, now: bool) {
         self.paused = false;
         if now {
+            self.run.waiting = None;
             self.cooldowns.clear();
         }
     }

@@ -1,5 +1,7 @@
 //! The task graph, and where each task stands.
 
+use std::cmp::Reverse;
+
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,11 +9,14 @@ use serde::Serialize;
 use super::{
     VERSION,
     attempt::{AttemptPosition, AttemptView, seconds_since},
+    queue::HeldView,
+    run::WaitingView,
     task::{DependencyView, TaskCounts, TaskStanding, TaskView},
 };
 use crate::core::{
     graph::task::Task,
     select::{SelectionKey, TaskState, View},
+    verdict::Verdict,
 };
 
 /// The tasks of the graph by state, each list in the order in which it is shown.
@@ -39,6 +44,12 @@ pub struct GraphView {
     pub backing_off: Vec<TaskView>,
     /// The tasks that wait on other tasks.
     pub blocked: Vec<TaskView>,
+    /// The tasks that attempts completed, the newest first.
+    pub complete: Vec<TaskView>,
+    /// What a run waits for while no attempt can start.
+    pub waiting: Option<WaitingView>,
+    /// What keeps the target branch from moving.
+    pub merge_held: Option<HeldView>,
 }
 
 /// What the disk tells about a graph besides the journal.
@@ -62,7 +73,8 @@ impl GraphView {
             graph.counts.add(view, number, state);
             let task = |standing| TaskView::of(view.graph.task(number), standing);
             match state {
-                TaskState::Complete | TaskState::Cancelled => {}
+                TaskState::Complete => graph.complete.extend(complete(view, number).map(task)),
+                TaskState::Cancelled => {}
                 TaskState::Running | TaskState::Claimed => {
                     let standing = in_progress(view, number, (facts.live, &facts.attempts), now);
                     graph.in_progress.push(task(standing));
@@ -76,7 +88,10 @@ impl GraphView {
                     let question = question.map(str::to_owned);
                     graph.needs_input.push(task(TaskStanding::NeedsInput { question }));
                 }
-                TaskState::Blocked => graph.held.push(task(TaskStanding::Blocked {})),
+                TaskState::Blocked => {
+                    let reason = view.history.of(&view.graph.task(number).id).reason.clone();
+                    graph.held.push(task(TaskStanding::Blocked { reason }));
+                }
                 // A run that begins tries its agent again.
                 TaskState::Ready | TaskState::Denied => ready.push(view.key(number)),
                 TaskState::Conflicting => {
@@ -96,6 +111,9 @@ impl GraphView {
         ready.sort_unstable();
         let ready = ready.into_iter().map(|key| view.graph.task(key.number));
         graph.ready = ready.map(|task| TaskView::of(task, TaskStanding::Ready {})).collect();
+        graph.complete.sort_by_key(|task| Reverse(completed_at(task)));
+        graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
+        graph.merge_held = view.history.active.held.as_ref().map(HeldView::of);
         graph
     }
 }
@@ -120,6 +138,17 @@ fn in_progress(
         claimed_by: task.claimed_by.clone(),
         attempt: position,
     }
+}
+
+/// The end of the attempt that completed a task; none if no attempt did.
+fn complete(view: &View<'_>, number: usize) -> Option<TaskStanding> {
+    let past = view.history.of(&view.graph.task(number).id);
+    let last = past.last.as_ref().filter(|last| last.ended.verdict == Verdict::Complete)?;
+    Some(TaskStanding::Complete { at: last.at, commits: past.commits.len() })
+}
+
+fn completed_at(task: &TaskView) -> Option<DateTime<Utc>> {
+    if let TaskStanding::Complete { at, .. } = task.standing { Some(at) } else { None }
 }
 
 /// How long ago the file says that the task was claimed.
@@ -181,7 +210,6 @@ mod tests {
             tests::{end, record, started},
         },
         select::{Policy, keys},
-        verdict::Verdict,
     };
 
     /// A view of `parked`, out of attempts and in progress by the file, `after`, which depends on

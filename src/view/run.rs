@@ -18,7 +18,7 @@ use super::{
 use crate::core::{
     event::PlainLoop,
     graph::task::TaskId,
-    history::{History, ScheduleState},
+    history::{History, ScheduleState, Waiting},
     loop_paths::LoopPaths,
     select::View,
 };
@@ -56,8 +56,13 @@ pub struct RunView {
     pub failures_in_a_row: u32,
     /// Failed attempts.
     pub failures: u32,
+    /// What it waits for while no attempt can start.
+    pub waiting: Option<WaitingView>,
     /// Tasks that it completed.
     pub completed: u32,
+    /// The tasks that it completed, in the order of completion.
+    #[schemars(with = "Vec<String>")]
+    pub completed_tasks: Vec<TaskId>,
     /// What its attempts used.
     pub spend: SpendView,
     /// Its limits.
@@ -79,6 +84,16 @@ pub struct RunView {
     /// The child agents that are alive, of whichever task.
     #[serde(skip)]
     pub children: Vec<ChildView>,
+}
+
+/// What a run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WaitingView {
+    /// When it looks again.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub until: DateTime<Utc>,
+    /// The reason.
+    pub why: String,
 }
 
 /// The limits of a run.
@@ -187,6 +202,7 @@ impl RunView {
         let begun = &run.begun;
         let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
         let schedule = history.schedule.as_ref();
+        let completed = history.completed_in_run();
         RunView {
             schema: VERSION,
             status: facts.standing,
@@ -201,7 +217,9 @@ impl RunView {
             merge_queue: QueueView::of(&history.active),
             failures_in_a_row: run.failures_in_a_row,
             failures: run.failures,
+            waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
             completed: run.completed,
+            completed_tasks: completed.into_iter().map(|(id, _)| id.clone()).collect(),
             spend: SpendView::of(&run.spend),
             limits: LimitsView {
                 timeout_seconds: begun.timeout_seconds,
@@ -264,6 +282,19 @@ impl RunView {
     }
 }
 
+impl WaitingView {
+    /// What the newest run waits for at this time, if it is not over.
+    pub fn of(history: &History, now: DateTime<Utc>) -> Option<WaitingView> {
+        let Waiting { until, why } = history.run.waiting.clone()?;
+        (until > now).then_some(WaitingView { until, why })
+    }
+
+    /// The reason and the time, in words.
+    pub fn text(&self, now: DateTime<Utc>) -> String {
+        format!("until {}: {}", moment(self.until, now), self.why)
+    }
+}
+
 /// Returns the ref of the work of an isolated plain loop, if it has not landed.
 pub(super) fn work_not_landed(history: &History) -> Option<String> {
     let begun = &history.run.begun;
@@ -316,6 +347,20 @@ impl ScheduleView {
 }
 
 impl Standing {
+    /// Whether the run goes on and may start attempts.
+    fn is_live(self) -> bool {
+        match self {
+            Standing::Running | Standing::Suspended => true,
+            Standing::None
+            | Standing::Pausing
+            | Standing::Stopping
+            | Standing::Paused
+            | Standing::Finished
+            | Standing::Crashed
+            | Standing::Elsewhere => false,
+        }
+    }
+
     /// How the newest run stands; `live` where a process holds its lock.
     pub fn of(history: &History, live: bool) -> Standing {
         let run = &history.run;

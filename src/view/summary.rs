@@ -19,7 +19,7 @@ use crate::{
         history::LastAttempt,
         select::{Decision, TaskState, View},
         spend::Spend,
-        verdict::{Commit, Verdict},
+        verdict::Commit,
     },
 };
 
@@ -229,18 +229,13 @@ impl BlockerView {
 
 /// The tasks that the newest run completed, in the order in which it did, with their commits.
 fn completed_in_run(view: &View<'_>) -> Vec<CompletedTask> {
-    let history = view.history;
-    let began = history.run.started_at;
-    let in_run =
-        |last: &&LastAttempt| last.ended.verdict == Verdict::Complete && Some(last.at) >= began;
-    let end = |id: &TaskId| {
-        let last = history.of(id).last.as_deref().filter(in_run)?;
-        let commits = last.ended.evidence.commits.clone();
-        Some((last.at, CompletedTask { id: id.clone(), commits }))
+    let done = view.history.completed_in_run().into_iter();
+    let done = done.filter(|(id, _)| view.graph.number(id).is_some());
+    let task = |(id, last): (&TaskId, &LastAttempt)| CompletedTask {
+        id: id.clone(),
+        commits: last.ended.evidence.commits.clone(),
     };
-    let mut done: Vec<_> = view.graph.tasks().iter().filter_map(|task| end(&task.id)).collect();
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, task)| task).collect()
+    done.map(task).collect()
 }
 
 /// What holds back everything that is left, if that is why the run ended.
@@ -321,6 +316,7 @@ mod tests {
             tests::{end, record, started},
         },
         select::{Policy, keys},
+        verdict::Verdict,
     };
 
     fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {

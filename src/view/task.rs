@@ -10,7 +10,7 @@ use crate::core::{
     select::{TaskState, View},
 };
 
-/// A task that is neither complete nor cancelled.
+/// A task and where it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TaskView {
     /// The task.
@@ -56,7 +56,18 @@ pub enum TaskStanding {
         question: Option<String>,
     },
     /// A person blocked it.
-    Blocked {},
+    Blocked {
+        /// The reason that `task-block` was given.
+        reason: Option<String>,
+    },
+    /// It is complete.
+    Complete {
+        /// When its attempt ended.
+        #[schemars(with = "String", extend("format" = "date-time"))]
+        at: DateTime<Utc>,
+        /// The number of its commits.
+        commits: usize,
+    },
     /// It can start.
     Ready {},
     /// It can start once what conflicts with it has ended.

@@ -123,12 +123,73 @@ fn a_pause_without_a_run_holds_the_next() {
     trial.run(["run"]).code(4);
     trial.run(["resume"]).stdout("resumed: no run to continue; `ralph run` starts one\n");
     trial.run(["run", "--once"]);
-    // A run that ended by itself is not continued: `resume` starts another with the same flags.
+    // A run that ended by itself is not continued.
     trial.run(["pause"]);
-    trial.run(["resume"]);
-    assert_eq!(trial.lines("loop_started")[1]["once"], true);
-    assert_eq!(trial.lines("loop_started")[1].get("before"), None);
+    let none = "resumed: the last run was not paused, so none starts; `ralph run` starts one\n";
+    trial.run(["resume"]).stdout(none);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    trial.run(["run", "--once"]).code(0);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
+fn a_paused_run_goes_on_with_new_limits() {
+    let (trial, run) = gated();
+    trial.run(["pause"]);
+    trial.run(["resume", "--max-iterations", "2"]).code(64).stderr_has("keeps its limits");
+    trial.leave("open");
+    run.end(&trial).code(4);
+    trial.run(["resume", "--max-iterations", "2", "--max-cost", "3.5"]).code(2);
+    let flags = &trial.lines("loop_started")[1]["flags"];
+    let want = json!({"max_iterations": 2, "max_cost": 3.5, "timeout": "40m"});
+    assert_eq!(flags, &want);
+    assert_eq!(trial.tasks("completed"), ["a", "b"], "the count continues");
+}
+
+#[test]
+fn stop_ends_a_paused_run() {
+    let (trial, run) = gated();
+    trial.run(["pause"]);
+    trial.leave("open");
+    run.end(&trial).code(4);
+    assert_eq!(status(&trial)["status"], "paused");
+    trial.run(["stop"]).stdout("stopped: no longer paused; `ralph run` starts another run\n");
+    let said = status(&trial);
+    assert_eq!((&said["status"], &said["why"]), (&json!("finished"), &json!("stopped by `ralph stop`")));
+    trial.run(["resume"]).stderr("warning: not paused\n");
+    trial.run(["stop"]).stdout("no run is active\n");
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
+fn a_stop_while_pausing_leaves_no_pause() {
+    let (trial, run) = gated();
+    trial.run(["pause"]);
+    trial.run(["stop"]);
+    trial.leave("open");
+    run.end(&trial).code(4);
+    assert_eq!(status(&trial)["status"], "finished");
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
+fn the_status_says_what_a_run_waits_for_and_what_it_completed() {
+    let graph = "tasks: [{id: a}, {id: bad, max_attempts: 9, depends_on: [a]}]\n";
+    let trial = TestProject::new().graph(graph).agent("fail-some");
+    let run = trial.start(["run"]);
+    // The fourth failure backs off for eight seconds.
+    trial.wait_for_records(4, "waiting");
+    let said = status(&trial);
+    assert_eq!(said["completed_tasks"], json!(["a"]));
+    assert_eq!(said["waiting"]["why"], "retrying after a failure");
+    let shown = trial.run(["status"]).stdout_has("Completed in this run: 1: a\n").out();
+    let waits = |text: &str| text.contains("aiting until ") && text.contains(": retrying after");
+    assert!(shown.contains("\nWaiting: until ") && shown.contains(": retrying after"), "{shown}");
+    let graph = trial.run(["dag-status"]).out();
+    assert!(waits(&graph) && graph.contains("Completed, the newest first\n  a"), "{graph}");
+    trial.run(["stop"]);
+    run.end(&trial).code(4);
+    assert_eq!(status(&trial)["waiting"], Value::Null);
 }
 
 #[test]
@@ -234,6 +295,8 @@ fn the_status_tells_how_a_run_stands() {
 fn the_status_of_a_killed_run_is_crashed() {
     let (trial, run) = gated();
     run.kill();
+    let dead = trial.run(["heartbeat"]).code(1).out();
+    assert!(dead.starts_with("dead: its process is gone; last beat "), "{dead}");
     until("its guardian is gone", || status(&trial)["status"] == "crashed");
     let crashed = "Status: crashed: the last run exited unexpectedly; `ralph run` continues it\n";
     trial.run(["status"]).stdout_has(crashed);

@@ -63,6 +63,14 @@ pub struct Begun {
 }
 
 impl Begun {
+    /// Returns the same start with more settings given as flags.
+    #[must_use]
+    pub fn with_flags(&self, flags: Map<String, Value>) -> Begun {
+        let mut begun = self.clone();
+        begun.flags.extend(flags);
+        begun
+    }
+
     /// Whether the run is a plain loop whose iterations work in slots.
     pub fn is_isolated_loop(&self) -> bool {
         self.plain.is_some() && self.flags.get("isolation") == Some(&json!(Isolation::Slot))

@@ -54,12 +54,25 @@ pub struct RunHistory {
     pub agent_change: Option<AgentChange>,
     /// The verify command that failed before an attempt, if one did.
     pub baseline_broken: Option<String>,
+    /// What it waited for last, until an attempt starts.
+    pub waiting: Option<Waiting>,
+    /// Whether `ralph pause` was requested before it ended.
+    pub was_paused: bool,
     /// Whether Ctrl-Z has suspended it.
     pub suspended: bool,
     /// The request to stop, if there was one.
     pub stop: Option<StopRequest>,
     /// Why it ended and its exit code, once it has ended.
     pub finished: Option<(String, u8)>,
+}
+
+/// What a run waits for while no attempt can start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The time of the next decision.
+    pub until: DateTime<Utc>,
+    /// The reason.
+    pub why: String,
 }
 
 /// Whether an attempt failed without a commit and so soon that its agent probably did not start.

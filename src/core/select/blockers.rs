@@ -44,7 +44,11 @@ impl View<'_> {
                 let spent = self.history.of(&self.graph.task(number).id).spend.cost();
                 Some(format!("cost limit reached: {spent} spent"))
             }
-            TaskState::Blocked => Some("blocked by a person".to_owned()),
+            TaskState::Blocked => {
+                let reason = &self.history.of(&self.graph.task(number).id).reason;
+                let more = reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                Some(format!("blocked by a person{more}"))
+            }
             TaskState::Cancelled => self
                 .graph
                 .dependents(number)
