@@ -2,6 +2,7 @@
 
 pub mod terminal;
 pub mod agent_output;
+pub mod bounded_log;
 pub mod clock;
 pub mod signal;
 pub mod service_manager;

@@ -97,7 +97,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Slots(Flags(options)) => slots::run(&at, &options),
         Command::Doctor(Flags(options)) => doctor::run(&at, options),
         Command::Notify(Flags(options)) => notify::run(&at, &options),
-        Command::Status(Flags(options)) => status::run(&at.named(&options.named), options.json),
+        Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
         Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), options.now),

@@ -108,6 +108,9 @@ pub struct DoctorArgs {
 /// `ralph status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// Show an earlier run: N counts back from the newest run, which is 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

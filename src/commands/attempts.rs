@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, iter};
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, status::full};
+use super::{Invocation, listen, status::full};
 use crate::{
     adapters::{
         agent_output,
@@ -86,12 +86,13 @@ pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     let entry = find(&log, &typed(&workspace, &options.name))?;
-    let last = agent_output::last_lines(&workspace.root().join(&entry.log).join("stdout"), LINES);
+    let stdout = workspace.root().join(&entry.log).join("stdout");
     let details = PastAttemptDetails {
         attempt: PastAttemptView::of(entry),
         changes: entry.changes.clone(),
         files: files(&workspace, entry),
-        output: last.unwrap_or_default(),
+        output: listen::last_lines(&stdout, entry.format, LINES),
+        verify_output: verify_output(&workspace, entry),
     };
     terminal::print(&if options.json {
         terminal::json(&details)
@@ -128,7 +129,7 @@ impl AttemptsPage {
     }
 
     fn attempt(mut self, details: &PastAttemptDetails, flag: &str) -> String {
-        let PastAttemptDetails { attempt, changes, files, output } = details;
+        let PastAttemptDetails { attempt, changes, files, output, verify_output } = details;
         self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
         self.line("Run", &attempt.run_id);
         self.line("Began", &full(attempt.started_at));
@@ -143,6 +144,10 @@ impl AttemptsPage {
         self.line("Files", &format!("{}/{none}", attempt.log));
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
         self.list("The end of its output", output.iter().cloned());
+        self.list(
+            "The end of the output of the failed verify command",
+            verify_output.iter().cloned(),
+        );
         self.text
     }
 
@@ -262,6 +267,14 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
          take all of it:  git merge {branch}\n"
     ))?;
     Ok(Exit::Success)
+}
+
+/// The end of the output of the verify command that failed, if one did.
+fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
+    let ended = entry.ended.as_ref();
+    let red = ended.and_then(|(_, ended)| ended.evidence.verify.iter().find(|it| !it.is_green()));
+    let log = red.map(|check| workspace.root().join(&check.log));
+    log.and_then(|log| agent_output::last_lines(&log, LINES).ok()).unwrap_or_default()
 }
 
 /// The files of an attempt with their sizes in bytes, by name.

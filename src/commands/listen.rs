@@ -15,12 +15,12 @@ use anyhow::Result;
 use super::journal_reader::{JournalReader, LOOK, RecordFilter, draw};
 use crate::{
     adapters::{
-        agent_output::OutputTail,
+        agent_output::{self, OutputTail},
         signal,
         terminal::{self, Visible, plain, visible},
     },
     core::{
-        agents::transcript::{Format, TranscriptReader},
+        agents::transcript::{Format, Heard, TranscriptReader},
         event::{Event, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
@@ -421,6 +421,35 @@ impl OutputReader {
             OutputReader::Raw(_, None) => Ok(()),
         }
     }
+}
+
+/// The last lines of the output of an attempt, in the form that [`Voice::Readable`] shows.
+pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
+    /// The text that is kept while the file is read.
+    const KEPT: usize = 64 << 10;
+    match format {
+        Format::Text | Format::Aider => {
+            return agent_output::last_lines(path, count).unwrap_or_default();
+        }
+        _ => {}
+    }
+    let mut transcript = TranscriptReader::new(format).with_pieces();
+    let mut text = String::new();
+    OutputTail::new(path.to_owned()).read(|bytes| {
+        transcript.push(bytes);
+        for heard in transcript.take_pieces() {
+            if !matches!(heard, Heard::GoesOn(_)) && !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text += &out::shown(&heard).1;
+        }
+        if text.len() > 2 * KEPT {
+            let mut from = (text.len() - KEPT)..text.len();
+            text.drain(..from.find(|at| text.is_char_boundary(*at)).unwrap_or(0));
+        }
+    });
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// Converts bytes to printable lines. Only the last version of a line that a progress bar overwrote

@@ -99,7 +99,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         terminal::print("resumed: the loop has finished; `ralph loop` starts another\n")?;
         return Ok(Exit::Success);
     }
-    if !is_loop && !(was_paused && was_cut_short(newest)) {
+    if !(is_loop || was_paused && was_cut_short(newest)) {
         terminal::print(
             "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
         )?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Invocation, check_filter, filter, loop_graph};
 use crate::{
-    adapters::terminal,
+    adapters::{bounded_log::BoundedLog, terminal},
     cli::{LimitArgs, RunArgs},
     core::{
         agents::agent_command::AgentCommand,
@@ -179,6 +179,7 @@ pub fn work(
     verbosity: Verbosity,
 ) -> Result<Exit> {
     let heartbeat = workspace.root().join(workspace.place.heartbeat());
+    let run_log = BoundedLog::new(workspace.root().join(workspace.place.run_log()));
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
         Box::new(FancyReporter::new(verbosity))
     } else {
@@ -192,7 +193,12 @@ pub fn work(
         terminal::say(&format!("desktop notifications are unavailable: {why}"));
     }
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
-    let reporters = vec![view, Box::new(HeartbeatReporter::new(heartbeat)), Box::new(notify)];
+    let reporters: Vec<Box<dyn Reporter>> = vec![
+        view,
+        Box::new(PlainReporter::dated(run_log)),
+        Box::new(HeartbeatReporter::new(heartbeat)),
+        Box::new(notify),
+    ];
     Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
 }
 

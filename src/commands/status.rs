@@ -9,12 +9,15 @@ use chrono::{DateTime, Local, Utc};
 use super::Invocation;
 use crate::{
     adapters::{
+        journal::JournalPosition,
         process,
         terminal::{self, visible},
     },
+    cli::StatusArgs,
     core::{
         duration,
-        exit::Exit,
+        event::{Event, record::Record},
+        exit::{Exit, Failure},
         graph::task::TaskId,
         history::{ActiveAttempt, History, OpenChild},
     },
@@ -26,21 +29,64 @@ use crate::{
     report::heartbeat,
     view::{
         attempt::{AttemptView, ChildView},
-        lines::clock,
+        lines::{clock, counted},
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
+
+/// How many earlier runs are named.
+const EARLIER: usize = 3;
 
 /// Shows how the run stands.
 ///
 /// # Errors
 /// No repository; as the disk gives them.
-pub fn run(invocation: &Invocation, as_json: bool) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let now = Utc::now();
-    let view = read(&workspace, now)?;
-    terminal::print(&if as_json { terminal::json(&view) } else { text(&view, now) })?;
+    let view = match options.run {
+        None | Some(1) => read(&workspace, now)?,
+        Some(number) => earlier(&workspace, number as usize, now)?,
+    };
+    terminal::print(&if options.json { terminal::json(&view) } else { text(&view, now) })?;
     Ok(Exit::Success)
+}
+
+/// Reads an earlier run from the journal, as it stood when the next one began.
+fn earlier(workspace: &Workspace, number: usize, now: DateTime<Utc>) -> Result<RunView> {
+    let each = |see: &mut dyn FnMut(&Record)| {
+        let take = |record: Option<Record>| record.iter().for_each(&mut *see);
+        workspace.journal().read(&mut JournalPosition::default(), take)
+    };
+    let mut runs = 0;
+    each(&mut |record| runs += usize::from(matches!(record.event, Event::LoopStarted(_))))?;
+    if number > runs {
+        let message = format!("no run {number}; the journal has {}", counted(runs, "run"));
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    let (mut history, mut begun) = (History::default(), 0);
+    each(&mut |record| {
+        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
+        if begun <= runs + 1 - number {
+            history.apply(record);
+        }
+    })?;
+    let facts = RunFacts {
+        name: workspace.place.name().cloned(),
+        standing: Standing::of(&history, false),
+        last_beat: None,
+        max_attempts: max_attempts(&history, workspace),
+        done_pattern: None,
+        loops: Vec::new(),
+        attempts: open_attempts(workspace, &history, now),
+        children: Vec::new(),
+        scheduled: Some(false),
+    };
+    let mut view = RunView::of(&history, facts, now);
+    for run in &mut view.earlier_runs {
+        run.number += number - 1;
+    }
+    Ok(view)
 }
 
 /// Reads the newest run of the loop that is meant.
@@ -121,6 +167,12 @@ fn text(view: &RunView, now: DateTime<Utc>) -> String {
     match &view.plain {
         Some(plain) => lines_of_loop(view, plain, &mut line),
         None => lines_of_graph(view, &mut line),
+    }
+    for run in view.earlier_runs.iter().take(EARLIER) {
+        let began = run.started_at.map_or(String::new(), full);
+        let number = run.number;
+        let text = format!("{began}, {}; `ralph status --run {number}`", run.text());
+        line(&format!("Run {number}"), &text);
     }
     if let Some(beat) = view.last_beat_seconds {
         line("Last beat", &format!("{} ago", short(beat)));

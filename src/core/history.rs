@@ -25,7 +25,7 @@ use crate::core::{
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
-pub use run_history::{RunHistory, Waiting};
+pub use run_history::{PastRun, RunHistory, Waiting};
 
 /// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub struct History {
     tasks: HashMap<TaskId, TaskHistory>,
     /// The newest run.
     pub run: RunHistory,
+    /// The runs before it, oldest first; only the last few.
+    pub earlier: Vec<PastRun>,
     /// The active attempts and the merge queue.
     pub active: ActiveAttempts,
     /// The number of ended attempts. It shows which attempts ran at the same time; timestamps do
@@ -185,6 +187,13 @@ impl TaskHistory {
         self.failed_at = 0;
     }
 
+    fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
+        self.reason = reason.map(str::to_owned);
+        if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
+            self.set_by_hand(new);
+        }
+    }
+
     /// Applies a status that a person wrote. A status that an agent wrote is not applied.
     fn set_by_hand(&mut self, status: Status) {
         match status {
@@ -215,14 +224,21 @@ impl History {
 
     /// The tasks that the newest run completed, in the order of completion.
     pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
+        self.ended_in_run(|verdict| verdict == Verdict::Complete)
+    }
+
+    /// The tasks whose newest attempt failed in the newest run, in the order of failure.
+    pub fn failed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
+        self.ended_in_run(Verdict::counts)
+    }
+
+    fn ended_in_run(&self, wanted: fn(Verdict) -> bool) -> Vec<(&TaskId, &LastAttempt)> {
         let began = self.run.started_at;
         let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
-        let in_run = |last: &LastAttempt| {
-            last.ended.verdict == Verdict::Complete && Some(last.at) >= began
-        };
-        let mut done: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
-        done.sort_by_key(|(id, last)| (last.at, id.as_str()));
-        done
+        let in_run = |last: &LastAttempt| wanted(last.ended.verdict) && Some(last.at) >= began;
+        let mut ended: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
+        ended.sort_by_key(|(id, last)| (last.at, id.as_str()));
+        ended
     }
 
     /// The number of attempts of an agent in a row that got provider errors before the open attempt
@@ -259,16 +275,10 @@ impl History {
                 past.reset();
                 past.was_reset = true;
             }),
-            Event::StatusChanged { new, cause, reason, .. } => self.with(id, |past| {
-                past.reason.clone_from(reason);
-                if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
-                    past.set_by_hand(*new);
-                }
-            }),
-            Event::Waiting { until, why } => {
-                self.run.waits += 1;
-                self.run.waiting = Some(Waiting { until: *until, why: why.clone() });
+            Event::StatusChanged { new, cause, reason, .. } => {
+                self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
+            Event::Waiting { until, why } => self.run.wait(*until, why),
             Event::PauseRequested {} => self.pause(),
             Event::ResumeRequested { now } => self.resume(*now),
             Event::StopRequested(stop) => self.stop(stop),
@@ -347,7 +357,26 @@ impl History {
     fn begin(&mut self, record: &Record, begun: &Begun) {
         // The user may have logged in before this start, so authentication is tried again.
         self.cooldowns.retain(|_, cooldown| cooldown.error.until.is_some());
+        self.keep_run();
         self.run.begin(record, begun);
+    }
+
+    /// Adds the newest run to the earlier ones, before another begins.
+    fn keep_run(&mut self) {
+        /// The number of runs that are kept.
+        const KEPT: usize = 20;
+        let RunHistory { id, started_at, iterations, completed, finished, .. } = &self.run;
+        if id.is_empty() {
+            return;
+        }
+        self.earlier.push(PastRun {
+            id: id.clone(),
+            started_at: *started_at,
+            iterations: iterations - self.run.begun.before,
+            completed: *completed,
+            finished: finished.clone(),
+        });
+        self.earlier.drain(..self.earlier.len().saturating_sub(KEPT));
     }
 
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {

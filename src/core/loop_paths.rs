@@ -21,15 +21,18 @@ pub struct LoopPaths {
     name: Option<TaskId>,
     journal: String,
     heartbeat: String,
+    run_log: String,
     attempts: String,
     hooks: String,
 }
 
 /// The files and folders that `ralph` writes, for any loop, relative to the repository. Folders end
 /// with a slash.
-pub const OWN: [&str; 7] = [
+pub const OWN: [&str; 9] = [
     "logs/ralph.jsonl",
     "logs/ralph.heartbeat",
+    "logs/run.log",
+    "logs/run.log.1",
     "logs/attempts/",
     "logs/hooks/",
     "logs/loops/",
@@ -54,6 +57,7 @@ impl LoopPaths {
             name,
             journal: format!("{logs}/ralph.jsonl"),
             heartbeat: format!("{logs}/ralph.heartbeat"),
+            run_log: format!("{logs}/run.log"),
             attempts: format!("{logs}/attempts"),
             hooks: format!("{logs}/hooks"),
         }
@@ -77,6 +81,11 @@ impl LoopPaths {
     /// The heartbeat, relative to the repository.
     pub fn heartbeat(&self) -> &str {
         &self.heartbeat
+    }
+
+    /// The log of what runs print, relative to the repository.
+    pub fn run_log(&self) -> &str {
+        &self.run_log
     }
 
     /// The folder of prompts and outputs, relative to the repository.
@@ -180,6 +189,7 @@ mod tests {
             [
                 paths.journal().to_owned(),
                 paths.heartbeat().to_owned(),
+                paths.run_log().to_owned(),
                 paths.hooks().to_owned(),
                 paths.attempt(task, 1),
                 paths.folder(task),
@@ -197,6 +207,7 @@ mod tests {
             [
                 "logs/ralph.jsonl",
                 "logs/ralph.heartbeat",
+                "logs/run.log",
                 "logs/hooks",
                 "logs/attempts/docs/1",
                 ".ralph/tasks/docs",
@@ -213,6 +224,7 @@ mod tests {
             [
                 "logs/loops/docs/ralph.jsonl",
                 "logs/loops/docs/ralph.heartbeat",
+                "logs/loops/docs/run.log",
                 "logs/loops/docs/hooks",
                 "logs/loops/docs/attempts/1",
                 ".ralph/loops/docs",
@@ -233,6 +245,8 @@ mod tests {
         for path in [
             "task-graph.yaml",
             "logs/ralph.jsonl",
+            "logs/run.log",
+            "logs/run.log.1",
             "logs/attempts/a/1/prompt.md",
             "logs/loops/a/ralph.jsonl",
             ".ralph/loops/a/DONE",

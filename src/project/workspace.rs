@@ -419,7 +419,8 @@ impl Workspace {
         let place = &self.place;
         let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
         let files =
-            [place.journal(), place.heartbeat(), place.attempts(), place.hooks()].map(Path::new);
+            [place.journal(), place.heartbeat(), place.run_log(), place.attempts(), place.hooks()]
+                .map(Path::new);
         for name in folder.filter(|path| !path.as_os_str().is_empty()).chain(files) {
             let path = self.root().join(name);
             let Ok(target) = fs::read_link(&path) else {

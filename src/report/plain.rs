@@ -2,6 +2,8 @@
 
 use std::{fmt::Write as _, io::Write};
 
+use chrono::Local;
+
 use crate::core::{
     event::{Event, record::Record},
     select::View,
@@ -18,12 +20,19 @@ use crate::{
 pub struct PlainReporter<W> {
     out: W,
     verbosity: Verbosity,
+    /// Whether each run begins with a line that has its date and id.
+    dated: bool,
 }
 
 impl<W: Write> PlainReporter<W> {
     /// Returns a reporter with this verbosity.
     pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
-        PlainReporter { out, verbosity }
+        PlainReporter { out, verbosity, dated: false }
+    }
+
+    /// Returns a reporter for a file with several runs: each begins with its date and id.
+    pub fn dated(out: W) -> PlainReporter<W> {
+        PlainReporter { out, verbosity: Verbosity::Normal, dated: true }
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
@@ -39,6 +48,10 @@ impl<W: Write> PlainReporter<W> {
 impl<W: Write> Reporter for PlainReporter<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         let time = lines::clock(record.timestamp);
+        if let (Event::LoopStarted(_), true) = (&record.event, self.dated) {
+            let day = record.timestamp.with_timezone(&Local).format("%Y-%m-%d");
+            let _ = self.out.write_all(format!("{day} run {}\n", record.run_id).as_bytes());
+        }
         if let Some(summary) = SummaryView::of(record, view) {
             return self.say(&time, &summary.lines());
         }

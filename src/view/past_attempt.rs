@@ -54,8 +54,10 @@ pub struct PastAttemptDetails {
     pub changes: Vec<Record>,
     /// The files of its folder: name and size in bytes.
     pub files: Vec<(String, u64)>,
-    /// The last lines of its output.
+    /// The last lines of its output, as `ralph logs --output` shows them.
     pub output: Vec<String>,
+    /// The last lines of the output of the verify command that failed.
+    pub verify_output: Vec<String>,
 }
 
 /// What a line of the journal that ends an attempt says, as JSON.

@@ -13,12 +13,12 @@ use super::{
     lines::wake,
     queue::QueueView,
     spend::SpendView,
-    words::moment,
+    words::{counted, moment},
 };
 use crate::core::{
     event::PlainLoop,
     graph::task::TaskId,
-    history::{History, ScheduleState, Waiting},
+    history::{History, PastRun, ScheduleState, Waiting},
     loop_paths::LoopPaths,
     select::View,
 };
@@ -76,6 +76,8 @@ pub struct RunView {
     pub done_pattern: Option<String>,
     /// The schedule by which runs start, if a process follows one.
     pub schedule: Option<ScheduleView>,
+    /// The runs before it, the newest first; only the last few.
+    pub earlier_runs: Vec<PastRunView>,
     /// How long ago it beat last; none where it does not run.
     pub last_beat_seconds: Option<u64>,
     /// The plain loops of the repository.
@@ -84,6 +86,26 @@ pub struct RunView {
     /// The child agents that are alive, of whichever task.
     #[serde(skip)]
     pub children: Vec<ChildView>,
+}
+
+/// A run before the newest one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PastRunView {
+    /// Its number, counted back from the newest run, which is 1.
+    pub number: usize,
+    /// Its id.
+    pub run_id: String,
+    /// When it began.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The number of tasks that it completed.
+    pub completed: u32,
+    /// Why it ended; none if it exited unexpectedly.
+    pub why: Option<String>,
+    /// The exit code that it ended with.
+    pub exit_code: Option<u8>,
 }
 
 /// What a run waits for.
@@ -231,6 +253,7 @@ impl RunView {
             plain: begun.plain.as_ref().map(|plain| LoopView::of(plain, history)),
             done_pattern: flag.or(facts.done_pattern),
             schedule: schedule.and_then(|it| ScheduleView::of(it, facts.scheduled, now)),
+            earlier_runs: PastRunView::all(history),
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
             loops: facts.loops,
             children: facts.children,
@@ -279,6 +302,30 @@ impl RunView {
             | Standing::Stopping
             | Standing::Elsewhere => true,
         }
+    }
+}
+
+impl PastRunView {
+    /// The runs of a history before the newest one, the newest first.
+    fn all(history: &History) -> Vec<PastRunView> {
+        let earlier = history.earlier.iter().rev().zip(2..);
+        let view = |(run, number): (&PastRun, usize)| PastRunView {
+            number,
+            run_id: run.id.clone(),
+            started_at: run.started_at,
+            attempts: run.iterations,
+            completed: run.completed,
+            why: run.finished.as_ref().map(|(why, _)| why.clone()),
+            exit_code: run.finished.as_ref().map(|(_, code)| *code),
+        };
+        earlier.map(view).collect()
+    }
+
+    /// What it did and how it ended.
+    pub fn text(&self) -> String {
+        let attempts = counted(self.attempts as usize, "attempt");
+        let why = self.why.as_deref().unwrap_or("exited unexpectedly");
+        format!("{} completed in {attempts}; {why}", self.completed)
     }
 }
 

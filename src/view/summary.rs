@@ -60,6 +60,10 @@ pub struct SummaryView {
     pub left: TasksLeft,
     /// The tasks that hold back everything that is left, if the run ended because of them.
     pub blockers: Vec<BlockerView>,
+    /// The tasks whose newest attempt failed in this run, in the order of failure.
+    pub failed_tasks: Vec<FailedTask>,
+    /// What a person can do next, with the commands.
+    pub next: Vec<String>,
     /// The usage of the attempts.
     #[schemars(with = "SpendView")]
     pub spend: Spend,
@@ -76,6 +80,18 @@ pub struct CompletedTask {
     /// The commits that completed it, oldest first.
     #[schemars(with = "Vec<CommitSchema>")]
     pub commits: Vec<Commit>,
+}
+
+/// A task whose newest attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// Why it failed.
+    pub why: String,
 }
 
 /// A task that holds others back.
@@ -102,7 +118,11 @@ impl SummaryView {
             return None;
         };
         let now = record.timestamp;
-        let blockers = blockers(view, now);
+        let decision = view.decide(now);
+        let blockers = blockers(&decision).into_iter();
+        let blockers: Vec<BlockerView> =
+            blockers.map(|it| BlockerView::of(it, view, now)).collect();
+        let next = next(&decision, &blockers, *exit_code, view);
         Some(SummaryView {
             schema: VERSION,
             name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
@@ -117,7 +137,9 @@ impl SummaryView {
             completed_tasks: completed_in_run(view),
             remaining: *remaining,
             left: TasksLeft::of(view, now),
-            blockers: blockers.into_iter().map(|it| BlockerView::of(it, view, now)).collect(),
+            blockers,
+            failed_tasks: failed_in_run(view),
+            next,
             spend: view.history.run.spend,
             duration_seconds: *duration_seconds,
         })
@@ -141,15 +163,20 @@ impl SummaryView {
                 line(Style::Warn, text)
             });
             lines.extend(kept);
-            lines.extend(self.next());
+            lines.extend(self.next_lines());
             return lines;
         }
         lines.extend(self.completed_tasks.iter().take(TASKS).flat_map(CompletedTask::lines));
         lines.extend(more(self.completed_tasks.len()));
+        if self.exit_code != 0 {
+            lines.extend(self.failed_tasks.iter().take(TASKS).map(FailedTask::line));
+            lines.extend(more(self.failed_tasks.len()));
+        }
         if self.remaining > 0 {
             lines.push(line(None, "left:"));
             lines.extend(self.what_is_left());
         }
+        lines.extend(self.next_lines());
         lines
     }
 
@@ -178,14 +205,11 @@ impl SummaryView {
         let mut lines: Vec<Line> =
             self.blockers.iter().take(TASKS).map(BlockerView::line).collect();
         lines.extend(more(self.blockers.len()));
-        lines.extend(self.next());
         lines
     }
 
-    /// What a person can do about the first blocker.
-    fn next(&self) -> Option<Line> {
-        let first = self.blockers.first()?;
-        Some(line(Style::Faint, format!("  next: {}", first.next)))
+    fn next_lines(&self) -> impl Iterator<Item = Line> {
+        self.next.iter().map(|next| line(Style::Faint, format!("  next: {next}")))
     }
 }
 
@@ -201,6 +225,13 @@ impl CompletedTask {
             lines.push(line(None, format!("    and {} more", commits.len() - COMMITS)));
         }
         lines
+    }
+}
+
+impl FailedTask {
+    fn line(&self) -> Line {
+        let FailedTask { id, attempt, why } = self;
+        line(Style::Bad, format!("  ! {id}: {why}; `ralph show {id}.{attempt}`"))
     }
 }
 
@@ -238,10 +269,79 @@ fn completed_in_run(view: &View<'_>) -> Vec<CompletedTask> {
     done.map(task).collect()
 }
 
+/// The tasks whose newest attempt failed in this run.
+fn failed_in_run(view: &View<'_>) -> Vec<FailedTask> {
+    let failed = view.history.failed_in_run().into_iter();
+    let failed = failed.filter(|(id, _)| view.graph.number(id).is_some());
+    let task = |(id, last): (&TaskId, &LastAttempt)| FailedTask {
+        id: id.clone(),
+        attempt: last.ended.attempt,
+        why: format!("{}: {}", last.ended.verdict, last.ended.why),
+    };
+    failed.map(task).collect()
+}
+
+/// Everything that a person can do next, the most useful first.
+fn next(
+    decision: &Decision,
+    blockers: &[BlockerView],
+    exit_code: u8,
+    view: &View<'_>,
+) -> Vec<String> {
+    if exit_code == 0 {
+        return Vec::new();
+    }
+    let name = view.policy.plain.as_ref().map(|plain| plain.name.as_str());
+    let goes_on = name.map_or("`ralph run` continues".to_owned(), |name| {
+        format!("`ralph resume --name {name}` continues")
+    });
+    let again = name.map_or("`ralph run` continues".to_owned(), |_| {
+        "`ralph loop` with the same flags starts it again".to_owned()
+    });
+    let flag = name.map_or(String::new(), |name| format!(" --name {name}"));
+    let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
+    match decision {
+        Decision::Stop(StopReason::Blocked(_) | StopReason::NeedsInput(_)) => {
+            let mut next: Vec<String> = Vec::new();
+            for blocker in blockers {
+                if !next.contains(&blocker.next) {
+                    next.push(blocker.next.clone());
+                }
+            }
+            next.truncate(TASKS);
+            next.extend(name.is_none().then_some(goes_on));
+            next
+        }
+        Decision::Stop(StopReason::Failures(_) | StopReason::StartLimit(_)) => vec![doctor, again],
+        Decision::Stop(StopReason::Denied(..)) => {
+            vec!["log in to the provider, or set its key".to_owned(), doctor, again]
+        }
+        Decision::Stop(StopReason::Paused(_)) => {
+            vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
+        }
+        Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
+        Decision::Stop(
+            StopReason::Limit(_)
+            | StopReason::Once { .. }
+            | StopReason::BaselineBroken(_)
+            | StopReason::HookFailed(_)
+            | StopReason::MergeHeld(_)
+            | StopReason::Complete
+            | StopReason::SelectionComplete
+            | StopReason::Done { .. }
+            | StopReason::Promised,
+        )
+        | Decision::Start(_)
+        | Decision::Wait(_) => vec![again],
+    }
+}
+
 /// What holds back everything that is left, if that is why the run ended.
-fn blockers(view: &View<'_>, now: DateTime<Utc>) -> Vec<Blocker> {
-    match view.decide(now) {
-        Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => holders,
+fn blockers(decision: &Decision) -> Vec<Blocker> {
+    match decision {
+        Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => {
+            holders.clone()
+        }
         Decision::Stop(
             StopReason::Complete
             | StopReason::SelectionComplete
@@ -385,6 +485,10 @@ mod tests {
         assert_eq!((task_id.as_str(), *frees), ("parked", 2));
         assert!(next.ends_with("`ralph task-reset parked`"), "{next}");
         assert!(summary.blockers[1].next.contains("`other`"));
+        assert_eq!(summary.next.len(), 3, "{:?}", summary.next);
+        assert!(summary.next[1].contains("`other`") && summary.next[2].contains("ralph run"));
+        let failed = &summary.failed_tasks[0];
+        assert_eq!((failed.id.as_str(), failed.attempt), ("parked", 1));
         assert_eq!((summary.left.counts.parked, summary.left.counts.held), (1, 1));
         assert_eq!(summary.left.ready, []);
     }

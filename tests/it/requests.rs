@@ -155,7 +155,10 @@ fn stop_ends_a_paused_run() {
     assert_eq!(status(&trial)["status"], "paused");
     trial.run(["stop"]).stdout("stopped: no longer paused; `ralph run` starts another run\n");
     let said = status(&trial);
-    assert_eq!((&said["status"], &said["why"]), (&json!("finished"), &json!("stopped by `ralph stop`")));
+    assert_eq!(
+        (&said["status"], &said["why"]),
+        (&json!("finished"), &json!("stopped by `ralph stop`"))
+    );
     trial.run(["resume"]).stderr("warning: not paused\n");
     trial.run(["stop"]).stdout("no run is active\n");
     trial.run(["run"]).graph_complete();
@@ -289,6 +292,35 @@ fn the_status_tells_how_a_run_stands() {
     assert_eq!((&said["status"], &said["completed"]), (&json!("finished"), &json!(3)));
     assert_eq!(said["attempts"], json!([]));
     trial.run(["status"]).stdout_has("Status: finished: the graph is complete\n");
+}
+
+#[test]
+fn an_earlier_run_is_not_hidden_by_the_next() {
+    let trial = TestProject::new().graph(THREE).agent("commit");
+    trial.run(["run", "--max-iterations", "2"]).code(2);
+    trial.run(["run", "--once"]).code(0);
+    let shown = trial.run(["status"]).out();
+    let hint = ", 2 completed in 2 attempts; limit reached: 2 iterations; `ralph status --run 2`\n";
+    assert!(shown.contains("\nRun 2: ") && shown.contains(hint), "{shown}");
+    let night = trial.run(["status", "--run", "2"]);
+    let night = night.stdout_has("Status: finished: limit reached: 2 iterations\n");
+    night.stdout_has("Completed in this run: 2: a, b\n");
+    let said = trial.run(["status", "--run", "2", "--json"]).json();
+    assert_eq!((&said["iteration"], &said["exit_code"]), (&json!(2), &json!(2)));
+    trial.run(["status", "--run", "3"]).code(64).stderr_has("no run 3; the journal has 2 runs");
+}
+
+#[test]
+fn what_a_run_prints_is_in_its_log_too() {
+    let trial = TestProject::new().graph(THREE).agent("commit");
+    let first = trial.run(["run", "--once"]).err();
+    let log = trial.read("logs/run.log");
+    let (head, rest) = log.split_once('\n').unwrap();
+    assert!(head.contains(" run "), "{head}");
+    assert_eq!(trial.redact(rest), first);
+    trial.run(["run", "-q"]).graph_complete();
+    assert!(trial.read("logs/run.log").contains("b complete in "), "quiet runs are logged too");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "", "it is ignored");
 }
 
 #[test]

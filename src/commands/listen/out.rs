@@ -76,15 +76,23 @@ impl Out {
         if !matches!(heard, Heard::GoesOn(_)) {
             self.begin_line()?;
         }
-        let painted = |style, text: String| self.paint.text(style, text).into_owned();
-        let text = match heard {
-            Heard::Says(text) => visible_lines(text.trim_start()),
-            Heard::GoesOn(text) => visible_lines(text),
-            Heard::Uses(doing) => painted(Style::Faint, format!("  > {}", visible(doing))),
-            Heard::Fails(why) => painted(Style::Bad, format!("failed: {}", visible(why))),
-            Heard::Prints(line) => visible(&plain(line)).into_owned(),
+        let (style, text) = shown(heard);
+        let text = match style {
+            Some(style) => self.paint.text(style, text).into_owned(),
+            None => text,
         };
         self.put(OutputSide::Out, text.as_bytes())
+    }
+}
+
+/// One item of an agent's transcript as text that is safe to print, with its style.
+pub(super) fn shown(heard: &Heard) -> (Option<Style>, String) {
+    match heard {
+        Heard::Says(text) => (None, visible_lines(text.trim_start())),
+        Heard::GoesOn(text) => (None, visible_lines(text)),
+        Heard::Uses(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
+        Heard::Fails(why) => (Some(Style::Bad), format!("failed: {}", visible(why))),
+        Heard::Prints(line) => (None, visible(&plain(line)).into_owned()),
     }
 }
 

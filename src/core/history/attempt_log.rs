@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use crate::core::{
+    agents::transcript::Format,
     commit_id::CommitId,
     event::{AttemptResult, Event, record::Record},
     graph::task::TaskId,
@@ -26,6 +27,8 @@ pub struct AttemptEntry {
     pub base: Option<CommitId>,
     /// The folder with its prompt and output, relative to the repository.
     pub log: String,
+    /// The format of its output.
+    pub format: Format,
     /// When and how it ended; none while it runs, or if no end was recorded.
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
     /// The events about its task and the graph file while it ran.
@@ -61,7 +64,7 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
-        if let Event::Started { attempt, base, log, .. } = &record.event {
+        if let Event::Started { attempt, base, log, format, .. } = &record.event {
             self.open.insert(id.clone(), self.entries.len());
             self.entries.push(AttemptEntry {
                 task_id: id.clone(),
@@ -70,6 +73,7 @@ impl AttemptLog {
                 started_at: record.timestamp,
                 base: base.clone(),
                 log: log.clone(),
+                format: *format,
                 ended: None,
                 changes: Vec::new(),
             });

@@ -15,6 +15,7 @@ use crate::core::{
 /// The newest run, whether it has ended or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are facts")]
 pub struct RunHistory {
     /// Its id; empty before the first run.
     pub id: String,
@@ -66,6 +67,21 @@ pub struct RunHistory {
     pub finished: Option<(String, u8)>,
 }
 
+/// A run before the newest one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PastRun {
+    /// Its id.
+    pub id: String,
+    /// When it started.
+    pub started_at: Option<DateTime<Utc>>,
+    /// The number of attempts.
+    pub iterations: u32,
+    /// The number of completed tasks.
+    pub completed: u32,
+    /// Why it ended and its exit code; none if it exited unexpectedly.
+    pub finished: Option<(String, u8)>,
+}
+
 /// What a run waits for while no attempt can start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
@@ -90,6 +106,12 @@ fn failed_to_start(ended: &AttemptResult) -> bool {
 }
 
 impl RunHistory {
+    /// Applies a wait.
+    pub(super) fn wait(&mut self, until: DateTime<Utc>, why: &str) {
+        self.waits += 1;
+        self.waiting = Some(Waiting { until, why: why.to_owned() });
+    }
+
     /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
     /// `began` is that number when the attempt started.
     ///
