@@ -5,11 +5,11 @@ use std::{io::ErrorKind, time::Duration};
 use anyhow::Result;
 use chrono::Utc;
 
-use super::Invocation;
+use super::{Invocation, status::look};
 use crate::{
     adapters::terminal,
     core::{duration, exit::Exit},
-    report::heartbeat::{self, HeartbeatFacts},
+    report::heartbeat,
 };
 
 /// Says whether the loop lives. A loop that did not end is dead if its process no longer holds the
@@ -28,9 +28,10 @@ pub fn run(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
         Ok((at, facts)) => {
             let age = (Utc::now() - at).to_std().unwrap_or_default();
             let ago = duration::short(age);
-            let runs = |facts: &HeartbeatFacts| workspace.is_run_live(&facts.run_id);
-            let is_gone = !facts.as_ref().map(runs).transpose()?.unwrap_or(true);
+            let (store, live) = look(&workspace)?;
             let facts = facts.unwrap_or_default();
+            let run = &store.history().run;
+            let is_gone = !live && facts.run_id == run.id && run.finished.is_none();
             let on = facts.task_id.map_or(String::new(), |id| format!(", working on {id}"));
             match facts.finished {
                 Some(why) => (Exit::Success, format!("ended {ago} ago: {why}")),

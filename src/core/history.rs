@@ -25,6 +25,7 @@ use crate::core::{
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
+use run_history::KEPT_RUNS;
 pub use run_history::{PastRun, RunHistory, Waiting};
 
 /// The state after all events in the journal.
@@ -357,26 +358,9 @@ impl History {
     fn begin(&mut self, record: &Record, begun: &Begun) {
         // The user may have logged in before this start, so authentication is tried again.
         self.cooldowns.retain(|_, cooldown| cooldown.error.until.is_some());
-        self.keep_run();
+        self.earlier.extend(self.run.as_past());
+        self.earlier.drain(..self.earlier.len().saturating_sub(KEPT_RUNS));
         self.run.begin(record, begun);
-    }
-
-    /// Adds the newest run to the earlier ones, before another begins.
-    fn keep_run(&mut self) {
-        /// The number of runs that are kept.
-        const KEPT: usize = 20;
-        let RunHistory { id, started_at, iterations, completed, finished, .. } = &self.run;
-        if id.is_empty() {
-            return;
-        }
-        self.earlier.push(PastRun {
-            id: id.clone(),
-            started_at: *started_at,
-            iterations: iterations - self.run.begun.before,
-            completed: *completed,
-            finished: finished.clone(),
-        });
-        self.earlier.drain(..self.earlier.len().saturating_sub(KEPT));
     }
 
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {

@@ -10,6 +10,7 @@
 
 mod needles;
 mod shapes;
+mod swallow;
 
 use std::{ffi::OsString, fmt};
 
@@ -27,12 +28,32 @@ const SHORTEST: usize = 8;
 const NO_SECRETS: &[&str] =
     &["anonymous", "disabled", "inherited", "optional", "password", "required", "undefined"];
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable of this name holds a secret, or a list of them.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|end| {
-        name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['_', '-']))
-    })
+    let name = name.strip_suffix('S').unwrap_or(&name);
+    let is_word = |rest: &str| rest.is_empty() || rest.ends_with(['_', '-']);
+    let words = ["KEY", "TOKEN", "SECRET", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PAT"];
+    words.iter().any(|end| name.strip_suffix(end).is_some_and(is_word))
+        // As in `PGPASSWORD`.
+        || name.ends_with("PASSWORD")
+        // `PWD` itself is the working directory.
+        || ["_PWD", "-PWD"].iter().any(|end| name.ends_with(end))
+}
+
+/// The secrets in the value of a variable: all of it and, if it is a list, its parts.
+fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_between = |byte: &u8| matches!(byte, b',' | b';') || byte.is_ascii_whitespace();
+    std::iter::once(value).chain(value.split(is_between))
+}
+
+/// The password in a URL such as `postgres://user:password@host`, if it has one.
+fn url_password(value: &[u8]) -> Option<&[u8]> {
+    let start = value.windows(3).position(|three| three == b"://")? + 3;
+    let rest = &value[start..];
+    let rest = &rest[..rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())];
+    let login = &rest[..rest.iter().rposition(|byte| *byte == b'@')?];
+    Some(&login[login.iter().position(|byte| *byte == b':')? + 1..])
 }
 
 /// Removes secrets from one stream.
@@ -63,8 +84,18 @@ impl Redactor {
         let is_secret = |(name, value): &(OsString, OsString)| {
             name.to_str().is_some_and(is_secret_name) && !NO_SECRETS.iter().any(|it| value == it)
         };
-        let secrets = variables.into_iter().filter(is_secret);
-        Redactor::new(secrets.map(|(_, value)| value.into_encoded_bytes()))
+        let mut secrets: Vec<Vec<u8>> = Vec::new();
+        for variable in variables {
+            let is_secret = is_secret(&variable);
+            let value = variable.1.into_encoded_bytes();
+            if is_secret {
+                secrets.extend(parts(&value).map(<[u8]>::to_vec));
+            }
+            // A word such as `postgres` occurs elsewhere too.
+            let is_no_word = |value: &&[u8]| !value.iter().all(u8::is_ascii_lowercase);
+            secrets.extend(url_password(&value).filter(is_no_word).map(<[u8]>::to_vec));
+        }
+        Redactor::new(secrets)
     }
 
     /// Searches for the values only, for texts that may contain key-like strings on purpose.
@@ -369,11 +400,123 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_lists_and_passwords_of_urls_are_secrets() {
+        let variables = [
+            ("API_KEYS", "first-one-1, second-one-2"),
+            ("DATABASE_URL", "postgres://me:hunter2hunter@db.example/x"),
+        ];
+        let redactor = Redactor::of_variables(variables.map(|(n, v)| (n.into(), v.into())));
+        let text = "first-one-1 second-one-2 hunter2hunter me db.example";
+        assert_eq!(redactor.text(text), "[redacted] [redacted] [redacted] me db.example");
+    }
+
+    #[test]
+    fn a_value_is_found_in_every_spelling_of_json_and_urls() {
+        let clean = |value: &str, text: &str| Redactor::new([value]).text(text);
+        let value = "caf\u{e9}/<key>=9";
+        for text in [
+            r#"caf\u00e9/<key>=9"#,
+            r#"caf\u00E9/<key>=9"#,
+            r#"caf\\u00e9/<key>=9"#,
+            "caf\u{e9}/\\u003ckey\\u003e=9",
+            "caf\u{e9}\\/<key>=9",
+            "caf%C3%A9/%3Ckey%3E%3D9",
+            "caf%C3%A9%2F%3Ckey%3E%3D9",
+            "caf%C3%A9/%3Ckey%3E=9",
+        ] {
+            assert_eq!(clean(value, text), MARK, "{text}");
+        }
+        assert_eq!(clean("pass!(word)*", "pass!(word)*"), MARK);
+        assert_eq!(clean("pass word!(x)", "pass%20word!(x)"), MARK);
+    }
+
+    #[test]
+    fn a_key_with_a_prefix_on_every_line_is_removed() {
+        let mut dice = Dice(5);
+        let body: Vec<String> =
+            (0..4).map(|at| format!("aB{at}{}", dice.word(ALNUM, 61))).collect();
+        let label = "RSA PRIVATE KEY-----";
+        let mut key = vec![format!("-----BEGIN {label}")];
+        key.extend(body.iter().cloned());
+        key.extend(["aB3x==".to_owned(), format!("-----END {label}")]);
+        let clean = |text: &str| Redactor::new([""; 0]).text(text);
+        for (begin, end) in [
+            ("web_1  | ", ""),
+            ("config/my_key.pem:", ""),
+            ("> ", ""),
+            ("  \"", "\\n\""),
+            ("  '", "\\n' +"),
+            ("\t\"", "\","),
+            ("\u{1b}[36mweb_1 |\u{1b}[0m ", ""),
+        ] {
+            let lines = |key: &[String]| -> String {
+                key.iter().map(|line| format!("{begin}{line}{end}\n")).collect()
+            };
+            let text = format!("{}after (it)\n", lines(&key));
+            assert_eq!(clean(&text), format!("{begin}[redacted]{end}\nafter (it)\n"));
+            let redactor = Redactor::new([""; 0]);
+            let parts = in_parts(&redactor, text.as_bytes(), || 1);
+            assert_eq!(String::from_utf8(parts).unwrap(), clean(&text), "{begin}");
+            // The same in JSON, and truncated.
+            for text in [text, lines(&key[..4])] {
+                let json = serde_json::json!({"text": text}).to_string();
+                let got = clean(&json);
+                assert!(serde_json::from_str::<serde_json::Value>(&got).is_ok(), "{got}");
+                assert!(body.iter().all(|line| !got.contains(&line[..40])), "{got}");
+            }
+        }
+        let numbered: String =
+            (9..).zip(&key).map(|(at, line)| format!("{at:>4}_| {line}\n")).collect();
+        assert_eq!(clean(&numbered), "   9_| [redacted]\n");
+    }
+
+    #[test]
+    fn a_known_value_within_a_key_does_not_save_the_rest_of_it() {
+        let mut dice = Dice(9);
+        let (start, end) = (dice.word(ALNUM, 20), dice.word(ALNUM, 30));
+        let redactor = Redactor::new(["known-value"]);
+        let clean = |text: &str| redactor.clone().text(text);
+        assert_eq!(clean(&format!("(sk-{start}known-value{end})")), "([redacted])");
+        assert_eq!(clean("(sk-known-value)"), "(sk-[redacted])");
+        let label = "PRIVATE KEY-----";
+        let pem = format!("-----BEGIN {label}\n{start}known-value{end}{end}\n{end}\n");
+        assert_eq!(clean(&format!("{pem}-----END {label}\nx")), "[redacted]\nx");
+    }
+
+    #[test]
+    fn passwords_of_urls_and_more_keys_are_removed() {
+        let mut dice = Dice(2);
+        let mut word = |length: usize| format!("aB3{}", dice.word(ALNUM, length - 3));
+        let clean = |text: &str| Redactor::new([""; 0]).text(text);
+        let url = clean("psql postgres://me:hunter2@db.example:5432/x?a=b");
+        assert_eq!(url, "psql postgres://me:[redacted]@db.example:5432/x?a=b");
+        for same in [
+            "http://host:8080/a@b",
+            "ssh://git@host:22/x",
+            "redis://:@host",
+            "postgres://me:$PASSWORD@host",
+            "https://user:{password}@host",
+            "see https://example.com: me@example.com",
+        ] {
+            assert_eq!(clean(same), same);
+        }
+        let sendgrid = format!("SG.{}.{}", word(22), word(43));
+        assert_eq!(clean(&format!("'{sendgrid}'")), "'[redacted]'");
+        let azure = format!("AccountName=me;AccountKey={}==;EndpointSuffix=x", word(86));
+        assert_eq!(clean(&azure), "AccountName=me;AccountKey=[redacted];EndpointSuffix=x");
+        let shared = format!("https://x.example/y?se=1&sig={}%3D&sp=r", word(43));
+        assert_eq!(clean(&shared), "https://x.example/y?se=1&sig=[redacted]&sp=r");
+    }
+
+    #[test]
     fn secret_names_are_recognized() {
         for name in ["ANTHROPIC_API_KEY", "GH_TOKEN", "token", "Db_Password", "X-SECRET", "KEY"] {
             assert!(is_secret_name(name), "{name}");
         }
-        for name in ["MONKEY", "TOKENIZER", "PATH", "KEYBOARD_LAYOUT", ""] {
+        for name in ["PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD", "API_KEYS", "AWS_CREDENTIALS"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["MONKEY", "TOKENIZER", "PATH", "KEYBOARD_LAYOUT", "PWD", "OLDPWD", "S", ""] {
             assert!(!is_secret_name(name), "{name}");
         }
     }

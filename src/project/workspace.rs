@@ -275,18 +275,11 @@ impl Workspace {
     /// # Errors
     /// Errors of the disk.
     pub fn is_live(&self, history: &History) -> Result<bool> {
-        self.is_run_live(&history.run.id)
-    }
-
-    /// Whether the run with this id is still running.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn is_run_live(&self, run_id: &str) -> Result<bool> {
         // All worktrees share the lock but not the journal, and a guardian that cleans up after a
         // dead runner holds the lock too.
-        let ours =
-            |holder: LockHolder| holder.run_id == run_id && process::is_alive(&holder.process);
+        let ours = |holder: LockHolder| {
+            holder.run_id == history.run.id && process::is_alive(&holder.process)
+        };
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
 

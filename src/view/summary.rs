@@ -309,10 +309,12 @@ fn next(
                 }
             }
             next.truncate(TASKS);
-            next.extend(name.is_none().then_some(goes_on));
+            next.extend(name.is_none().then(|| format!("afterwards, {goes_on}")));
             next
         }
-        Decision::Stop(StopReason::Failures(_) | StopReason::StartLimit(_)) => vec![doctor, again],
+        Decision::Stop(
+            StopReason::Failures(_) | StopReason::FailedTasks(_) | StopReason::StartLimit(_),
+        ) => vec![doctor, again],
         Decision::Stop(StopReason::Denied(..)) => {
             vec!["log in to the provider, or set its key".to_owned(), doctor, again]
         }
@@ -322,6 +324,7 @@ fn next(
         Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
         Decision::Stop(
             StopReason::Limit(_)
+            | StopReason::Provider { .. }
             | StopReason::Once { .. }
             | StopReason::BaselineBroken(_)
             | StopReason::HookFailed(_)

@@ -44,6 +44,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  left:
     [time]    - ask: needs input: Which colour?; 1 other waits on it
     [time]    next: answer it with `ralph answer ask "…"`
+    [time]    next: afterwards, `ralph run` continues
     "##);
     assert_eq!(trial.status("ask"), "needs-input");
     let ended = trial.lines("needs_input").remove(0);

@@ -220,7 +220,7 @@ defaults:
     8 |   touches: a/**b
       |            ^^^^^
 
-    task-graph.yaml: 4 errors
+    task-graph.yaml: 5 errors
     ");
     let good = "tasks: [{id: a, touches: src}, {id: b, touches: ['{a,b}/*.rs', 'x[!0-9]']}]\n";
     TestProject::new().graph(good).run(["check"]).stdout_has("2 tasks");
@@ -327,7 +327,7 @@ fn a_misspelled_field_is_an_error_and_a_field_of_ones_own_is_not() {
     4 +     status: new
       |
 
-    odd.yaml: 1 error, 1 warning
+    odd.yaml: 1 error
     ");
     trial.write("own.yaml", "tasks:\n  - {id: a, x-title: b, owner: me}\n");
     trial.run(["check", "own.yaml"]).code(0).stderr("");

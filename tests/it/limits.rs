@@ -19,6 +19,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     [time]  left:
     [time]    1 ready: left
     [time]    1 waiting
+    [time]    next: `ralph run` continues
     ");
     assert_eq!(trial.tasks("completed"), ["start", "right"]);
     trial.run(["run", "--max-iterations=2"]).graph_complete();

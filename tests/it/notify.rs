@@ -344,7 +344,9 @@ mod webhook {
     /// A server that sends each of these responses once, then stops.
     fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<Request>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://me:hunter2@{}/secret/path", listener.local_addr().unwrap());
+        let password = "hunter2";
+        let address =
+            format!("http://me:{password}@{}/secret/path", listener.local_addr().unwrap());
         let serve = thread::spawn(move || answers.iter().map(|it| answer(&listener, it)).collect());
         (address, serve)
     }

@@ -281,7 +281,7 @@ fn an_unknown_task_in_a_filter_is_an_error_with_a_suggestion() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial
         .run(["run", "--task", "strat"])
-        .code(1)
+        .code(64)
         .stderr("ralph: error: no task `strat` in `task-graph.yaml`; did you mean `start`?\n");
     assert!(!trial.root().join("logs").exists());
 }
@@ -298,6 +298,7 @@ fn what_waits_outside_the_filter_is_named() {
     [time]  left:
     [time]    - start: ready, but excluded by the filters of this run; 3 others wait on it
     [time]    next: run again with `--task start`, or without the restriction
+    [time]    next: afterwards, `ralph run` continues
     ");
 }
 
@@ -351,7 +352,7 @@ fn a_filter_that_matches_nothing_is_a_usage_error_with_a_suggestion() {
             trial.run(words).code(64).stderr_has(&format!("did you mean `{near}`?"));
         }
     }
-    trial.run(["run", "--tag", "other"]).stderr(
+    trial.run(["run", "--tag", "other"]).code(64).stderr(
         "ralph: error: no task with the tag `other` in `task-graph.yaml`; it has `nightly`\n",
     );
     trial.run(["run", "--tag", "nightly", "--task", "b"]).code(64).stderr_has("matches all of");

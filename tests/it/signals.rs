@@ -39,6 +39,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  0 completed in 1 attempt, [took]; 0 of 1 complete
     [time]  left:
     [time]    1 ready: a
+    [time]    next: `ralph run` continues
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");
 }

@@ -199,7 +199,7 @@ fn a_persons_word_holds() {
     let told: Vec<_> = trial.lines("status_changed");
     assert!(told.iter().all(|line| line["cause"] == "command"));
     assert_eq!(told[2]["reason"], "no money");
-    trial.run(["dag-status"]).stdout_has("Blocked by a person\n  left  no money\n");
+    trial.run(["dag-status"]).stdout_has("Blocked by a person\n  left  The left half  no money\n");
     assert_eq!(trial.run(["dag-status", "--json"]).json()["held"][0]["reason"], "no money");
     assert!(!trial.graph_text().contains("completed_at"), "{}", trial.graph_text());
 }

@@ -212,9 +212,11 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 [time]  everything left is blocked (exit code 3)
 [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
 [time]    + good: [commit] Work on good
+[time]    ! bad: failed: exited with code 7; `ralph show bad.1`
 [time]  left:
 [time]    - bad: parked after 1 attempt; 2 others wait on it
 [time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
+[time]    next: afterwards, `ralph run` continues
 ",
         );
     assert_eq!(

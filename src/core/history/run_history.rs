@@ -12,6 +12,9 @@ use crate::core::{
     verdict::Verdict,
 };
 
+/// The number of earlier runs that are kept.
+pub(super) const KEPT_RUNS: usize = 20;
+
 /// The newest run, whether it has ended or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -106,6 +109,17 @@ fn failed_to_start(ended: &AttemptResult) -> bool {
 }
 
 impl RunHistory {
+    /// The run as it is kept once another begins; none before the first run.
+    pub(super) fn as_past(&self) -> Option<PastRun> {
+        (!self.id.is_empty()).then(|| PastRun {
+            id: self.id.clone(),
+            started_at: self.started_at,
+            iterations: self.iterations - self.begun.before,
+            completed: self.completed,
+            finished: self.finished.clone(),
+        })
+    }
+
     /// Applies a wait.
     pub(super) fn wait(&mut self, until: DateTime<Utc>, why: &str) {
         self.waits += 1;

@@ -90,17 +90,29 @@ impl Needles {
 }
 
 /// The spellings of a value: as it is, in JSON, in JSON within JSON, in a URL, and in base64 at any
-/// offset within a longer text.
+/// offset within a longer text. Programs differ in what they escape.
 fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![value.to_vec()];
     if let Ok(text) = std::str::from_utf8(value) {
-        let once = json(text);
-        all.push(json(&once).into_bytes());
-        all.push(once.into_bytes());
+        let plain = json(text);
+        let web = escaped(&plain, |c| "<>&".contains(c), false);
+        for once in [
+            escaped(&plain, |c| !c.is_ascii(), false),
+            escaped(&plain, |c| !c.is_ascii(), true),
+            escaped(&web, |c| !c.is_ascii(), false),
+            plain.replace('/', "\\/"),
+            web,
+            plain,
+        ] {
+            all.push(json(&once).into_bytes());
+            all.push(once.into_bytes());
+        }
     }
     for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
         for space in ["%20", "+"] {
-            all.push(url(value, digits, space));
+            for kept in KEPT_IN_URLS {
+                all.push(url(value, digits, space, kept));
+            }
         }
     }
     for offset in 0..3 {
@@ -116,18 +128,38 @@ fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
+/// The bytes that programs keep in a URL, besides letters, digits and `-._~`: none, those of a path,
+/// those of JavaScript's `encodeURIComponent`, and those of its `encodeURI`.
+const KEPT_IN_URLS: [&[u8]; 5] = [b"", b"/", b"/=", b"!'()*", b";,/?:@&=+$!*'()#"];
+
+/// Spells some characters of a JSON string as `\u00e9`.
+fn escaped(json: &str, is_escaped: impl Fn(char) -> bool, capitals: bool) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if !is_escaped(c) {
+            text.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            text += &if capitals { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+        }
+    }
+    text
+}
+
 fn json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-fn url(value: &[u8], digits: &[u8; 16], space: &str) -> Vec<u8> {
+fn url(value: &[u8], digits: &[u8; 16], space: &str, kept: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(value.len());
     for byte in value {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 escaped.push(*byte);
             }
+            byte if kept.contains(byte) => escaped.push(*byte),
             b' ' => escaped.extend_from_slice(space.as_bytes()),
             byte => {
                 let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));

