@@ -503,7 +503,7 @@ mod tests {
         assert_eq!(summary.blockers, []);
         assert_eq!(summary.completed_tasks[0].commits, []);
         let ready: Vec<&str> = summary.left.ready.iter().map(TaskId::as_str).collect();
-        assert_eq!(ready, ["parked", "other"]);
+        assert_eq!(ready, ["other", "parked"]);
         assert_eq!(summary.left.counts.left(), 3);
         assert_eq!((summary.attempts, summary.failures, summary.exit_code), (2, 1, 0));
         assert_eq!((summary.spend.cost_usd, summary.spend.unknown_cost), (1.5, 1));

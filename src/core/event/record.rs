@@ -368,12 +368,12 @@ mod tests {
                 format: Format::ClaudeJson,
                 slot: Some("/t/1".to_owned()),
             },
+            Event::DoneRemoved { path: ".ralph/tasks/a/DONE".to_owned() },
             Event::AgentChanged(AgentChange {
                 agent: "codex".to_owned(),
                 from: "claude".to_owned(),
                 obstacle: None,
             }),
-            Event::DoneRemoved { path: ".ralph/tasks/a/DONE".to_owned() },
             Event::SlotKept { slot: "/t/1".to_owned(), why: "w".to_owned() },
             Event::WorkRestored {
                 attempt: 2,

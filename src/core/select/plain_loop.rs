@@ -93,7 +93,8 @@ mod tests {
         )
         .unwrap();
         let mut history = History::default();
-        let begun = Begun { before, ..Begun::default() };
+        let plain_loop = Some(plain.clone());
+        let begun = Begun { before, plain: plain_loop, ..Begun::default() };
         history.apply(&record("", 0, Event::LoopStarted(begun)));
         for (attempt, verdict) in (1..).zip(verdicts.iter().skip(before as usize)) {
             history.apply(&record(
