@@ -8,6 +8,7 @@ mod agents;
 mod apply;
 mod close;
 mod edits;
+mod git_calls;
 mod graph_copy;
 mod harm;
 pub mod hook_run;
@@ -35,7 +36,6 @@ use crate::{
     adapters::{
         clock,
         process::{self, AgentProcess, ProcessNews},
-        signal,
         state::Lock,
         tmux,
     },
@@ -191,10 +191,8 @@ impl Runner {
         crash::point("run.swept");
         workspace.ignore_own_files()?;
         workspace.ignore_outputs()?;
-        let inbox = Inbox::new();
-        let signals = inbox.sender();
-        signal::listen(move |number| drop(signals.send(RunnerMessage::Signal(number))))
-            .context("listen for signals")?;
+        git_calls::bound_git(&workspace, &store);
+        let inbox = Inbox::listening()?;
         Ok(Runner {
             store,
             workspace,
@@ -225,7 +223,7 @@ impl Runner {
         self.emit(None, Event::LoopStarted(self.begun()))?;
         crash::point("run.begun");
         self.announce_graph()?;
-        let result = self.begin();
+        let result = self.begin().or_else(|error| self.stop_of(error));
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(AgentProcess::kill);

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::run::work;
+use super::run::runner;
 use crate::{
     adapters::terminal,
     cli::DemoArgs,
@@ -50,7 +50,7 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     workspace.set_flags(flags)?;
     let options = RunOptions { agents: Some(vec![agent]), ..RunOptions::default() };
     let file = workspace.graph()?;
-    let exit = work(workspace, file, options, Verbosity::Normal)?;
+    let exit = runner(workspace, file, options, Verbosity::Normal)?.run()?.exit();
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
     let command = Workspace::own_command();
     let place = dir.display();

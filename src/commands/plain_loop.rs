@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     Invocation, loop_graph,
-    run::{given_agent, limits, verbosity, warn_of_many, warn_of_uncommitted, work},
+    run::{given_agent, limits, runner, verbosity, warn_of_many, warn_of_uncommitted},
 };
 use crate::{
     cli,
@@ -37,11 +37,12 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     };
     let agents = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
     warn_of_many(options.max_iterations);
-    if options.isolated {
-        warn_of_uncommitted(&workspace);
-    }
     let file = loop_graph::graph(&workspace, &plain.name)?;
     let tmux = options.tmux;
     let run = RunOptions { agents, tmux, plain: Some(plain), ..RunOptions::default() };
-    work(workspace, file, run, verbosity)
+    let runner = runner(workspace, file, run, verbosity)?;
+    if options.isolated {
+        warn_of_uncommitted(runner.workspace());
+    }
+    Ok(runner.run()?.exit())
 }

@@ -75,10 +75,11 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
     warn_of_many(workspace.config.max_iterations);
-    if workspace.config.is_isolated() {
-        warn_of_uncommitted(&workspace);
+    let runner = runner(workspace, file, run, verbosity)?;
+    if runner.workspace().config.is_isolated() {
+        warn_of_uncommitted(runner.workspace());
     }
-    work(workspace, file, run, verbosity)
+    Ok(runner.run()?.exit())
 }
 
 /// Warns that attempts do not see what is not committed.
@@ -165,19 +166,19 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         tmux: begun.tmux,
         plain: begun.plain.clone(),
     };
-    work(workspace, file, run, Verbosity::Normal)
+    Ok(runner(workspace, file, run, Verbosity::Normal)?.run()?.exit())
 }
 
-/// Runs a graph with the reporters for the terminal.
+/// Returns the runner of a graph with the reporters for the terminal.
 ///
 /// # Errors
-/// Errors of [`Runner::new`] and [`Runner::run`].
-pub fn work(
+/// Errors of [`Runner::new`].
+pub(super) fn runner(
     workspace: Workspace,
     file: GraphFile,
     options: RunOptions,
     verbosity: Verbosity,
-) -> Result<Exit> {
+) -> Result<Runner> {
     let heartbeat = workspace.root().join(workspace.place.heartbeat());
     let run_log = BoundedLog::new(workspace.root().join(workspace.place.run_log()));
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
@@ -199,7 +200,7 @@ pub fn work(
         Box::new(HeartbeatReporter::new(heartbeat)),
         Box::new(notify),
     ];
-    Ok(Runner::new(workspace, file, options, reporters)?.run()?.exit())
+    Runner::new(workspace, file, options, reporters)
 }
 
 /// The agent from the flags. A relative path starts from the working directory.

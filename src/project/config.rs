@@ -82,6 +82,11 @@ pub struct Config {
     /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
     /// effect with the next run.
     pub fsync: bool,
+    /// The time limit for each `git` command of `ralph`, including filters such as git-lfs; commits
+    /// have `commit_timeout`.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub git_timeout: Duration,
     /// The time between the first signal and SIGKILL when `ralph` ends an agent.
     #[serde(with = "length")]
     #[schemars(with = "String")]
@@ -230,6 +235,7 @@ impl Default for Config {
             done_pattern: None,
             exit_grace: Duration::from_secs(30),
             fsync: true,
+            git_timeout: minutes(10),
             grace: Duration::from_secs(5),
             hook_timeout: minutes(1),
             hooks: Hooks::default(),
@@ -318,8 +324,9 @@ impl Config {
     /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
         /// Durations that `0s` would make useless. For the others it means never or at once.
-        const NEVER_ZERO: [&str; 7] = [
+        const NEVER_ZERO: [&str; 8] = [
             "commit_timeout",
+            "git_timeout",
             "hook_timeout",
             "max_duration",
             "notify_timeout",
@@ -539,7 +546,8 @@ mod tests {
         };
         let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
         let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
-        let lengths = ["commit_timeout", "hook_timeout", "max_duration", "notify_timeout"];
+        let lengths =
+            ["commit_timeout", "git_timeout", "hook_timeout", "max_duration", "notify_timeout"];
         let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
         for key in numbers.iter().chain(&lengths).chain(&others) {
             assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");

@@ -8,6 +8,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     path::Path,
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::Result;
@@ -132,6 +133,24 @@ impl EventStore {
             records.push(record);
         }
         Ok(records)
+    }
+
+    /// Returns a function that reads the lines that are new from now on, and returns whether they ask
+    /// the run to stop at once. Other threads may call it.
+    pub fn stop_request(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (journal, seen) = (self.journal.clone(), Mutex::new((self.past.mark, false)));
+        move || {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let (mark, stop) = &mut *seen;
+            let each = |record: Option<Record>| match record.map(|record| record.event) {
+                Some(Event::StopRequested(request)) => *stop |= request.now,
+                Some(Event::LoopStarted(_)) | None => *stop = false,
+                Some(_) => {}
+            };
+            // An error of the disk ends the run elsewhere.
+            let _ = journal.read(mark, each);
+            *stop
+        }
     }
 
     /// Whether the journal has new lines, judged by its length.

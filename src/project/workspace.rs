@@ -1,5 +1,7 @@
 //! A repository that `ralph` works in: its paths, and how its files are opened.
 
+mod lock;
+
 use std::{
     collections::BTreeSet,
     env,
@@ -7,20 +9,17 @@ use std::{
     io,
     path::{Path, PathBuf},
     rc::Rc,
-    thread,
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use chrono::Utc;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     adapters::{
-        git::Repo,
+        git::{self, Repo},
         journal::{Journal, JournalPosition},
-        process::{self, Identity},
-        state::{Lock, StateFolder},
+        process,
+        state::StateFolder,
     },
     core::{
         diagnostic::nearest,
@@ -41,22 +40,7 @@ use crate::{
 };
 
 pub use crate::core::loop_paths::GRAPH;
-
-/// The holder of the lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockHolder {
-    /// The process of the runner.
-    pub process: Identity,
-    /// The id of its run.
-    pub run_id: String,
-    /// When it took the lock (RFC 3339).
-    pub since: String,
-    /// The task that it works on.
-    pub task_id: Option<String>,
-}
-
-/// How long a guardian may take to clean up after a dead runner.
-const CLEANING: Duration = Duration::from_secs(30);
+pub use lock::LockHolder;
 
 /// A repository with its settings.
 pub struct Workspace {
@@ -117,6 +101,7 @@ impl Workspace {
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
+        git::set_limit(config.git_timeout);
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
@@ -138,8 +123,15 @@ impl Workspace {
     /// # Errors
     /// As [`ConfigLayers::set_flags`].
     pub fn set_flags(&mut self, flags: ConfigLayer) -> Result<()> {
-        self.config = self.layers.set_flags(flags)?;
+        let config = self.layers.set_flags(flags)?;
+        self.configure(config);
         Ok(())
+    }
+
+    /// Takes over other settings.
+    pub fn configure(&mut self, config: Config) {
+        git::set_limit(config.git_timeout);
+        self.config = config;
     }
 
     /// The top of the worktree.
@@ -247,54 +239,6 @@ impl Workspace {
             })
             .with_context(|| format!("read `{name}`"))?;
         Ok(history.log.unwrap_or_default())
-    }
-
-    /// Takes the lock; none if another run has it. Waits a few milliseconds for a guardian that
-    /// still holds it to clean up after a dead runner.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn lock(&self) -> Result<Option<Lock>> {
-        let began = Instant::now();
-        loop {
-            if let Some(lock) = self.state.try_lock().context("take the lock")? {
-                return Ok(Some(lock));
-            }
-            let lives = self.holder().is_none_or(|holder| process::is_alive(&holder.process));
-            // A lock without a living runner, or one that a command tests, is released soon.
-            let patience = if lives { Duration::from_millis(100) } else { CLEANING };
-            if began.elapsed() > patience {
-                return Ok(None);
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Whether the newest run of this history is still running.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn is_live(&self, history: &History) -> Result<bool> {
-        // All worktrees share the lock but not the journal, and a guardian that cleans up after a
-        // dead runner holds the lock too.
-        let ours = |holder: LockHolder| {
-            holder.run_id == history.run.id && process::is_alive(&holder.process)
-        };
-        Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
-    }
-
-    /// Whether a run is active in any worktree of this repository.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn is_busy(&self) -> Result<bool> {
-        let lives = |holder: LockHolder| process::is_alive(&holder.process);
-        Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(lives))
-    }
-
-    /// The holder of the lock, or its last holder.
-    pub fn holder(&self) -> Option<LockHolder> {
-        self.state.holder()
     }
 
     /// The policy that the settings make.

@@ -104,7 +104,7 @@ impl Runner {
                 return self.emit(None, Event::SettingsRejected { error });
             }
         };
-        self.workspace.config = config;
+        self.workspace.configure(config);
         for reporter in &mut self.reporters {
             reporter.settle(&self.workspace.config);
         }

@@ -210,6 +210,11 @@ impl Runner {
         prepared: Result<PreparedSlot>,
     ) -> Result<Option<Input>> {
         self.slots.preparing = self.slots.preparing.saturating_sub(1);
+        if prepared.is_err() {
+            // A request to stop may have ended a git command, and must be taken into account.
+            let records = self.store.catch_up()?;
+            self.publish(&records);
+        }
         let Some(record) = self.records.get_mut(id) else {
             return Ok(None);
         };

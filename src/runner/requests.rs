@@ -8,13 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{Runner, RunnerMessage};
 use crate::{
     adapters::{
         clock::{self, Gap},
-        signal,
+        git, signal,
     },
     core::{
         event::{Begun, Event, SCHEMA},
@@ -34,9 +34,33 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new() -> Inbox {
+    /// Returns an inbox that receives the signals to this process.
+    ///
+    /// # Errors
+    /// The handlers cannot be installed.
+    pub(super) fn listening() -> Result<Inbox> {
         let (sender, receiver) = mpsc::channel();
-        Inbox { receiver, sender, later: VecDeque::new() }
+        let inbox = Inbox { receiver, sender, later: VecDeque::new() };
+        let signals = inbox.sender();
+        signal::listen(move |number| {
+            if number != signal::SUSPEND {
+                // The loop itself may wait for git.
+                git::stop_calls();
+            }
+            drop(signals.send(RunnerMessage::Signal(number)));
+        })
+        .context("listen for signals")?;
+        Ok(inbox)
+    }
+
+    /// Returns the signal that asks the run to stop among the messages that are not handled yet.
+    pub(super) fn stop_signal(&mut self) -> Option<(i32, &'static str)> {
+        self.later.extend(self.receiver.try_iter());
+        let stops = |message: &RunnerMessage| match message {
+            RunnerMessage::Signal(number) if *number != signal::SUSPEND => Some(*number),
+            _ => None,
+        };
+        self.later.iter().find_map(stops).map(|number| (number, signal::name(number)))
     }
 
     /// Returns a sender for a thread or a callback.

@@ -19,6 +19,7 @@ fn every_setting_is_shown_with_its_origin() {
     done_pattern        none                                default
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1
+    git_timeout         10m                                 default
     grace               [took]                               .ralph/config.yaml:2
     hook_timeout        1m                                  default
     hooks               {}                                  default

@@ -68,4 +68,6 @@ mod usage;
 mod verdicts;
 mod verify;
 #[cfg(target_os = "linux")]
+mod waits;
+#[cfg(target_os = "linux")]
 mod workload;

@@ -39,7 +39,14 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("schemars", &["project/config", "view"]),
     (
         "rustix",
-        &["adapters/process", "adapters/clock", "crash", "adapters/disk", "adapters/http_trigger"],
+        &[
+            "adapters/process",
+            "adapters/clock",
+            "crash",
+            "adapters/disk",
+            "adapters/git/bounded",
+            "adapters/http_trigger",
+        ],
     ),
     ("serde_yaml", &["core/graph/load"]),
     ("signal_hook", &["adapters/signal"]),

@@ -6,16 +6,14 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsStr,
-    io::{self, Write},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-    thread,
+    process::{Command, Output},
 };
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, RepositoryFolders, branch_name, lossy};
+use super::{Codes, Head, RepositoryFolders, bounded, branch_name, lossy};
 use crate::core::{
     commit_id::CommitId,
     verdict::{Commit, DiffStat},
@@ -258,17 +256,22 @@ fn parse_diff_stat(text: &str) -> DiffStat {
     stat
 }
 
-/// Runs `git` in `dir` without prompts, hooks, monitors and optional locks, in English. It has its
-/// own process group, because only the runner handles Ctrl-C, and still reads the repository
-/// afterwards.
+/// Runs `git` in `dir` without prompts, hooks, monitors and optional locks, in English, for a
+/// limited time. It has its own process group, because only the runner handles Ctrl-C, and still
+/// reads the repository afterwards.
 fn git(dir: &Path, arguments: &[&str]) -> Result<Output> {
     run_raw(dir, arguments, &[])
 }
 
 /// Runs `git` with more variables; the caller checks the exit status.
 pub(super) fn run_raw(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) -> Result<Output> {
+    start(dir, arguments, env, &[])
+}
+
+fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -> Result<Output> {
     let mut command = command(dir, arguments);
-    command.envs(env.iter().copied()).output().map_err(|error| unstarted(&error))
+    command.envs(env.iter().copied());
+    bounded::output(command, input, name(arguments))
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
@@ -286,21 +289,18 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
         .env("GIT_TERMINAL_PROMPT", "0")
         .envs([("GIT_EDITOR", "true"), ("GIT_SEQUENCE_EDITOR", "true")])
         .env("LC_ALL", "C")
-        .stdin(Stdio::null())
         .process_group(0);
     command
 }
 
-fn unstarted(error: &io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
-        _ => anyhow!("cannot start `git`: {error}"),
-    }
+/// The git command of a command line.
+fn name<'a>(arguments: &[&'a str]) -> &'a str {
+    let named = |word: &&&str| !word.starts_with('-') && !word.contains('=');
+    arguments.iter().find(named).copied().unwrap_or_default()
 }
 
 pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
-    let named = |word: &&&str| !word.starts_with('-') && !word.contains('=');
-    let name = arguments.iter().find(named).copied().unwrap_or_default();
+    let name = name(arguments);
     let said = lossy(&output.stderr);
     match said.trim() {
         "" => anyhow!("`git {name}` failed: {}", output.status),
@@ -315,17 +315,7 @@ pub(super) fn run_with_input(
     env: &[(&str, &OsStr)],
     input: &[u8],
 ) -> Result<Vec<u8>> {
-    let mut command = command(dir, arguments);
-    command.envs(env.iter().copied());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| unstarted(&error))?;
-    let stdin = child.stdin.take();
-    // Writes and reads at the same time, so that neither side blocks the other.
-    let output = thread::scope(|scope| {
-        // A `git` that fails early does not read all input; its error message gives the reason.
-        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-        child.wait_with_output()
-    })?;
+    let output = start(dir, arguments, env, input)?;
     if output.status.success() { Ok(output.stdout) } else { Err(failed(arguments, &output)) }
 }
 

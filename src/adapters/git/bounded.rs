@@ -1,0 +1,284 @@
+//! A `git` process with a limit.
+//!
+//! Git starts programs of the repository's owner: filters, merge drivers, signing programs. Any of
+//! them may hang, as git-lfs does without a network. A call that reaches its limit, or that
+//! continues after the run was asked to stop, is ended with its whole process group. The limit and
+//! the request are the same for all threads of this process.
+
+use std::{
+    io::{self, Read, Write},
+    mem,
+    os::fd::AsFd,
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, ioctl_fionbio},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+};
+
+/// The limit of each call, in milliseconds, until the settings are known.
+static LIMIT: AtomicU64 = AtomicU64::new(10 * 60 * 1000);
+
+/// When the run was asked to stop.
+static STOPPED: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Whether a call had to be ended after that; the next one is likely to hang as well.
+static HANGS: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the run was asked to stop in a way that only the disk shows.
+static ASK: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
+
+/// The environment entry of the calls of a run, with which a later run finds them.
+static MARK: OnceLock<(String, String)> = OnceLock::new();
+
+/// The time for a call to end by itself after the run was asked to stop.
+const STOPPING: Duration = Duration::from_secs(2);
+
+/// The same once a call had to be ended.
+const HANGING: Duration = Duration::from_millis(200);
+
+/// The time between SIGTERM, on which git removes its lock files, and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The longest time between two looks at the limit.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A call that was ended because the run was asked to stop.
+#[derive(Debug)]
+pub struct CallStopped {
+    name: String,
+}
+
+impl std::fmt::Display for CallStopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`git {}` was ended because the run was asked to stop", self.name)
+    }
+}
+
+impl std::error::Error for CallStopped {}
+
+/// Sets the limit of every later call of `git` by this process.
+pub fn set_limit(limit: Duration) {
+    LIMIT.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Ends every call of `git` that does not end soon, now and from now on.
+pub fn stop_calls() {
+    let mut stopped = STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    stopped.get_or_insert_with(Instant::now);
+}
+
+/// Calls `ask` while a call takes long; if it returns true, the run was asked to stop. Only the
+/// first function counts.
+pub fn ask_while_waiting(ask: impl Fn() -> bool + Send + Sync + 'static) {
+    drop(ASK.set(Box::new(ask)));
+}
+
+/// Gives every later call this environment variable. Only the first one counts.
+pub fn mark_calls(name: &str, value: &str) {
+    drop(MARK.set((name.to_owned(), value.to_owned())));
+}
+
+/// Why a call is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallEnd {
+    Limit(Duration),
+    Stop,
+}
+
+/// Returns why a call that began at this time must end now, if it must.
+fn due(began: Instant, limit: Duration) -> Option<CallEnd> {
+    if began.elapsed() >= limit {
+        return Some(CallEnd::Limit(limit));
+    }
+    let stopped = *STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let patience = if HANGS.load(Ordering::Relaxed) { HANGING } else { STOPPING };
+    stopped.filter(|at| began.max(*at).elapsed() >= patience).map(|_| CallEnd::Stop)
+}
+
+/// A running call.
+struct GitCall {
+    child: Child,
+    group: Option<Pid>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    /// Why it is being ended, and since when.
+    ending: Option<(CallEnd, Instant)>,
+    asked: Instant,
+}
+
+/// Runs a command, which must lead a process group of its own, with `input` as its standard input.
+/// `name` is the git command for messages.
+///
+/// # Errors
+/// When it cannot be started, reaches the limit, or is ended because the run was asked to stop.
+pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<Output> {
+    if let Some((name, value)) = MARK.get() {
+        command.env(name, value);
+    }
+    let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
+        _ => anyhow!("cannot start `git`: {error}"),
+    })?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let now = Instant::now();
+    let mut call =
+        GitCall { child, group, stdout: Vec::new(), stderr: Vec::new(), ending: None, asked: now };
+    let limit = Duration::from_millis(LIMIT.load(Ordering::Relaxed));
+    let ended = call.run(input, limit);
+    // What it left in its group ends with it, before the number of the group is free again.
+    call.signal(Signal::KILL);
+    let status = call.child.wait();
+    let status = ended.and(status).map_err(|error| anyhow!("wait for `git {name}`: {error}"))?;
+    match call.ending {
+        None => Ok(Output { status, stdout: call.stdout, stderr: call.stderr }),
+        // It ended by itself just before.
+        Some(_) if status.success() => {
+            Ok(Output { status, stdout: call.stdout, stderr: call.stderr })
+        }
+        Some((CallEnd::Limit(limit), _)) => Err(anyhow!(
+            "`git {name}` exceeded its limit of {} (`git_timeout`); a filter, a merge driver or a \
+             signing program may hang",
+            crate::core::duration::short(limit)
+        )),
+        Some((CallEnd::Stop, _)) => Err(CallStopped { name: name.to_owned() }.into()),
+    }
+}
+
+impl GitCall {
+    /// Passes on the input and reads the output until the process is dead, and does not reap it.
+    fn run(&mut self, input: &[u8], limit: Duration) -> io::Result<()> {
+        let began = Instant::now();
+        let (mut stdin, mut rest) = (self.child.stdin.take(), input);
+        let (mut stdout, mut stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let fds = [
+            stdin.as_ref().map(AsFd::as_fd),
+            stdout.as_ref().map(AsFd::as_fd),
+            stderr.as_ref().map(AsFd::as_fd),
+        ];
+        for fd in fds.into_iter().flatten() {
+            ioctl_fionbio(fd, true)?;
+        }
+        let mut pause = Duration::from_micros(100);
+        loop {
+            if stdin.is_some() || stdout.is_some() || stderr.is_some() {
+                let mut fds = Vec::with_capacity(3);
+                fds.extend(stdin.as_ref().map(|it| PollFd::new(it, PollFlags::OUT)));
+                fds.extend(stdout.as_ref().map(|it| PollFd::new(it, PollFlags::IN)));
+                fds.extend(stderr.as_ref().map(|it| PollFd::new(it, PollFlags::IN)));
+                let look = Timespec::try_from(LOOK.min(limit)).ok();
+                match poll(&mut fds, look.as_ref()) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if stdin.as_mut().is_some_and(|pipe| write_some(pipe, &mut rest)) {
+                    stdin = None;
+                }
+                if stdout.as_mut().is_some_and(|pipe| read_some(pipe, &mut self.stdout)) {
+                    stdout = None;
+                }
+                if stderr.as_mut().is_some_and(|pipe| read_some(pipe, &mut self.stderr)) {
+                    stderr = None;
+                }
+            } else {
+                if self.is_dead()? {
+                    return Ok(());
+                }
+                thread::sleep(pause);
+                pause = (pause * 2).min(LOOK / 5);
+            }
+            if self.enforce(began, limit) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends the call when it must end. Returns whether to stop waiting for its output: a process
+    /// outside of its group holds the pipes.
+    fn enforce(&mut self, began: Instant, limit: Duration) -> bool {
+        if self.asked.elapsed() >= Duration::from_secs(1) {
+            self.asked = Instant::now();
+            if ASK.get().is_some_and(|ask| ask()) {
+                stop_calls();
+            }
+        }
+        match self.ending {
+            None => {
+                self.ending = due(began, limit).map(|why| (why, Instant::now()));
+                if let Some((why, _)) = self.ending {
+                    HANGS.fetch_or(why == CallEnd::Stop, Ordering::Relaxed);
+                    self.signal(Signal::TERM);
+                    self.signal(Signal::CONT);
+                }
+                false
+            }
+            Some((_, since)) if since.elapsed() < GRACE => false,
+            Some(_) => {
+                self.signal(Signal::KILL);
+                true
+            }
+        }
+    }
+
+    /// Whether the process is dead. It is not reaped, so that its number stays its own.
+    fn is_dead(&self) -> io::Result<bool> {
+        let Some(pid) = self.group else { return Ok(true) };
+        let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        match waitid(WaitId::Pid(pid), dead) {
+            Ok(status) => Ok(status.is_some()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // Fails only if the whole group is gone.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+/// Reads what is there; returns whether the pipe is at its end.
+fn read_some(pipe: &mut impl Read, into: &mut Vec<u8>) -> bool {
+    let mut bytes = [0; 16 * 1024];
+    loop {
+        match pipe.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(count) => into.extend_from_slice(&bytes[..count]),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return false,
+                io::ErrorKind::Interrupted => {}
+                _ => return true,
+            },
+        }
+    }
+}
+
+/// Writes what fits; returns whether everything is written. A `git` that fails early does not read
+/// all input; its error message gives the reason.
+fn write_some(pipe: &mut impl Write, rest: &mut &[u8]) -> bool {
+    while !rest.is_empty() {
+        match pipe.write(rest) {
+            Ok(0) => return true,
+            Ok(count) => *rest = &mem::take(rest)[count..],
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return false,
+                io::ErrorKind::Interrupted => {}
+                _ => return true,
+            },
+        }
+    }
+    true
+}

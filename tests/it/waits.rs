@@ -1,0 +1,82 @@
+//! Nothing waits without a limit: programs of git that hang.
+
+use std::{fs, path::Path};
+
+use rustix::process::Signal;
+
+use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
+
+/// A project in which git runs a program that hangs, for checkouts (`smudge`) or for changed files
+/// (`clean`), while the file `hangs` is in the test's folder.
+fn filtered(how: &str, settings: &str) -> TestProject {
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .file(".gitattributes", "*.f filter=slow\n")
+        .file("x.f", "text\n")
+        .graph("tasks: [{id: a}]\n")
+        .agent("commit");
+    let hang = "[ ! -e \"$TRIAL_DIR/hangs\" ] || { touch \"$TRIAL_DIR/hung\"; sleep 600; }; cat";
+    trial.git(&["config", &format!("filter.slow.{how}"), hang]);
+    trial.leave("hangs");
+    // Not the content that the index has.
+    fs::write(trial.root().join("x.f"), "TEXT\n").unwrap();
+    trial
+}
+
+fn free(trial: &TestProject) {
+    fs::remove_file(trial.sign("hangs")).unwrap();
+    trial.git(&["checkout", "-q", "--", "x.f"]);
+}
+
+#[test]
+fn a_filter_that_hangs_is_ended_at_the_limit() {
+    let trial = filtered("smudge", "git_timeout: 3s\nmax_attempts: 1\n");
+    trial.run(["run"]).code(3);
+    let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("(`git_timeout`)"), "{why}");
+    trial.no_process_is_left();
+    free(&trial);
+    trial.run(["task-reset", "a"]);
+    trial.run(["run"]).graph_complete();
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_request_to_stop_ends_a_filter_that_hangs() {
+    for how in ["smudge", "clean"] {
+        for (name, code) in [("TERM", 143), ("stop --now", 4), ("KILL", 0)] {
+            let trial = filtered(how, "jobs: 1\n");
+            let trial = if how == "clean" { trial.in_place() } else { trial };
+            let run = trial.start(["run"]);
+            hung(&trial, &run);
+            match name {
+                "TERM" => run.signal(Signal::TERM),
+                "stop --now" => drop(trial.run(["stop", "--now"])),
+                _ => {}
+            }
+            if name == "KILL" {
+                run.kill();
+                free(&trial);
+            } else {
+                run.end(&trial).code(code);
+                trial.no_process_is_left();
+                free(&trial);
+            }
+            trial.run(["run"]).graph_complete();
+            trial.no_process_is_left();
+        }
+    }
+}
+
+/// Waits until the run itself waits for a filter.
+fn hung(trial: &TestProject, run: &Live) {
+    let of_run = |pid: &Path| {
+        let text = fs::read(pid.join("environ")).unwrap_or_default();
+        text.windows(13).any(|part| part == b"RALPH_GIT_OF=")
+    };
+    wait_for(&trial.sign("hung"));
+    until(&format!("git of process {} hangs", run.id()), || {
+        let mut all = fs::read_dir("/proc").unwrap().flatten();
+        all.any(|entry| of_run(&entry.path()))
+    });
+}
