@@ -3,8 +3,7 @@
 //!
 //! One thread and one `poll` serve all connections. The number of open connections is limited: a
 //! new connection replaces the oldest one, so that idle clients cannot block others. A connection
-//! has a time limit, one request and one answer. The only user of rustix's events and, with its
-//! submodules, of `httparse`.
+//! has a time limit, one request and one answer. With its submodules, the only user of `httparse`.
 
 mod request;
 mod request_auth;

@@ -1,6 +1,6 @@
 //! The agent of an attempt: started behind a guardian, ended with everything it started.
 //!
-//! The only user of `duct` and of rustix's process functions. This module knows no task, no graph
+//! The only user of `duct`, and with `git/bounded` of rustix's process functions. This module knows no task, no graph
 //! and no verdict: it reports how a process ended and does not judge it.
 //!
 //! A guardian process runs between the runner and the agent: this program as `ralph __guard`.
@@ -22,15 +22,19 @@ mod tree;
 use std::{
     env,
     fs::File,
-    io::{self, BufRead, BufReader, PipeWriter, Write},
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::process::{Signal, getpgrp, kill_process_group};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Signal, getpgrp, kill_process_group},
+};
 use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
@@ -47,7 +51,8 @@ pub use outputs::outputs;
 pub use program::{absolute, resolve};
 use stream::Streams;
 pub use tree::{
-    Member, is_alive, is_below, is_childless, kill_marked, outlast_children, sweep, works_in,
+    Member, is_alive, is_below, is_childless, kill_marked, outlast_children, sweep, wake_guardians,
+    works_in,
 };
 
 /// The variables by which Claude Code detects that it runs inside another Claude Code.
@@ -183,6 +188,7 @@ impl AgentProcess {
         // A guardian that ends before it has read its orders is handled like one that ends
         // afterwards.
         let _ = send(&mut orders, &brief);
+        await_answer(&notice_reader, &guardian);
         let mut notices = BufReader::new(notice_reader).lines();
         let notice = next(&mut notices);
         let Some(GuardianNotice::Started { identity }) = notice else {
@@ -238,6 +244,16 @@ impl AgentProcess {
         self.order(GuardianCommand::Interrupt);
     }
 
+    /// Continues the guardian if something has stopped it.
+    pub fn wake(&self) {
+        tree::wake(&self.guardian);
+    }
+
+    /// Kills a guardian that does not answer. What it guarded must be ended by other means.
+    pub fn kill_guardian(&self) {
+        tree::kill(&self.guardian);
+    }
+
     /// Sends TERM to the agent and its group.
     pub fn terminate(&self) {
         self.order(GuardianCommand::Terminate);
@@ -269,9 +285,27 @@ impl AgentProcess {
     }
 
     fn order(&self, order: GuardianCommand) {
+        self.wake();
         // A guardian that is gone has ended everything already.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = send(&mut *orders, &order);
+    }
+}
+
+/// Waits until a guardian has told something or has ended. One that does neither is killed.
+fn await_answer(notices: &PipeReader, guardian: &Identity) {
+    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    /// The time in which even a busy machine starts a process.
+    const LIMIT: Duration = Duration::from_secs(60);
+    let began = Instant::now();
+    loop {
+        match poll(&mut [PollFd::new(notices, PollFlags::IN)], Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => tree::wake(guardian),
+            Ok(_) | Err(_) => return,
+        }
+        if began.elapsed() >= LIMIT {
+            return tree::kill(guardian);
+        }
     }
 }
 

@@ -71,6 +71,9 @@ impl Runner {
             RunCommand::Interrupt(id) => self.end_process(&id, AgentProcess::interrupt),
             RunCommand::Terminate(id) => self.end_process(&id, AgentProcess::terminate),
             RunCommand::Kill(id) => self.end_process(&id, AgentProcess::kill),
+            RunCommand::KillGuardian(id) => {
+                self.processes.order(&id, AgentProcess::kill_guardian);
+            }
             RunCommand::KeepAwake(id) => self.processes.order(&id, AgentProcess::awake),
             RunCommand::Spare(id) => self.processes.spare(&id),
             RunCommand::Collect(id, end) => return self.collect(&id, *end),

@@ -128,6 +128,7 @@ impl Processes {
     /// Reads the new output of every process.
     pub(super) fn follow(&mut self) -> Vec<Progress> {
         let look = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
+            handle.process.wake();
             let seen = handle.output.look();
             let typed = seen.is_some();
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);

@@ -1,10 +1,60 @@
-//! Nothing waits without a limit: programs of git that hang.
+//! Nothing waits without a limit: guardians that an agent stops, programs of git that hang.
 
 use std::{fs, path::Path};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
+
+/// An agent whose first attempt follows these lines; the next ones complete their task.
+fn staged(lines: &str) -> TestProject {
+    let work = "echo work > \"$RALPH_TASK_ID\"; git add \"$RALPH_TASK_ID\"; git commit -qm Work
+        \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
+    let script = format!("cat > /dev/null; [ \"$RALPH_ATTEMPT\" != 1 ] || {{ {lines}\n}}\n{work}");
+    TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", &script])
+}
+
+#[test]
+fn a_stopped_guardian_is_continued() {
+    for place in ["slot", "checkout"] {
+        let trial = staged("kill -STOP $PPID").env("RALPH_ISOLATION", place);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.lines("started").len(), 1, "{place}");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_guardian_that_never_answers_is_killed_with_its_tree() {
+    let trial = staged("(setsid sleep 600 &); while :; do kill -STOP $PPID; done");
+    trial.run(["run", "--timeout", "5s"]).graph_complete();
+    let ends = [trial.lines("failed"), trial.lines("interrupted")].concat();
+    assert_eq!(ends[0]["verdict"], "timed-out", "{ends:?}");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_run_ends_although_its_guardian_is_stopped() {
+    for (name, code) in [("TERM", 143), ("stop --now", 4), ("KILL", 0)] {
+        let trial = staged("touch \"$TRIAL_DIR/asleep\"; kill -STOP $PPID; sleep 600");
+        let run = trial.start_until(["run"], "asleep");
+        if name == "KILL" {
+            // The guardian cannot see that its runner dies.
+            kill_process(trial.guardian("a.1"), Signal::STOP).unwrap();
+            run.kill();
+        } else {
+            if name == "TERM" {
+                run.signal(Signal::TERM);
+            } else {
+                trial.run(["stop", "--now"]);
+            }
+            run.end(&trial).code(code);
+            trial.no_process_is_left();
+        }
+        trial.run(["run"]).graph_complete();
+        trial.no_process_is_left();
+    }
+}
 
 /// A project in which git runs a program that hangs, for checkouts (`smudge`) or for changed files
 /// (`clean`), while the file `hangs` is in the test's folder.

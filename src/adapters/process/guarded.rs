@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec, tree};
-use crate::core::verdict::Outcome;
+use crate::core::{run::process_watch::UNANSWERED, verdict::Outcome};
 
 /// The interval between two calls of `turn`.
 const TURN: Duration = Duration::from_millis(50);
@@ -38,6 +38,7 @@ pub fn run_guarded<E>(
     };
     let mut left = limit;
     let mut ending: Option<(Outcome, Instant)> = None;
+    let mut killed_at: Option<Instant> = None;
     loop {
         let began = Instant::now();
         match told.recv_timeout(TURN) {
@@ -58,6 +59,9 @@ pub fn run_guarded<E>(
             Some((_, kill_at)) => {
                 if Instant::now() >= *kill_at {
                     agent.kill();
+                    if killed_at.get_or_insert(began).elapsed() >= UNANSWERED {
+                        agent.kill_guardian();
+                    }
                     *kill_at += Duration::from_secs(1);
                 }
                 continue;

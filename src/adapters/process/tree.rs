@@ -175,6 +175,31 @@ pub(super) fn thaw() {
     }
 }
 
+/// Continues a guardian if it is stopped. Nothing stops guardians on purpose: an agent may do it, as
+/// its parent.
+pub(super) fn wake(guardian: &Identity) {
+    let is_stopped = || found(guardian).is_some_and(|stat| stat.state == STOPPED);
+    if is_stopped() {
+        signal_if(guardian.pid, Signal::CONT, is_stopped);
+    }
+}
+
+/// Kills a process.
+pub(super) fn kill(identity: &Identity) {
+    signal_if(identity.pid, Signal::KILL, || is_alive(identity));
+}
+
+/// Continues the stopped guardians that hold this lock, whose runner is dead; they then clean up.
+pub fn wake_guardians(lock: &Path) {
+    for pid in processes() {
+        let is_stopped = || Stat::of(pid).is_some_and(|stat| stat.state == STOPPED);
+        let holds = || fs::read_link(format!("/proc/{pid}/fd/1")).is_ok_and(|it| it == lock);
+        if is_stopped() && holds() {
+            signal_if(pid, Signal::CONT, is_stopped);
+        }
+    }
+}
+
 /// Whether no child of this process lives, in one call and without reaping: the system names no
 /// child that could still be stopped.
 pub fn is_childless() -> bool {
@@ -340,6 +365,9 @@ fn found(identity: &Identity) -> Option<Stat> {
     Stat::of(identity.pid)
         .filter(|stat| booted_as(identity) && stat.start_time == identity.start_time)
 }
+
+/// The state of a process that a signal has stopped.
+const STOPPED: u8 = b'T';
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stat {

@@ -320,6 +320,7 @@ impl Attempts {
             match reached {
                 LimitReached::Interrupt => commands.push(RunCommand::Terminate(id)),
                 LimitReached::Grace => commands.push(RunCommand::Kill(id)),
+                LimitReached::Unanswered => commands.push(RunCommand::KillGuardian(id)),
                 LimitReached::End(signal, why) => {
                     let event = Event::Terminating { attempt: id.attempt, why };
                     commands.extend([signal.command(&id), attempt.emit(event)]);

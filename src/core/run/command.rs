@@ -142,6 +142,8 @@ pub enum RunCommand {
     Terminate(AttemptId),
     /// Kill the process of an attempt and all of its child processes.
     Kill(AttemptId),
+    /// Kill the guardian of an attempt, which does not answer.
+    KillGuardian(AttemptId),
     /// Leave the remaining child processes of an agent running.
     Spare(AttemptId),
     /// Tell the guardian that the process is not idle.

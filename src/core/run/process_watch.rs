@@ -37,6 +37,8 @@ pub enum LimitReached {
     Interrupt,
     /// Its grace period is over, so it must be killed.
     Grace,
+    /// It was to be killed, and its guardian does not answer, so the guardian must be killed.
+    Unanswered,
     /// It must end, beginning with this signal, for this reason.
     End(EndSignal, String),
     /// The wait for the remaining child processes is over.
@@ -81,6 +83,10 @@ struct Ending {
     kill_at: Instant,
 }
 
+/// The time that a guardian has to report the end of a process that it was told to kill. It takes
+/// ten seconds to give up on a process that does not die, and five on a stream that does not end.
+pub const UNANSWERED: Duration = Duration::from_secs(20);
+
 /// A process of an attempt with its limits and deadlines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessWatch {
@@ -94,6 +100,8 @@ pub struct ProcessWatch {
     report_by: Option<Instant>,
     /// Why it is being ended, and when the next signals follow.
     ending: Option<Ending>,
+    /// When it was first to be killed.
+    killed_at: Option<Instant>,
     /// The start and the deadline of the wait for its remaining child processes; no deadline once
     /// the wait is over.
     children: Option<(Instant, Option<Instant>)>,
@@ -109,6 +117,7 @@ impl ProcessWatch {
             exit_by: None,
             report_by: None,
             ending: None,
+            killed_at: None,
             children: None,
         }
     }
@@ -148,7 +157,7 @@ impl ProcessWatch {
         let ending = self.ending.iter_mut();
         let ending = ending.flat_map(|it| it.terminate_at.iter_mut().chain([&mut it.kill_at]));
         let children = self.children.as_mut().and_then(|(_, until)| until.as_mut());
-        let own = self.cancel_at.iter_mut().chain(&mut self.report_by);
+        let own = self.cancel_at.iter_mut().chain(&mut self.report_by).chain(&mut self.killed_at);
         for at in own.chain(exit_by).chain(ending).chain(children) {
             *at += length;
         }
@@ -175,6 +184,7 @@ impl ProcessWatch {
         let kill_at = now + Duration::from_secs(1);
         let ending = Ending { outcome: Outcome::Cancelled, terminate_at: None, kill_at };
         self.ending.get_or_insert(ending).terminate_at = None;
+        self.killed_at.get_or_insert(now);
     }
 
     /// Sets the deadline for it to end by itself.
@@ -232,7 +242,13 @@ impl ProcessWatch {
                 return terminate_at.take_if(|at| now >= *at).map(|_| LimitReached::Interrupt);
             }
             *kill_at += Duration::from_secs(1);
-            return Some(LimitReached::Grace);
+            let killed_at = *self.killed_at.get_or_insert(now);
+            let waited = now.saturating_duration_since(killed_at);
+            return Some(if waited < UNANSWERED {
+                LimitReached::Grace
+            } else {
+                LimitReached::Unanswered
+            });
         }
         let ProcessLimits { started, limit, .. } = self.limits;
         let reached = |at: Instant| now >= at;

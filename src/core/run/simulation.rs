@@ -443,7 +443,7 @@ impl World {
                     process.told = true;
                 }
             }
-            RunCommand::Kill(id) => {
+            RunCommand::Kill(id) | RunCommand::KillGuardian(id) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     (process.told, process.killed) = (true, true);
                 }

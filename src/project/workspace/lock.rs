@@ -47,11 +47,16 @@ impl Workspace {
             }
             let lives = self.holder().is_none_or(|holder| process::is_alive(&holder.process));
             // A lock without a living runner, or one that a command tests, is released soon.
-            let patience = if lives { Duration::from_millis(100) } else { CLEANING };
+            let patience = if lives {
+                Duration::from_millis(100)
+            } else {
+                process::wake_guardians(self.state.dir());
+                CLEANING
+            };
             if began.elapsed() > patience {
                 return Ok(None);
             }
-            thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
