@@ -6,6 +6,7 @@
 
 pub mod core;
 pub mod crash;
+pub mod regular_file;
 pub mod adapters;
 pub mod project;
 pub mod view;

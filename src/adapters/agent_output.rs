@@ -4,12 +4,14 @@
 //! agent may print gigabytes.
 
 use std::{
-    fs::File,
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
-use crate::core::agents::transcript::{AgentTranscript, Format, TranscriptReader};
+use crate::{
+    core::agents::transcript::{AgentTranscript, Format, TranscriptReader},
+    regular_file,
+};
 
 /// The last lines of a file that are not blank, as text, each cut to 500 characters.
 ///
@@ -43,7 +45,7 @@ impl OutputTail {
     /// anything. A read error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
         let begin = self.offset;
-        let Ok(mut file) = File::open(&self.path) else {
+        let Ok(mut file) = regular_file::open(&self.path) else {
             return false;
         };
         if file.seek(SeekFrom::Start(begin)).is_err() {
@@ -106,7 +108,7 @@ pub fn end(path: &Path, bytes: u64) -> String {
 }
 
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = regular_file::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
     let mut tail = Vec::new();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     core::event::record::{Record, Unread},
-    crash,
+    crash, regular_file,
 };
 
 /// The size of the end of the file in which the last complete record is searched for; records are a
@@ -101,7 +101,11 @@ impl Journal {
     }
 
     fn open_to_append(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).append(true).create(true).open(&self.path)
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        // An attempt put something else here; the file is a new one then.
+        regular_file::set_aside(&self.path, self.path.parent().unwrap_or(Path::new(".")))?;
+        regular_file::open_with(&self.path, &mut options)
     }
 
     /// Whether there is anything after `mark`, or a new file; does not read the file.
@@ -140,9 +144,11 @@ impl Journal {
         mark: &mut JournalPosition,
         mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
     ) -> io::Result<()> {
-        let mut file = match File::open(&self.path) {
+        let mut file = match regular_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // The next record is written to a new file.
+            Err(_) if regular_file::is_special(&self.path) => return Ok(()),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;

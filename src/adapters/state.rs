@@ -16,7 +16,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::crash;
+use crate::{crash, regular_file};
 
 /// The prefix and the suffix of the name of a draft.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
@@ -134,8 +134,8 @@ impl StateFolder {
         let mut bytes = json(holder);
         bytes.resize(bytes.len().max(SIZE), b' ');
         let mut open = OpenOptions::new();
-        let file =
-            open.write(true).create(true).truncate(false).open(self.dir.join("holder.json"))?;
+        open.write(true).create(true).truncate(false);
+        let file = regular_file::open_with(&self.dir.join("holder.json"), &mut open)?;
         file.write_all_at(&bytes, 0)?;
         crash::point("holder.written");
         Ok(())
@@ -164,7 +164,9 @@ impl StateFolder {
 
     fn wait_for_lock(&self, name: &str) -> io::Result<File> {
         self.make()?;
-        let file = File::create(self.dir.join(name))?;
+        let mut open = OpenOptions::new();
+        open.write(true).create(true).truncate(false);
+        let file = regular_file::open_with(&self.dir.join(name), &mut open)?;
         file.lock()?;
         Ok(file)
     }
@@ -355,7 +357,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&regular_file::read(path).ok()?).ok()
 }
 
 /// The version of a file: every write that replaces or changes the file changes it.
@@ -388,6 +390,10 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
         }
         _ => path.to_owned(),
     };
+    if regular_file::is_special(&target) {
+        let why = "it is not a regular file, so it is not replaced";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(DRAFT.0).suffix(DRAFT.1);

@@ -32,6 +32,7 @@ use crate::{
         graph_file::Write,
         workspace::{Workspace, find},
     },
+    regular_file,
 };
 
 /// The longest question or answer, in bytes.
@@ -190,7 +191,7 @@ pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
 fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = root.join(name);
     let _turn = workspace.lock_notes().context("lock the notes")?;
-    let old = match fs::read_to_string(&path) {
+    let old = match regular_file::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("read `{name}`"))?,
     };

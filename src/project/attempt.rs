@@ -36,6 +36,7 @@ use crate::{
         graph_file::{GraphFile, rfc3339},
         workspace::Workspace,
     },
+    regular_file,
 };
 
 pub use open::{AcceptanceCriteria, AttemptRecord, SlotAssignment};
@@ -105,7 +106,7 @@ pub fn context(
     let id = &graph.task(number).id;
     let root = workspace.root();
     let tail = |path: &Path, limit| {
-        let text = fs::read(path).unwrap_or_default();
+        let text = regular_file::read(path).unwrap_or_default();
         prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
     };
     let notes = graph
@@ -184,7 +185,8 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
     let path = folder.join("prompt.md");
     let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
     let prompt = clean.as_deref().unwrap_or(prompt);
-    fs::write(&path, prompt).with_context(|| format!("write `{}`", path.display()))?;
+    regular_file::write(&path, prompt.as_bytes())
+        .with_context(|| format!("write `{}`", path.display()))?;
     crash::point("start.prepared");
     record.write(workspace)?;
     Ok(record)
@@ -358,7 +360,7 @@ fn question(path: &Path) -> Option<String> {
     }
     let mut text = Vec::new();
     // A character takes four bytes at most. An unreadable file still counts as a question.
-    let file = fs::File::open(path).map(|file| file.take(4 * QUESTION as u64));
+    let file = regular_file::open(path).map(|file| file.take(4 * QUESTION as u64));
     let _ = file.and_then(|mut file| file.read_to_end(&mut text));
     Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }

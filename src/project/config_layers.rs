@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt, fs,
+    env, fmt,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -24,6 +24,7 @@ use crate::{
         config::{Config, ConfigLayer},
         fatal,
     },
+    regular_file,
 };
 
 /// The settings file of a project, relative to the repository.
@@ -140,7 +141,7 @@ impl ConfigLayers {
         let mut set = BTreeMap::new();
         for file in &mut self.files {
             file.stamp = state::stamp(&file.path).ok();
-            let text = match fs::read_to_string(&file.path) {
+            let text = match regular_file::read_to_string(&file.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound && !file.named => continue,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let message = format!(

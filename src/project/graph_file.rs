@@ -25,7 +25,7 @@ use crate::{
         },
         select::{SelectionKey, keys},
     },
-    crash,
+    crash, regular_file,
 };
 
 /// The file as it was last read or written.
@@ -302,6 +302,25 @@ impl GraphFile {
         }
     }
 
+    /// Puts the file back if something that is not a regular file is in its place: no editor does
+    /// that. Returns where that is now, if there was such a thing.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn restore_special(&mut self, state: &StateFolder) -> Result<Option<PathBuf>> {
+        if !regular_file::is_special(&self.path) {
+            return Ok(None);
+        }
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        let aside = regular_file::set_aside(&self.path, &state.dir().join("damaged"))
+            .with_context(|| format!("keep `{}` aside", self.name))?;
+        state::replace(&self.path, self.text().as_bytes(), self.durable)
+            .with_context(|| format!("write `{}`", self.name))?;
+        *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
+            .map_err(|rejected| anyhow!(*rejected))?;
+        Ok(aside)
+    }
+
     /// Replaces the file by a valid text, and saves its current text as the file `aside`. Returns
     /// whether there was a text to save.
     ///
@@ -421,6 +440,10 @@ fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> 
         ),
         _ => refuse(format!("cannot read `{name}`: {error}"), ""),
     };
+    if regular_file::is_special(path) {
+        let help = "remove what is there, and restore the file, as with `git checkout`";
+        return Err(refuse(format!("`{name}` is not a regular file"), help));
+    }
     let length = fs::metadata(path).map_err(unreadable)?.len();
     if length > MAX_BYTES as u64 {
         return Err(refuse(
@@ -430,7 +453,7 @@ fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> 
     }
     // The stamp is taken first, so that a change during the read is noticed later.
     let stamp = state::stamp(path).map_err(unreadable)?;
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = regular_file::read(path).map_err(unreadable)?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok((stamp, text)),
         Err(error) => {

@@ -5,10 +5,7 @@
 //! moment of landing the committed text is put back, and afterwards the same changes are made again
 //! on what the file contained. That text is on disk meanwhile, so that a kill loses nothing.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-};
+use std::{fs::File, path::PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -24,6 +21,7 @@ use crate::{
     },
     crash,
     project::graph_file::{Write, with_status},
+    regular_file,
 };
 
 /// What a landing changes in the graph: its task is complete, and new tasks are adopted.
@@ -83,7 +81,7 @@ struct AsideTexts {
 impl AsideTexts {
     /// Puts the text of the file back, with the changes if the commit has landed.
     fn restore(&self, state: &StateFolder, has_landed: bool) -> Result<()> {
-        let now = fs::read_to_string(&self.path).unwrap_or_default();
+        let now = regular_file::read_to_string(&self.path).unwrap_or_default();
         let want = if has_landed { &self.after } else { &self.mine };
         // A killed git may have written a part of the file. Any other text was saved by a person at
         // that moment.
@@ -123,7 +121,7 @@ impl LandingGraph<'_> {
     ) -> Result<LandingGraph<'a>> {
         let turn = state.lock_graph().context("lock the graph file")?;
         let mut graph = LandingGraph { state, aside: None, _turn: turn };
-        let Ok(mine) = fs::read_to_string(&path) else {
+        let Ok(mine) = regular_file::read_to_string(&path) else {
             return Ok(graph);
         };
         if mine == old {
@@ -169,7 +167,7 @@ pub fn recover(state: &StateFolder, has_landed: impl Fn(&CommitId) -> Result<boo
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{fs, path::Path};
 
     use super::*;
     use crate::project::graph_file::GraphFile;

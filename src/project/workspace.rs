@@ -37,6 +37,7 @@ use crate::{
         fatal,
         graph_file::{GraphFile, Rejected},
     },
+    regular_file,
 };
 
 pub use crate::core::loop_paths::GRAPH;
@@ -207,7 +208,7 @@ impl Workspace {
     /// no copy of it.
     pub fn kept_graph(&self) -> Option<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
-        let text = fs::read_to_string(self.state.graph()).ok()?;
+        let text = regular_file::read_to_string(&self.state.graph()).ok()?;
         GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
     }
 
@@ -380,8 +381,9 @@ impl Workspace {
     /// Returns the template `name` of this project, or the built-in one.
     pub fn template(root: &Path, name: &str) -> Option<String> {
         let inside = !name.contains("..") && !name.starts_with('/');
-        let own =
-            inside.then(|| fs::read_to_string(root.join("prompts").join(name)).ok()).flatten();
+        let own = inside
+            .then(|| regular_file::read_to_string(&root.join("prompts").join(name)).ok())
+            .flatten();
         own.or_else(|| {
             (name == "task.md").then(|| crate::core::prompt::DEFAULT_TEMPLATE.to_owned())
         })

@@ -22,6 +22,7 @@ use crate::{
         event::{Event, record::Record},
         select::View,
     },
+    regular_file,
 };
 
 /// The size of the file, in bytes.
@@ -109,7 +110,8 @@ fn write(path: &Path, now: DateTime<Utc>, facts: &HeartbeatFacts) -> io::Result<
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+    regular_file::set_aside(path, path.parent().unwrap_or(Path::new(".")))?;
+    regular_file::open_with(path, OpenOptions::new().write(true).create(true).truncate(false))
 }
 
 /// Reads a heartbeat: its time, and its contents if they are valid.
@@ -117,7 +119,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// Errors of the disk, and `InvalidData` if the first line is not a time.
 pub fn read(path: &Path) -> io::Result<(DateTime<Utc>, Option<HeartbeatFacts>)> {
-    let text = fs::read_to_string(path)?;
+    let text = regular_file::read_to_string(path)?;
     let mut lines = text.lines();
     let time =
         lines.next().and_then(|line| DateTime::parse_from_rfc3339(line.trim()).ok()).ok_or_else(

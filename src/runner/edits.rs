@@ -12,7 +12,7 @@ use chrono::Utc;
 use super::{HALF_SAVED, Runner, harm::GraphBefore};
 use crate::{
     core::{
-        event::{Cause, Event},
+        event::{Cause, Event, Harm},
         graph::task::{Status, Task, TaskId},
         run::command::AttemptId,
         select::Policy,
@@ -46,6 +46,7 @@ impl RunGraph {
 impl Runner {
     /// Rereads the graph file and records the changes of others.
     pub(super) fn refresh(&mut self) -> Result<()> {
+        self.restore_special_graph()?;
         let began = Instant::now();
         loop {
             match self.graph.file.refresh(&self.workspace.state) {
@@ -74,6 +75,17 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Puts the graph file back if an attempt put something in its place that is not a file.
+    pub(super) fn restore_special_graph(&mut self) -> Result<()> {
+        let Some(aside) = self.graph.file.restore_special(&self.workspace.state)? else {
+            return Ok(());
+        };
+        let kept = aside.strip_prefix(self.workspace.root()).unwrap_or(&aside);
+        let kept = Some(kept.display().to_string());
+        let (what, tasks) = (Harm::Damaged, Vec::new());
+        self.emit(None, Event::GraphGuarded { what, tasks, undone: true, kept })
     }
 
     /// Whether work of this run is about to land, or has just landed.

@@ -24,6 +24,7 @@ use crate::{
         graph_file::{GraphFile, graph_of, read_graph, rfc3339},
         landing_graph::GraphChange,
     },
+    regular_file,
 };
 
 /// A copy that an attempt left.
@@ -49,7 +50,7 @@ fn status(graph: &TaskGraph, id: &TaskId) -> Option<Status> {
 
 /// Reads a file. Reading a pipe would block the run.
 fn read_file(path: &Path) -> Option<Vec<u8>> {
-    path.is_file().then(|| fs::read(path).ok()).flatten()
+    regular_file::read(path).ok()
 }
 
 /// Returns why the graph in a slot cannot be read.

@@ -85,6 +85,7 @@ impl Runner {
     /// first error. Changes to the agent's own task are not reported here, because the verdict
     /// reports them.
     pub(super) fn reread_graph(&mut self, record: &AttemptRecord) -> Result<Option<String>> {
+        self.restore_special_graph()?;
         let began = Instant::now();
         let fault = loop {
             match self.graph.file.refresh(&self.workspace.state) {

@@ -23,6 +23,7 @@ use crate::{
         verdict::{CheckResult, Outcome},
     },
     project::workspace::Workspace,
+    regular_file,
     view::message::{self, ProgramMessage},
 };
 
@@ -88,7 +89,7 @@ impl HookRun {
         let folder = self.root.join(&self.folder);
         fs::create_dir_all(&folder).with_context(|| format!("create `{}`", self.folder))?;
         let message_file = folder.join(format!("{}.json", self.hook));
-        fs::write(&message_file, format!("{}\n", self.message.json))
+        regular_file::write(&message_file, format!("{}\n", self.message.json).as_bytes())
             .with_context(|| format!("write `{}`", message_file.display()))?;
         for (at, command) in self.commands.iter().enumerate() {
             let log = format!("{}/{}-{}.log", self.folder, self.hook, at + 1);

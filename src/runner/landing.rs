@@ -24,6 +24,7 @@ use crate::{
         landing_graph::{GraphChange, LandingGraph},
         slot_pool::{self, SlotPool},
     },
+    regular_file,
 };
 
 /// The work to combine, and the place to do it.
@@ -136,7 +137,8 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
             Integrated::Conflict { paths, diff } => {
                 if built.commits.is_empty() {
                     let path = &order.conflict;
-                    fs::write(path, diff).with_context(|| format!("write `{}`", path.display()))?;
+                    regular_file::write(path, diff.as_bytes())
+                        .with_context(|| format!("write `{}`", path.display()))?;
                 }
                 built.conflict = Some(paths);
                 break;

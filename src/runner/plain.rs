@@ -15,6 +15,7 @@ use crate::{
         verdict::{Report, Rule},
     },
     project::attempt::{self, AttemptRecord, prompt_file},
+    regular_file,
 };
 
 impl Runner {
@@ -58,7 +59,7 @@ impl Runner {
         let mut words = record.last_words(&self.workspace);
         // An agent that only repeats its prompt makes no promise.
         for prompt in [&record.file(&self.workspace, "prompt.md"), &plain.prompt_file] {
-            let prompt = fs::read_to_string(prompt).unwrap_or_default();
+            let prompt = regular_file::read_to_string(prompt).unwrap_or_default();
             if promise.is_made(&prompt) {
                 words = words.replace(prompt.trim(), "");
             }

@@ -256,8 +256,7 @@ fn invalid_arguments_start_no_loop() {
     let words = |file| ["loop", "--prompt-file", file, "--max-iterations", "2"];
     let missing = "ralph: error: prompt file not found: `./missing.md`\n";
     trial.run(words("./missing.md")).code(1).stderr(missing);
-    let unreadable =
-        "ralph: error: cannot read prompt file: `.git`: Is a directory (os error 21)\n";
+    let unreadable = "ralph: error: cannot read prompt file: `.git`: it is not a regular file\n";
     trial.run(words(".git")).code(1).stderr(unreadable);
     trial.write("binary", "");
     fs::write(trial.root().join("binary"), b"\xff\xfe").unwrap();

@@ -46,6 +46,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "adapters/disk",
             "adapters/git/bounded",
             "adapters/http_trigger",
+            "regular_file",
         ],
     ),
     ("serde_yaml", &["core/graph/load"]),

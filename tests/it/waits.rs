@@ -1,8 +1,10 @@
-//! Nothing waits without a limit: guardians that an agent stops, programs of git that hang.
+//! Nothing waits without a limit: guardians that an agent stops, programs of git that hang, files
+//! that are not files.
 
 use std::{fs, path::Path};
 
 use rustix::process::{Signal, kill_process};
+use serde_json::json;
 
 use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 
@@ -129,4 +131,76 @@ fn hung(trial: &TestProject, run: &Live) {
         let mut all = fs::read_dir("/proc").unwrap().flatten();
         all.any(|entry| of_run(&entry.path()))
     });
+}
+
+/// The things that are put in place of a file, and the commands that make them.
+const SPECIAL: [(&str, &str); 3] =
+    [("FIFO", "mkfifo"), ("folder", "mkdir"), ("device", "ln -s /dev/zero")];
+
+/// An agent that completes its task, and puts something in place of a file of the main checkout
+/// in its first attempt.
+fn replacing(file: &str, make: &str) -> TestProject {
+    let script = format!(
+        "cat > /dev/null; echo work > \"$RALPH_TASK_ID\"; git add \"$RALPH_TASK_ID\"
+        git commit -qm Work; \"$RALPH\" task-complete \"$RALPH_TASK_ID\"
+        [ \"$RALPH_TASK_ID.$RALPH_ATTEMPT\" != a.1 ] || {{ rm -f \"$TRIAL_DIR\"/repo/{file}
+        {make} \"$TRIAL_DIR\"/repo/{file}; }}"
+    );
+    TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").command(["sh", "-c", &script])
+}
+
+#[test]
+fn a_graph_that_is_no_longer_a_file_is_put_back() {
+    for (name, make) in SPECIAL {
+        for place in ["slot", "checkout"] {
+            let trial = replacing("task-graph.yaml", make).env("RALPH_ISOLATION", place);
+            trial.run(["run"]).graph_complete();
+            assert_eq!(trial.tasks("completed"), ["a", "b"], "{name} {place}");
+            assert_eq!(
+                (trial.status("a"), trial.status("b")),
+                ("complete".into(), "complete".into())
+            );
+            trial.assert_record("graph_guarded", &json!({"what": "damaged", "undone": true}));
+            trial.run(["run"]).graph_complete();
+            trial.no_process_is_left();
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_is_no_longer_a_file_is_begun_anew() {
+    for (_, make) in SPECIAL {
+        for file in ["logs/ralph.jsonl", "logs/ralph.heartbeat"] {
+            let trial = replacing(file, make);
+            trial.run(["run"]).graph_complete();
+            assert_eq!(
+                (trial.status("a"), trial.status("b")),
+                ("complete".into(), "complete".into())
+            );
+            assert!(trial.root().join(file).is_file());
+            trial.run(["run"]).graph_complete();
+            trial.no_process_is_left();
+        }
+    }
+}
+
+#[test]
+fn files_of_people_and_agents_that_are_not_files_do_not_block() {
+    for (name, make) in SPECIAL {
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+        let files = ["docs/knowledge/learnings.md", "prompts/task.md", "logs/ralph.heartbeat"];
+        // A link from the logs to another place is refused.
+        for file in &files[..if name == "device" { 2 } else { 3 }] {
+            let folder = trial.root().join(file).parent().unwrap().to_owned();
+            fs::create_dir_all(folder).unwrap();
+            let made = trial.process("sh").args(["-c", &format!("{make} {file}")]).status();
+            assert!(made.unwrap().success());
+        }
+        trial.in_place().run(["run"]).graph_complete();
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+        let make = format!("rm .ralph/config.yaml; {make} .ralph/config.yaml");
+        assert!(trial.process("sh").args(["-c", &make]).status().unwrap().success());
+        let said = trial.run(["run"]).code(1).err();
+        assert!(said.contains("`.ralph/config.yaml`: it is not a regular file"), "{name}: {said}");
+    }
 }

@@ -9,7 +9,6 @@
 use std::{
     collections::BTreeMap,
     env,
-    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -24,7 +23,10 @@ use super::{
     Codes, Head, branch_name, canonical, is_commit, lossy,
     program::{self, Entries, HOOKS},
 };
-use crate::core::{commit_id::CommitId, verdict::Commit};
+use crate::{
+    core::{commit_id::CommitId, verdict::Commit},
+    regular_file,
+};
 
 /// From this number of index entries on, `git status` is about twice as fast as libgit2.
 const LARGE: u32 = 5_000;
@@ -346,7 +348,7 @@ fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
 
 /// HEAD in the worktree whose git directory this is.
 fn library_head_in(repo: &Repository, git_dir: &Path) -> Head {
-    let text = lossy(&fs::read(git_dir.join("HEAD")).unwrap_or_default());
+    let text = lossy(&regular_file::read(&git_dir.join("HEAD")).unwrap_or_default());
     let text = text.trim();
     match text.strip_prefix("ref: ") {
         Some(name) => {
@@ -402,7 +404,7 @@ fn suits_library(repo: &Repository) -> Result<bool, git2::Error> {
 /// The number of entries in the index: the third number of its header (gitformat-index(5)).
 fn index_entries(index: &Path) -> io::Result<u32> {
     let mut header = [0; 12];
-    File::open(index)?.read_exact(&mut header)?;
+    regular_file::open(index)?.read_exact(&mut header)?;
     let [.., a, b, c, d] = header;
     Ok(u32::from_be_bytes([a, b, c, d]))
 }

@@ -14,6 +14,7 @@ use super::{
     Repo,
     program::{self, HOOKS},
 };
+use crate::regular_file;
 
 impl Repo {
     /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
@@ -31,7 +32,7 @@ impl Repo {
             self.common_dir.join("info/attributes"),
         ];
         for path in files.chain(settings) {
-            let Ok(text) = fs::read(&path) else {
+            let Ok(text) = regular_file::read(&path) else {
                 continue;
             };
             let mode = fs::metadata(&path).map_or(0, |found| found.permissions().mode() & 0o111);

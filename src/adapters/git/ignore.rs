@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{Repo, lossy, program};
+use crate::regular_file;
 
 impl Repo {
     /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
@@ -41,7 +42,7 @@ impl Repo {
     pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
         let file = self.common_dir.join("info/exclude");
         let failed = || format!("cannot add to `{}`", file.display());
-        let text = match fs::read(&file) {
+        let text = match regular_file::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other.with_context(failed)?,
         };
@@ -66,7 +67,7 @@ impl Repo {
         fs::create_dir_all(self.common_dir.join("info")).with_context(failed)?;
         let mut open = OpenOptions::new();
         open.create(true).append(true);
-        open.open(&file)
+        regular_file::open_with(&file, &mut open)
             .and_then(|mut opened| opened.write_all(added.as_bytes()))
             .with_context(failed)
     }

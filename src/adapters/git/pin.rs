@@ -3,17 +3,12 @@
 //! The `git` program writes them with an index of their own: the user's index, the worktree, HEAD
 //! and all branches are left alone, and it works in every kind of repository.
 
-use std::{
-    collections::HashSet,
-    ffi::OsStr,
-    fs::{self, File},
-    path::Path,
-};
+use std::{collections::HashSet, ffi::OsStr, fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Codes, Repo, lossy, program};
-use crate::core::commit_id::CommitId;
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// The size in bytes above which a file is named instead of copied.
 const BIG: u64 = 100 << 20;
@@ -165,7 +160,7 @@ impl Repo {
                 Ok(found) if found.is_file() && found.len() > BIG => {
                     leave(&format!("{} MB", found.len() >> 20));
                 }
-                Ok(found) if found.is_file() => match File::open(&file) {
+                Ok(found) if found.is_file() => match regular_file::open(&file) {
                     Ok(_) => kept.push(path),
                     Err(error) => leave(&error.to_string()),
                 },
@@ -270,6 +265,7 @@ impl Repo {
 mod tests {
     use std::{
         collections::BTreeMap,
+        fs::File,
         os::unix::{ffi::OsStrExt, fs::symlink},
         path::PathBuf,
     };

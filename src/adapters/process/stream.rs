@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::ProcessSpec;
-use crate::core::redact::Redactor;
+use crate::{core::redact::Redactor, regular_file};
 
 /// The size of the first part, and the minimum size of the last part.
 const PART: u64 = 32 << 20;
@@ -193,7 +193,9 @@ struct KeptTail {
 impl KeptOutput {
     /// Appends to the file at `path`, created if missing.
     fn create(path: &Path) -> io::Result<KeptOutput> {
-        let head = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        let mut options = OpenOptions::new();
+        let head = regular_file::open_with(path, options.create(true).append(true));
+        let head = head.map_err(|error| {
             io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
         })?;
         Ok(KeptOutput {

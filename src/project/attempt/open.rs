@@ -33,6 +33,7 @@ use crate::{
         verdict::Outcome,
     },
     project::workspace::Workspace,
+    regular_file,
 };
 
 /// The time that the guardian of a dead run has to clean up before this process does it.
@@ -219,7 +220,7 @@ impl AttemptRecord {
     /// Returns how the agent ended, if its guardian recorded that, and the agent and everything it
     /// started had ended before its run did.
     pub fn outcome_left(&self, workspace: &Workspace) -> Option<Outcome> {
-        let text = fs::read(workspace.state.exit(&self.name())).ok()?;
+        let text = regular_file::read(&workspace.state.exit(&self.name())).ok()?;
         let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
         (!exit.cut_off).then_some(exit.outcome)
     }

@@ -1,7 +1,7 @@
 //! The prompt of a plain loop: the prompt file, plus the answers and failures that its agent could
 //! not know otherwise.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use anyhow::Result;
 
@@ -14,6 +14,7 @@ use crate::{
         verdict::Merge,
     },
     project::workspace::Workspace,
+    regular_file,
 };
 
 /// Reads the prompt file at `path`; errors call it `name`.
@@ -22,7 +23,7 @@ use crate::{
 /// The file does not exist or cannot be read.
 pub fn read(path: &Path, name: &Path) -> Result<String> {
     let name = name.display();
-    fs::read_to_string(path).map_err(|error| {
+    regular_file::read_to_string(path).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => format!("prompt file not found: `{name}`"),
             io::ErrorKind::InvalidData => format!("cannot read prompt file: `{name}`: not UTF-8"),
@@ -40,7 +41,7 @@ pub fn prompt(workspace: &Workspace, path: &Path, past: &TaskHistory) -> Result<
     let text = read(path, path.strip_prefix(workspace.root()).unwrap_or(path))?;
     let last = past.last.as_ref().map(|last| &last.ended);
     let tail = |path: &str| {
-        let output = fs::read(workspace.root().join(path)).unwrap_or_default();
+        let output = regular_file::read(&workspace.root().join(path)).unwrap_or_default();
         prompt::tail(&String::from_utf8_lossy(&output), VERIFY_TAIL).trim().to_owned()
     };
     let red = last.and_then(|last| last.evidence.red());

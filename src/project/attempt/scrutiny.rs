@@ -1,7 +1,7 @@
 //! Further checks of the evidence: whether the outputs of the task exist, and whether the attempt
 //! changed files that judge it.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 
@@ -16,6 +16,7 @@ use crate::{
         verdict::Evidence,
     },
     project::workspace::Workspace,
+    regular_file,
 };
 
 /// The largest number of changed files for which commits are checked for metadata only.
@@ -114,7 +115,7 @@ fn output_fault(
     let file = tree.root().join(path);
     let found = match committed {
         None if loose && file.is_dir() => Some(true),
-        None if loose => fs::read(&file).ok().map(|text| !text.trim_ascii().is_empty()),
+        None if loose => regular_file::read(&file).ok().map(|text| !text.trim_ascii().is_empty()),
         found => found,
     };
     Ok(match found {

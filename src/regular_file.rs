@@ -1,0 +1,139 @@
+//! Opening and reading files that an agent may have replaced by something else.
+//!
+//! A FIFO blocks whoever opens it, a device has no end, and a folder cannot be read. Everything at
+//! a path that others can write to is therefore opened here: only if it is a regular file, without
+//! blocking, and read up to a size.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+
+/// The size of the largest file that is read as a whole, in bytes.
+pub const LARGEST: u64 = 256 << 20;
+
+/// Whether something other than a regular file is at this path, which may be a link to it.
+pub fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
+fn special() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
+/// Opens a regular file with these options.
+///
+/// # Errors
+/// I/O errors; anything else at this path is an error of the kind `InvalidInput`.
+pub fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // First, because opening a device may have an effect.
+    if is_special(path) {
+        return Err(special());
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = options.custom_flags(flags).open(path)?;
+    // Then, because another process may have replaced it.
+    if file.metadata()?.is_file() { Ok(file) } else { Err(special()) }
+}
+
+/// Opens a regular file to read it.
+///
+/// # Errors
+/// Errors of [`open_with`].
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, OpenOptions::new().read(true))
+}
+
+/// Reads a regular file of at most [`LARGEST`] bytes.
+///
+/// # Errors
+/// Errors of [`open_with`]; a larger file is an error of the kind `FileTooLarge`.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(length.min(LARGEST)).unwrap_or_default());
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        let why = format!("it is longer than {} MiB", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// Reads a regular file as text.
+///
+/// # Errors
+/// Errors of [`read`]; text that is not UTF-8 is an error of the kind `InvalidData`.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Writes a regular file, which may exist, in place.
+///
+/// # Errors
+/// Errors of [`open_with`].
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = open_with(path, OpenOptions::new().write(true).create(true).truncate(false))?;
+    file.set_len(0)?;
+    file.write_all(bytes)
+}
+
+/// Moves what is at this path into a folder, if it is something other than a regular file or a link
+/// to one. Returns the new path. A caller can then create a file here.
+///
+/// # Errors
+/// I/O errors.
+pub fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
+    if !is_special(path) {
+        return Ok(None);
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    fs::create_dir_all(folder)?;
+    let mut number = 1;
+    let aside = loop {
+        let aside = folder.join(format!("{name}.damaged-{number}"));
+        if fs::symlink_metadata(&aside).is_err() {
+            break aside;
+        }
+        number += 1;
+    };
+    fs::rename(path, &aside)?;
+    Ok(Some(aside))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+        fs::create_dir(at("folder")).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        for name in ["fifo", "folder", "zero"] {
+            let path = at(name);
+            let kind = |error: io::Error| error.kind();
+            assert_eq!(read(&path).map_err(kind), Err(io::ErrorKind::InvalidInput), "{name}");
+            assert_eq!(write(&path, b"x").map_err(kind), Err(io::ErrorKind::InvalidInput));
+            let aside = set_aside(&path, &at("aside")).unwrap().unwrap();
+            assert!(fs::symlink_metadata(aside).is_ok() && fs::symlink_metadata(&path).is_err());
+            write(&path, b"text").unwrap();
+            write(&path, b"new").unwrap();
+            assert_eq!(read_to_string(&path).unwrap(), "new");
+            assert_eq!(set_aside(&path, dir.path()).unwrap(), None);
+        }
+        File::create(at("large")).unwrap().set_len(LARGEST + 1).unwrap();
+        let large = read(&at("large")).unwrap_err();
+        assert_eq!(large.to_string(), "it is longer than 256 MiB");
+    }
+}
