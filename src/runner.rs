@@ -486,8 +486,10 @@ pub fn held(workspace: &Workspace) -> String {
     };
     let task = holder.task_id.filter(|_| name.is_none());
     let task = task.map_or(String::new(), |id| format!(", working on `{id}`"));
+    let place =
+        if process::is_elsewhere(&holder.process) { " of another pid namespace" } else { "" };
     format!(
-        "{who}: process {}, run {}{task}, since {}",
+        "{who}: process {}{place}, run {}{task}, since {}",
         holder.process.pid, holder.run_id, holder.since
     )
 }

@@ -51,8 +51,8 @@ pub use outputs::outputs;
 pub use program::{absolute, resolve};
 use stream::Streams;
 pub use tree::{
-    Member, is_alive, is_below, is_childless, kill_marked, outlast_children, sweep, wake_guardians,
-    works_in,
+    Member, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,
+    outlast_children, sweep, wake_guardians, works_in,
 };
 
 /// The variables by which Claude Code detects that it runs inside another Claude Code.

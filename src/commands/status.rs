@@ -288,7 +288,7 @@ pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
 /// Whether a run that this slot has no journal of holds the lock, which all slots share.
 fn is_elsewhere(workspace: &Workspace, history: &History) -> Result<bool> {
     let other =
-        |holder: LockHolder| holder.run_id != history.run.id && process::is_alive(&holder.process);
+        |holder: LockHolder| holder.run_id != history.run.id && process::may_live(&holder.process);
     Ok(workspace.state.is_locked().context("look at the lock")?
         && workspace.holder().is_some_and(other))
 }

@@ -251,7 +251,7 @@ mod tests {
                 parent_run_id: String::new(),
                 attempt: 1,
                 argv: vec!["bin/worker".to_owned(), word.to_owned()],
-                process: Identity { boot_id: String::new(), pid, start_time: 0 },
+                process: Identity { boot_id: String::new(), pid, start_time: 0, pid_namespace: 0 },
             },
         };
         let member = |pid, parent, name: &str| Member { pid, parent, name: name.to_owned() };

@@ -1,12 +1,12 @@
 //! Nothing waits without a limit: guardians that an agent stops, programs of git that hang, files
-//! that are not files.
+//! that are not files, locks of runs that cannot be seen.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Stdio};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
+use crate::support::{Live, RALPH, SETTINGS, TestProject, agent, until, wait_for};
 
 /// An agent whose first attempt follows these lines; the next ones complete their task.
 fn staged(lines: &str) -> TestProject {
@@ -203,4 +203,39 @@ fn files_of_people_and_agents_that_are_not_files_do_not_block() {
         let said = trial.run(["run"]).code(1).err();
         assert!(said.contains("`.ralph/config.yaml`: it is not a regular file"), "{name}: {said}");
     }
+}
+
+#[test]
+fn the_lock_of_a_run_in_another_pid_namespace_is_seen() {
+    const APART: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let command = |is_apart: bool| {
+        let mut command = trial.process(if is_apart { "unshare" } else { RALPH });
+        command.args(if is_apart { &APART[..] } else { &[] });
+        command.args(is_apart.then_some(RALPH)).args(["run", "--"]).arg(agent("gate"));
+        command
+    };
+    if !trial.process("unshare").args(APART).arg("true").status().is_ok_and(|it| it.success()) {
+        println!("skipped: no pid namespace can be made here");
+        return;
+    }
+    for first_is_apart in [false, true] {
+        let _ = fs::remove_file(trial.sign("waiting-a"));
+        let mut first = command(first_is_apart).stderr(Stdio::null()).spawn().unwrap();
+        wait_for(&trial.sign("waiting-a"));
+        let second = command(!first_is_apart).output().unwrap();
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert_eq!(second.status.code(), Some(5), "{said}");
+        assert!(said.contains("another ralph runs in this repository: process "), "{said}");
+        assert!(said.contains(" of another pid namespace, run "), "{said}");
+        assert!(said.contains(", working on `a`, since "), "{said}");
+        first.kill().unwrap();
+        first.wait().unwrap();
+    }
+    trial.leave("open");
+    // A guardian may still hold the lock, which cannot be seen from the other namespace.
+    until("a further run works", || command(false).output().unwrap().status.code() != Some(5));
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    trial.no_process_is_left();
 }

@@ -451,6 +451,7 @@ mod tests {
             Identity { start_time: identity.start_time + 1, ..identity.clone() },
             Identity { boot_id: "other".to_owned(), ..identity.clone() },
             Identity { boot_id: String::new(), ..identity.clone() },
+            Identity { pid_namespace: 1, ..identity.clone() },
             Identity { pid: 0, ..identity.clone() },
             Identity { pid: 1, ..identity.clone() },
             Identity { pid: u32::MAX, ..identity.clone() },

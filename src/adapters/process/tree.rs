@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, iter,
+    os::unix::fs::MetadataExt,
     path::Path,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
@@ -24,6 +25,7 @@ impl Identity {
             boot_id: boot_id().to_owned(),
             pid,
             start_time: Stat::of(pid).map_or(0, |stat| stat.start_time),
+            pid_namespace: pid_namespace(),
         }
     }
 }
@@ -31,6 +33,17 @@ impl Identity {
 /// Whether exactly this process still runs. A dead process that is not reaped does not.
 pub fn is_alive(identity: &Identity) -> bool {
     found(identity).is_some_and(|stat| stat.alive())
+}
+
+/// Whether a process counts in another pid namespace, as that of a container, so that nothing is
+/// known of it here.
+pub fn is_elsewhere(identity: &Identity) -> bool {
+    booted_as(identity) && !counts_here(identity)
+}
+
+/// Whether a process runs, as far as can be seen from here.
+pub fn may_live(identity: &Identity) -> bool {
+    is_alive(identity) || is_elsewhere(identity)
 }
 
 /// Whether this process descends from a running one.
@@ -361,9 +374,21 @@ fn booted_as(identity: &Identity) -> bool {
     !identity.boot_id.is_empty() && identity.boot_id == boot_id()
 }
 
+/// The number of the pid namespace of this process; 0 if the system does not have it.
+fn pid_namespace() -> u64 {
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino()))
+}
+
+fn counts_here(identity: &Identity) -> bool {
+    [0, pid_namespace()].contains(&identity.pid_namespace)
+}
+
 fn found(identity: &Identity) -> Option<Stat> {
-    Stat::of(identity.pid)
-        .filter(|stat| booted_as(identity) && stat.start_time == identity.start_time)
+    let is_it = |stat: &Stat| {
+        booted_as(identity) && counts_here(identity) && stat.start_time == identity.start_time
+    };
+    Stat::of(identity.pid).filter(is_it)
 }
 
 /// The state of a process that a signal has stopped.
@@ -437,6 +462,7 @@ mod tests {
             boot_id: boot_id().to_owned(),
             pid,
             start_time: Stat::of(pid).unwrap().start_time,
+            pid_namespace: pid_namespace(),
         };
         assert!(!is_alive(&identity));
         child.wait().unwrap();

@@ -130,7 +130,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
         }
     };
     let held = workspace.state.is_locked().unwrap_or(false);
-    let dead = workspace.holder().is_some_and(|holder| !process::is_alive(&holder.process));
+    let dead = workspace.holder().is_some_and(|holder| !process::may_live(&holder.process));
     let standing = Standing::of(history, live);
     if held && dead {
         let found = "the guardian of a run that died is still cleaning up";

@@ -36,6 +36,9 @@ pub struct Identity {
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since the boot.
     pub start_time: u64,
+    /// The number of the pid namespace in which `pid` counts; 0 if it is unknown.
+    #[serde(default)]
+    pub pid_namespace: u64,
 }
 
 /// A child agent, started by another agent with `ralph spawn`.

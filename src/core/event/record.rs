@@ -311,7 +311,7 @@ mod tests {
             parent_run_id: "r1".to_owned(),
             attempt: 1,
             argv: vec!["worker".to_owned(), "--fast".to_owned()],
-            process: Identity { boot_id: "b".to_owned(), pid: 7, start_time: 8 },
+            process: Identity { boot_id: "b".to_owned(), pid: 7, start_time: 8, pid_namespace: 0 },
         }
     }
 

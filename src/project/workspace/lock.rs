@@ -33,6 +33,9 @@ pub struct LockHolder {
 /// How long a guardian may take to clean up after a dead runner.
 const CLEANING: Duration = Duration::from_secs(30);
 
+/// The same if nothing can be seen of the runner, because it is in another pid namespace.
+const ELSEWHERE: Duration = Duration::from_secs(1);
+
 impl Workspace {
     /// Takes the lock; none if another run has it. Waits a few milliseconds for a guardian that
     /// still holds it to clean up after a dead runner.
@@ -45,9 +48,11 @@ impl Workspace {
             if let Some(lock) = self.state.try_lock().context("take the lock")? {
                 return Ok(Some(lock));
             }
-            let lives = self.holder().is_none_or(|holder| process::is_alive(&holder.process));
+            let holder = self.holder().map(|holder| holder.process);
             // A lock without a living runner, or one that a command tests, is released soon.
-            let patience = if lives {
+            let patience = if holder.as_ref().is_some_and(process::is_elsewhere) {
+                ELSEWHERE
+            } else if holder.as_ref().is_none_or(process::is_alive) {
                 Duration::from_millis(100)
             } else {
                 process::wake_guardians(self.state.dir());
@@ -68,7 +73,7 @@ impl Workspace {
         // All worktrees share the lock but not the journal, and a guardian that cleans up after a
         // dead runner holds the lock too.
         let ours = |holder: LockHolder| {
-            holder.run_id == history.run.id && process::is_alive(&holder.process)
+            holder.run_id == history.run.id && process::may_live(&holder.process)
         };
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }
@@ -78,7 +83,7 @@ impl Workspace {
     /// # Errors
     /// Errors of the disk.
     pub fn is_busy(&self) -> Result<bool> {
-        let lives = |holder: LockHolder| process::is_alive(&holder.process);
+        let lives = |holder: LockHolder| process::may_live(&holder.process);
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(lives))
     }
 
