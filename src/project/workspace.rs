@@ -404,6 +404,13 @@ impl Workspace {
 /// slot of an attempt, the repository is the main checkout, which has the graph and the journal.
 fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
     let repo = Repo::discover(dir)?;
+    if [repo.root(), repo.common_dir()].into_iter().any(|path| path.to_str().is_none()) {
+        let message = format!(
+            "the path of the repository is not UTF-8: `{}`; rename its folder",
+            repo.root().display()
+        );
+        return Err(Failure::new(Exit::Error, message).into());
+    }
     let standpoint = repo.root().to_owned();
     let repo = repo.slot_of().map_or(Ok(repo), |main| Repo::discover(&main))?;
     Ok((repo, standpoint))

@@ -1,7 +1,7 @@
 //! Nothing waits without a limit: guardians that an agent stops, programs of git that hang, files
 //! that are not files, locks of runs that cannot be seen.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path, process::Stdio};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -203,6 +203,24 @@ fn files_of_people_and_agents_that_are_not_files_do_not_block() {
         let said = trial.run(["run"]).code(1).err();
         assert!(said.contains("`.ralph/config.yaml`: it is not a regular file"), "{name}: {said}");
     }
+}
+
+#[test]
+fn a_repository_whose_path_is_not_utf8_is_refused() {
+    let trial = TestProject::new();
+    let root = trial.dir().join(OsStr::from_bytes(b"bad\xff"));
+    let git = ["init", "--quiet", "."];
+    fs::create_dir(&root).unwrap();
+    assert!(trial.process("git").current_dir(&root).args(git).status().unwrap().success());
+    let graph = "tasks: [{id: a}]\n";
+    fs::write(root.join("task-graph.yaml"), graph).unwrap();
+    for words in [&["run", "--", "true"][..], &["status"], &["run", "--in-place", "--", "true"]] {
+        let ran = trial.process(RALPH).current_dir(&root).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        assert!(said.contains("the path of the repository is not UTF-8: `"), "{said}");
+    }
+    assert!(!root.join(".git/ralph").exists());
 }
 
 #[test]
