@@ -33,9 +33,10 @@ pub struct LoopArgs {
     /// `90s`, `15m`; `0` disables the limit [default: 15m]
     #[arg(long, visible_alias = "idle", value_name = "TIME", value_parser = duration::seconds_or)]
     pub inactivity_timeout: Option<Duration>,
-    /// Wait this long between iterations: seconds, or `90s`, `15m`
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::seconds_or)]
-    pub restart_delay: Duration,
+    /// Wait this long between iterations, also after failures: seconds, or `90s`, `15m` [default:
+    /// 1, and longer after failures]
+    #[arg(long, value_name = "TIME", value_parser = duration::seconds_or)]
+    pub restart_delay: Option<Duration>,
     /// Stop after restarting the agent this many times
     #[arg(long, value_name = "N")]
     pub max_restarts: Option<u32>,

@@ -1,5 +1,7 @@
 //! `ralph loop`: repeats an agent on a prompt file, as a graph of one task.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde_json::json;
 
@@ -13,6 +15,9 @@ use crate::{
     project::attempt::prompt_file,
     runner::RunOptions,
 };
+
+/// The pause between two iterations, unless one is given.
+const DELAY: Duration = Duration::from_secs(1);
 
 /// Runs the loop until the agent reports completion or something stops it.
 ///
@@ -31,7 +36,8 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let plain = PlainLoop {
         name: options.name,
         prompt_file,
-        restart_delay_seconds: options.restart_delay.as_secs_f64(),
+        restart_delay_seconds: options.restart_delay.unwrap_or(DELAY).as_secs_f64(),
+        fixed_delay: options.restart_delay.is_some(),
         max_restarts: options.max_restarts,
         max_failures: options.max_failures,
     };

@@ -516,6 +516,7 @@ mod tests {
             name: name.clone(),
             prompt_file: "PROMPT.md".into(),
             restart_delay_seconds: 0.0,
+            fixed_delay: false,
             max_restarts: None,
             max_failures: 0,
         };

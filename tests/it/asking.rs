@@ -33,7 +33,6 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]    answer it with `ralph answer ask "…"`; output in logs/attempts/ask/1
     [time]  Iteration 2 of 50 · other · P2 · attempt 1
     [time]    other
-    [time]  other passed; queued to land
     [time]  other complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on other
     [time]    1 file, +1 -0

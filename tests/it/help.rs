@@ -100,7 +100,7 @@ fn the_table_of_task_fields_is_made_from_the_fields() {
         format!("| `{}` | {in_defaults} | {} |", field.name, field.description)
     };
     let rows = ralph::core::graph::load::fields::FIELDS.iter().map(row);
-    let other = "| any other field | yes | Kept, and available to templates. |".to_owned();
+    let other = "| any other field | yes | Kept, and available to templates. A misspelled name of a field above is an error, unless it starts with `x-`. |".to_owned();
     is_table("docs/task-graph.md", "| field | in `defaults` | meaning |", rows.chain([other]));
 }
 

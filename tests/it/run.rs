@@ -13,28 +13,24 @@ fn a_diamond_is_worked_off_in_order() {
     [time]  4 tasks, 0 complete
     [time]  Iteration 1 of 50 · start · P2 · attempt 1
     [time]    Begin
-    [time]  start passed; queued to land
     [time]  start complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on start
     [time]    1 file, +1 -0
     [time]    3 left (2 ready: right, left; 1 waiting)
     [time]  Iteration 2 of 50 · right · P1 · attempt 1
     [time]    The right half
-    [time]  right passed; queued to land
     [time]  right complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on right
     [time]    1 file, +1 -0
     [time]    2 left (1 ready: left; 1 waiting)
     [time]  Iteration 3 of 50 · left · P3 · attempt 1
     [time]    The left half
-    [time]  left passed; queued to land
     [time]  left complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on left
     [time]    1 file, +1 -0
     [time]    1 left (1 ready: end)
     [time]  Iteration 4 of 50 · end · P0 · attempt 1
     [time]    Put it together
-    [time]  end passed; queued to land
     [time]  end complete in [took]: reported done, and committed; landed on `main`
     [time]    [commit] Work on end
     [time]    1 file, +1 -0
@@ -215,7 +211,6 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]  chosen by: P2, longest chain 1h, unblocks 0, place 1
     [time]  from [commit] on ralph/a; prompt and output in logs/attempts/a/1
     [time]  a was reported done
-    [time]  a passed; queued to land
     [time]  landing a on main at [commit]
     [time]  a: in-progress -> complete by this run
     [time]  a complete in [took]: reported done, and committed; landed on `main`

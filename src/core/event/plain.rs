@@ -15,6 +15,9 @@ pub struct PlainLoop {
     pub prompt_file: PathBuf,
     /// The pause between two iterations.
     pub restart_delay_seconds: f64,
+    /// Whether the pause after a failure is the same, as a person set it.
+    #[serde(default, skip_serializing_if = "super::is_off")]
+    pub fixed_delay: bool,
     /// The limit on iterations after the first, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_restarts: Option<u32>,

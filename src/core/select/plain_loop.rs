@@ -15,7 +15,7 @@ impl View<'_> {
             Some(_) if run.iterations == run.begun.before => TimeDelta::zero(),
             Some(plain) => {
                 let delay = TimeDelta::from_std(plain.restart_delay()).unwrap_or(TimeDelta::MAX);
-                delay.max(backoff(run.failures_in_a_row))
+                if plain.fixed_delay { delay } else { delay.max(backoff(run.failures_in_a_row)) }
             }
         }
     }
@@ -132,6 +132,7 @@ mod tests {
             name: TaskId::new("l").unwrap(),
             prompt_file: "PROMPT.md".into(),
             restart_delay_seconds: 1.0,
+            fixed_delay: false,
             max_restarts: None,
             max_failures: MAX_FAILURES,
         }
@@ -175,6 +176,9 @@ mod tests {
         assert_eq!(ends(&[]), 0, "the first iteration is not a restart");
         assert_eq!(ends(&[Verdict::Again]), 6);
         assert_eq!(ends(&[Verdict::Failed; 4]), 8);
+        let fixed = PlainLoop { fixed_delay: true, ..slow.clone() };
+        let after = decided(&fixed, Status::Pending, 0, &[Verdict::Failed; 4]);
+        assert_eq!(wait(&after), 6, "a delay that was given is not extended");
         let endless = PlainLoop { restart_delay_seconds: 1e18, ..plain() };
         assert!(wait(&decided(&endless, Status::Pending, 0, &[Verdict::Again])) > 1_000_000);
     }

@@ -20,6 +20,10 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     } else if let Event::SettingUp { command, .. } = event {
         line(Style::Faint, format!("setting up {id}: `{command}`"))
     } else if let Event::Queued { waiting, .. } = event {
+        // It lands at once, and the next line says so.
+        if *waiting == 1 && !verbose {
+            return Vec::new();
+        }
         let place = if *waiting == 1 { String::new() } else { format!(" as number {waiting}") };
         line(Style::Faint, format!("{id} passed; queued to land{place}"))
     } else if let Event::Merging(batch) = event {
