@@ -31,7 +31,8 @@ pub fn run(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
             let (store, live) = look(&workspace)?;
             let facts = facts.unwrap_or_default();
             let run = &store.history().run;
-            let is_gone = !live && facts.run_id == run.id && run.finished.is_none();
+            let is_its = !run.id.is_empty() && facts.run_id == run.id;
+            let is_gone = is_its && !live && run.finished.is_none();
             let on = facts.task_id.map_or(String::new(), |id| format!(", working on {id}"));
             match facts.finished {
                 Some(why) => (Exit::Success, format!("ended {ago} ago: {why}")),

@@ -104,13 +104,13 @@ fn a_healthy_repository_is_all_right() {
 fn every_problem_of_a_repository_is_reported() {
     let trial = healthy()
         .env("CLAUDE_CODE_OAUTH_TOKEN", "")
-        .file("prompts/task.md", "# {{ task.titel }}\n")
+        .file("prompts/task.md", "# {{ task.state }}\n")
         .file("logs/ralph.jsonl", "");
     trial.write(
         ".ralph/config.yaml",
         &format!("{SETTINGS}agent: [claude, -p]\nverify: [cargo-nonesuch x, cd y]\n"),
     );
-    trial.write("task-graph.yaml", "tasks: [{id: a, titel: Begin}, {id: b}]\n");
+    trial.write("task-graph.yaml", "tasks: [{id: a, state: Begin}, {id: b}]\n");
     trial.git(&["config", "--unset", "user.email"]);
     trial.git(&["checkout", "--quiet", "--detach"]);
     trial.hook("commit-msg", "exit 1");
@@ -129,7 +129,7 @@ fn every_problem_of_a_repository_is_reported() {
                          -> run `claude --version` by hand
     warning  login       no sign that `claude` is logged in (keychains and helper programs are not checked)
                          -> start `claude` and `/login`, or set `CLAUDE_CODE_OAUTH_TOKEN` (`claude setup-token` makes one) or `ANTHROPIC_API_KEY`
-    fault    prompts     prompts/task.md:1:6: `task.titel` is not defined (for `b`)
+    fault    prompts     prompts/task.md:1:6: `task.state` is not defined (for `b`)
                          -> correct the template; `ralph prompt b` shows the location
     warning  verify      `cargo-nonesuch` is not on PATH (for `a`)
                          -> install it, or correct `verify`; tasks cannot complete without it
@@ -178,7 +178,7 @@ fn the_graph_must_be_one() {
     faults(&trial, 65, "graph", "create it, or name another file");
     trial.write("task-graph.yaml", "tasks: [{id: a, status: blocked}]\n");
     warns(&trial, "graph", "1 task, 1 unfinished, none ready");
-    trial.write("task-graph.yaml", "tasks: [{id: a, titel: x}]\n");
+    trial.write("task-graph.yaml", "tasks: [{id: a, state: x}]\n");
     warns(&trial, "graph", "1 task, 1 unfinished, 1 warning; `ralph check` shows them");
 }
 

@@ -27,7 +27,7 @@ created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
-added to .git/info/exclude of this clone: 5 lines, for logs/
+added to .git/info/exclude of this clone: 7 lines, for logs/
 
 Next: put your tasks into task-graph.yaml, commit the new files, then run
   [ralph] check        validate the graph
@@ -420,6 +420,8 @@ fn templates_go_to_standard_output() {
     - run the tests and make them pass
     - check the item off in IMPLEMENTATION_PLAN.md, and note there what you found and left open
     - commit, and push if there is a remote
+
+    If you start another agent, start it with `ralph spawn -- CMD`, so that it is recorded and waited for.
 
     Only when no item in the plan is left and all tests pass, end your last message with
     <promise>COMPLETE</promise>

@@ -1,5 +1,7 @@
 //! Searches for known values, in every spelling that programs print.
 
+use std::fmt::Write as _;
+
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::MARK;
@@ -141,7 +143,11 @@ fn escaped(json: &str, is_escaped: impl Fn(char) -> bool, capitals: bool) -> Str
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            text += &if capitals { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+            let _ = if capitals {
+                write!(text, "\\u{unit:04X}")
+            } else {
+                write!(text, "\\u{unit:04x}")
+            };
         }
     }
     text
