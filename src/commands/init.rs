@@ -138,11 +138,10 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
         return preview(&steps);
     }
     if let Some(wizard) = wizard {
-        let changed: Vec<&FileStep> =
-            steps.iter().filter(|step| step.fate.text().is_some()).collect();
-        let changes = changed.len();
-        for step in changed {
+        let mut changes = 0;
+        for step in steps.iter().filter(|step| step.fate.text().is_some()) {
             terminal::say(line(step, false).trim_end());
+            changes += 1;
         }
         if changes > 0 && !wizard.is_wanted(&format!("Write {changes} files?"), true)? {
             return Err(wizard.no());

@@ -380,7 +380,7 @@ fn a_file_of_200_mib_is_not_even_read() {
 fn a_missing_file_is_an_error() {
     let trial = TestProject::bare();
     trial.run(["check", "nowhere.yaml"]).code(65).stderr_has("there is no `nowhere.yaml`");
-    trial.run(["check", "."]).code(65).stderr_has("cannot read `.`");
+    trial.run(["check", "."]).code(65).stderr_has("`.` is not a regular file");
 }
 
 #[test]

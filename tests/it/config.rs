@@ -32,6 +32,7 @@ fn every_setting_is_shown_with_its_origin() {
     max_cost            20                                  ~/.ralph/config.yaml:2
     max_cost_per_day    none                                default
     max_duration        none                                default
+    max_failures        5                                   default
     max_iterations      50                                  default
     max_tokens          none                                default
     max_wait            6h                                  default

@@ -10,7 +10,7 @@ fn the_demo_completes_and_shows_a_retry() {
     for part in ["8 completed in 9 attempts", "8 of 8 complete", "proofread failed", "/shown\n"] {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
-    trial.run(["dag-status", "-C", "../shown"]).stdout("task-graph.yaml: 8 of 8 complete\n");
+    trial.run(["dag-status", "-C", "../shown"]).stdout_has("task-graph.yaml: 8 of 8 complete\n");
     trial
         .run(["demo", "--to", "../shown"])
         .code(1)

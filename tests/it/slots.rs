@@ -174,7 +174,8 @@ fn all_slots_that_hold_nothing_are_removed_at_once() {
     fs::create_dir_all(slot_file(&trial, "mine")).unwrap();
     // Left by a killed run.
     fs::create_dir_all(slot_file(&trial, "3.making/.git")).unwrap();
-    fs::remove_file(slot_file(&trial, "2/.git/HEAD")).unwrap();
+    let begun = slot_file(&trial, "2/.git/ralph-begun");
+    fs::rename(slot_file(&trial, "2/.git/HEAD"), begun).unwrap();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
     slot                    task  state
     ../repo.slots/1         -     kept: `new` has uncommitted changes

@@ -99,7 +99,7 @@ impl Wizard {
         let asked = Select::with_theme(&self.theme)
             .with_prompt("Which agent?")
             .items(&items)
-            .default(names.iter().position(|name| is_default(&name)).unwrap_or(0));
+            .default(names.iter().position(is_default).unwrap_or(0));
         let Some(name) = names.get(self.answer(asked.interact_opt())?) else {
             let words = |text: &String| match shell_words::split(text) {
                 Ok(words) if words.is_empty() => Err("a command that reads a prompt on stdin"),
