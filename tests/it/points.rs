@@ -97,7 +97,7 @@ impl Scenario {
 }
 
 /// The number of kills in one trial: a later one meets what the recovery of an earlier one left.
-const AT_ONCE: usize = 5;
+const AT_ONCE: usize = 12;
 
 /// The result of one killed run and those that recover it.
 struct KilledRun {
