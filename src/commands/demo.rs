@@ -56,7 +56,7 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let place = dir.display();
     terminal::print(&format!(
         "\nThe commits:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
-         git diff                      # no changes but statuses in the graph\n  cat \
+         git log --oneline             # the work, each with the commit that completes its task\n  cat \
          logs/ralph.jsonl | jq -c '[.action, .task_id, .verdict]'\n  cat \
          logs/attempts/proofread/2/prompt.md   # the prompt of the second attempt\n"
     ))?;
