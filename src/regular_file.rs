@@ -1,6 +1,6 @@
 //! Opening and reading files that an agent may have replaced by something else.
 //!
-//! A FIFO blocks whoever opens it, a device has no end, and a folder cannot be read. Everything at
+//! A FIFO blocks the process that opens it, a device has no end, and a folder cannot be read. Everything at
 //! a path that others can write to is therefore opened here: only if it is a regular file, without
 //! blocking, and read up to a size.
 

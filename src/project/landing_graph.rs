@@ -99,7 +99,7 @@ fn same(one: &str, other: &str) -> bool {
     one == other || one.lines().eq(other.lines())
 }
 
-/// The graph file of a checkout while work lands; nobody else writes it in the meantime.
+/// The graph file of a checkout while work lands, under the lock that its other writers take.
 pub struct LandingGraph<'a> {
     state: &'a StateFolder,
     aside: Option<AsideTexts>,

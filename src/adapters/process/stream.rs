@@ -112,7 +112,7 @@ impl Streams {
 fn take_all(shared: &Shared, mut reader: &PipeReader, taken: &AtomicU64) {
     let mut block = vec![0; 64 * 1024];
     loop {
-        // Nobody may find the pipe empty while its bytes are not in the file.
+        // No reader may find the pipe empty while its bytes are not in the file.
         while poll(&mut [PollFd::new(reader, PollFlags::IN)], None) == Err(Errno::INTR) {}
         let mut stream = lock(shared);
         match reader.read(&mut block) {

@@ -102,7 +102,7 @@ fn trial(
             return Ok(Finding::warning(ABOUT, found, cure));
         }
     }
-    // What the commands left there is nobody's work.
+    // What the commands left there is not work of an attempt.
     if slot_pool::release(repo, &slot, None, setup)?.is_some() {
         std::fs::remove_dir_all(&path).context("remove the slot")?;
     }
