@@ -120,14 +120,13 @@ fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
 /// A graph outside the repository; errors of git.
 pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let repo = &workspace.repo;
-    let Ok(graph) = workspace.graph_path().strip_prefix(workspace.root()) else {
+    let Some(graph) = workspace.graph_in_git() else {
         let message = format!(
             "`{}` is not in this repository, so git does not merge it",
             workspace.graph_name()
         );
         bail!(Failure::new(Exit::Usage, message));
     };
-    let graph = graph.display().to_string();
     let lines = [
         format!("{} merge={NAME}", pattern(&graph)),
         format!("{} merge=union", pattern(workspace.learnings())),

@@ -149,7 +149,7 @@ impl Runner {
         let repo = &self.workspace.repo;
         let is_reverted = |commit: &CommitId| -> Result<bool> {
             let line = format!("This reverts commit {commit}.");
-            Ok(repo.commit_with_line(base, &line)?.is_some())
+            Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line)?.is_some())
         };
         if let Some(work) = self.store.history().of(&record.task_id).work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)

@@ -48,14 +48,9 @@ fn status(graph: &TaskGraph, id: &TaskId) -> Option<Status> {
     graph.number(id).map(|number| graph.task(number).status)
 }
 
-/// Reads a file. Reading a pipe would block the run.
-fn read_file(path: &Path) -> Option<Vec<u8>> {
-    regular_file::read(path).ok()
-}
-
 /// Returns why the graph in a slot cannot be read.
 fn unreadable(copy: &Path, name: &str) -> Option<String> {
-    if copy.exists() && !copy.is_file() {
+    if regular_file::is_special(copy) {
         return Some(format!("{name} is not a regular file"));
     }
     GraphFile::read(copy, name, false, false).err().map(|rejected| rejected.summary())
@@ -130,7 +125,9 @@ impl Runner {
         };
         let copy = tree.root().join(&path);
         let tracked = self.workspace.repo.file_at(base, &path)?;
-        let Some(now) = read_file(&copy).and_then(|text| String::from_utf8(text).ok()) else {
+        let Some(now) =
+            regular_file::read(&copy).ok().and_then(|text| String::from_utf8(text).ok())
+        else {
             // A sparse checkout need not have the file.
             let is_its = tracked.is_none() || is_changed(&tree, &path);
             let fault = is_its.then(|| unreadable(&copy, &path)).flatten();
@@ -170,7 +167,7 @@ impl Runner {
             graph.number(&record.task_id).map(|number| graph.task(number).status)
         };
         let was = self.workspace.repo.file_at(record.base.as_deref()?, &path).ok()?;
-        let now = read_file(&slot.path.join(&path)).and_then(status);
+        let now = regular_file::read(&slot.path.join(&path)).ok().and_then(status);
         now.filter(|_| now != was.and_then(status))
     }
 

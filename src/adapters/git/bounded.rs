@@ -141,12 +141,9 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
     call.signal(Signal::KILL);
     let status = call.child.wait();
     let status = ended.and(status).map_err(|error| anyhow!("wait for `git {name}`: {error}"))?;
-    match call.ending {
+    // It may have ended by itself just before.
+    match call.ending.filter(|_| !status.success()) {
         None => Ok(Output { status, stdout: call.stdout, stderr: call.stderr }),
-        // It ended by itself just before.
-        Some(_) if status.success() => {
-            Ok(Output { status, stdout: call.stdout, stderr: call.stderr })
-        }
         Some((CallEnd::Limit(limit), _)) => Err(anyhow!(
             "`git {name}` exceeded its limit of {} (`git_timeout`); a filter, a merge driver or a \
              signing program may hang",

@@ -47,11 +47,12 @@ impl Repo {
         self.backend.is_ancestor(old, new)
     }
 
-    /// The newest commit in the history of `head` with a line in its message; none without one.
+    /// The newest commit of a range, or in the history of one commit, with a line in its message; none
+    /// without one.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn commit_with_line(&self, head: &str, line: &str) -> Result<Option<CommitId>> {
+    pub fn commit_with_line(&self, range: &str, line: &str) -> Result<Option<CommitId>> {
         let mut pattern = String::from("^");
         for c in line.chars() {
             if c.is_ascii_alphanumeric() || c == ' ' {
@@ -62,7 +63,7 @@ impl Repo {
         }
         pattern.push('$');
         let grep = format!("--grep={pattern}");
-        let list = ["log", "-1", "--format=%H", "--extended-regexp", &grep, head, "--"];
+        let list = ["log", "-1", "--format=%H", "--extended-regexp", &grep, range, "--"];
         let found = program::run(&self.root, &list)?;
         let found = String::from_utf8_lossy(&found);
         Ok(found.lines().next().map(CommitId::from))

@@ -32,8 +32,8 @@ pub(super) fn all(
     hint: &str,
 ) -> Vec<Finding> {
     let program = call.argv.first().map_or("", |program| base(program));
-    let install = agent_preset::find(program)
-        .map(|preset| format!("install it with `{}`, {hint}", preset.install));
+    let install =
+        agent_preset::find(program).map(|preset| format!("{}, {hint}", preset.installation()));
     let mut found = vec![found(workspace, call, install.as_deref().unwrap_or(hint))];
     if found[0].mark == FindingLevel::Ok {
         found.extend([version(workspace, bench, call), login(call)]);

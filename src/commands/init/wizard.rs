@@ -122,14 +122,9 @@ impl Wizard {
         let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
         wanted.verify = match ready.as_slice() {
             [] => {
-                let asked = Input::with_theme(&self.theme)
-                    .with_prompt("Command that tests this project (empty for none)")
-                    .allow_empty(true);
-                let command: String = self.answer(asked.interact_text().map(Some))?;
-                Some(command.trim().to_owned())
-                    .filter(|text| !text.is_empty())
-                    .into_iter()
-                    .collect()
+                let question = "Command that tests this project (empty for none)";
+                let command = self.text(question, |_| Ok(()))?;
+                Some(command).filter(|text| !text.is_empty()).into_iter().collect()
             }
             [check] => {
                 let question = format!("Run `{}` before a task is complete?", check.command);
