@@ -53,6 +53,7 @@ pub const POINTS: &[&str] = &[
     "merge.built",
     "merge.intended",
     "land.kept",
+    "land.reset",
     "land.cleared",
     "land.restored",
     "merge.landed",

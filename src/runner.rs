@@ -249,7 +249,8 @@ impl Runner {
         crash::point("run.finished");
         let recorded = recorded.and_then(|finished| {
             self.after_run(&finished)?;
-            self.drain()
+            self.drain()?;
+            self.reopen_other_branches()
         });
         self.store.save();
         let reason = result?;
@@ -263,6 +264,7 @@ impl Runner {
             return Ok(reason);
         }
         self.recover()?;
+        self.reopen_other_branches()?;
         self.follow_history()?;
         self.turn()
     }

@@ -32,6 +32,7 @@ mod driver;
 mod environment;
 mod file_commit;
 mod ignore;
+mod index_file;
 mod integrate;
 mod land;
 mod omit;

@@ -5,13 +5,19 @@
 //! moment of landing the committed text is put back, and afterwards the same changes are made again
 //! on what the file contained. That text is on disk meanwhile, so that a kill loses nothing.
 
-use std::{fs::File, path::PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::state::{self, StateFolder},
+    adapters::{
+        git::Repo,
+        state::{self, StateFolder},
+    },
     core::{
         commit_id::CommitId,
         graph::{
@@ -20,7 +26,7 @@ use crate::{
         },
     },
     crash,
-    project::graph_file::{Write, with_status},
+    project::graph_file::{GraphFile, Write, with_status},
     regular_file,
 };
 
@@ -76,20 +82,51 @@ struct AsideTexts {
     mine: String,
     /// The text of the file with the same changes.
     after: String,
+    /// What a person has staged of the file.
+    #[serde(default)]
+    staged: Option<StagedTexts>,
+}
+
+/// What a person has staged of the graph file, without claims: these are never committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StagedTexts {
+    before: String,
+    /// The same text with the changes of the landing.
+    after: String,
 }
 
 impl AsideTexts {
+    /// Whether git wrote the file, or a part of it before it was killed. Any other text was saved
+    /// by a person at that moment.
+    fn is_written_by_git(&self, repo: &Repo, now: &str) -> bool {
+        same(now, &self.old)
+            || same(now, &self.new)
+            || self.new.starts_with(now)
+            || repo.is_as_staged(&self.name(repo)).unwrap_or(false)
+    }
+
+    /// The file relative to the repository.
+    fn name(&self, repo: &Repo) -> String {
+        self.path.strip_prefix(repo.root()).unwrap_or(&self.path).display().to_string()
+    }
+
     /// Puts the text of the file back, with the changes if the commit has landed.
-    fn restore(&self, state: &StateFolder, has_landed: bool) -> Result<()> {
+    fn restore(&self, state: &StateFolder, repo: &Repo, has_landed: bool) -> Result<()> {
         let now = regular_file::read_to_string(&self.path).unwrap_or_default();
         let want = if has_landed { &self.after } else { &self.mine };
-        // A killed git may have written a part of the file. Any other text was saved by a person at
-        // that moment.
-        if same(&now, &self.old) || same(&now, &self.new) || self.new.starts_with(&now) {
+        if now != *want && self.is_written_by_git(repo, &now) {
             state::replace(&self.path, want.as_bytes(), state.is_durable())
                 .with_context(|| format!("write `{}`", self.path.display()))?;
         }
         crash::point("land.restored");
+        if let Some(staged) = &self.staged {
+            let (want, is) =
+                if has_landed { (&staged.after, &self.new) } else { (&staged.before, &self.old) };
+            if want != is {
+                // Where another git process holds the index, the edit is still in the file.
+                let _ = repo.stage_text(&self.name(repo), want);
+            }
+        }
         state.drop_aside().context("remove the copy of the graph")
     }
 }
@@ -99,49 +136,99 @@ fn same(one: &str, other: &str) -> bool {
     one == other || one.lines().eq(other.lines())
 }
 
+/// Returns the text with all changes that fit: a person may have removed the task, or be in the
+/// middle of an edit.
+fn with_changes(text: &str, changes: &[GraphChange]) -> String {
+    changes.iter().fold(text.to_owned(), |text, change| match change.applied(&text) {
+        Ok(Some(after)) => after,
+        Ok(None) | Err(_) => text,
+    })
+}
+
+/// Returns a staged text in which the tasks that are claimed by a run have the status of the
+/// committed text.
+fn without_claims(staged: &str, committed: &str) -> String {
+    let read = |text| GraphFile::assume(Path::new(""), "", false, false, text).ok();
+    let (Some(file), Some(old)) = (read(staged), read(committed)) else {
+        return staged.to_owned();
+    };
+    let claimed = file.graph().tasks().iter().filter(|task| {
+        let by = task.claimed_by.as_deref();
+        task.status == Status::InProgress && by.is_some_and(|by| by.starts_with("ralph "))
+    });
+    claimed.fold(staged.to_owned(), |text, task| {
+        let word = old.graph().number(&task.id).and_then(|number| old.status_word(number));
+        match with_status(&text, &task.id, Write::Restored(word.as_deref())) {
+            Ok(Some(free)) => free,
+            Ok(None) | Err(_) => text,
+        }
+    })
+}
+
 /// The graph file of a checkout while work lands, under the lock that its other writers take.
 pub struct LandingGraph<'a> {
     state: &'a StateFolder,
+    repo: &'a Repo,
+    /// None if the file cannot be read.
     aside: Option<AsideTexts>,
+    is_kept: bool,
     _turn: File,
 }
 
 impl LandingGraph<'_> {
     /// Puts the committed text back. `old` and `new` are the committed texts before and after
-    /// `commit` lands, which makes these changes.
+    /// `commit` lands on `onto`, which makes these changes. `name` is the file in the repository.
     ///
     /// # Errors
-    /// Errors of the disk.
+    /// Errors of the disk and of git.
     pub fn begin<'a>(
         state: &'a StateFolder,
-        path: PathBuf,
-        commit: CommitId,
+        repo: &'a Repo,
+        name: &str,
+        (onto, commit): (&CommitId, &CommitId),
         (old, new): (String, String),
         changes: &[GraphChange],
     ) -> Result<LandingGraph<'a>> {
         let turn = state.lock_graph().context("lock the graph file")?;
-        let mut graph = LandingGraph { state, aside: None, _turn: turn };
+        let mut graph = LandingGraph { state, repo, aside: None, is_kept: false, _turn: turn };
+        let path = repo.root().join(name);
         let Ok(mine) = regular_file::read_to_string(&path) else {
             return Ok(graph);
         };
-        if mine == old {
+        let after = with_changes(&mine, changes);
+        let staged = repo.staged_text(onto, name)?.map(|text| {
+            let before = without_claims(&text, &old);
+            StagedTexts { after: with_changes(&before, changes), before }
+        });
+        let is_clean = mine == old && staged.is_none();
+        let commit = commit.clone();
+        let aside = graph.aside.insert(AsideTexts { path, commit, old, new, mine, after, staged });
+        if is_clean {
             return Ok(graph);
         }
-        let mut after = mine.clone();
-        for change in changes {
-            // A person may have removed the task, or be in the middle of an edit.
-            if let Ok(Some(text)) = change.applied(&after) {
-                after = text;
-            }
-        }
-        let aside = AsideTexts { path, commit, old, new, mine, after };
-        state.keep_aside(&aside).context("keep a copy of the graph")?;
+        state.keep_aside(aside).context("keep a copy of the graph")?;
+        graph.is_kept = true;
         crash::point("land.kept");
         state::replace(&aside.path, aside.old.as_bytes(), state.is_durable())
             .with_context(|| format!("write `{}`", aside.path.display()))?;
         crash::point("land.cleared");
-        graph.aside = Some(aside);
         Ok(graph)
+    }
+
+    /// Has git itself put the version of the target branch into the worktree and the index: the
+    /// file is staged, or git converts it. Returns whether there was a file to put back.
+    ///
+    /// # Errors
+    /// Errors of the disk and of git.
+    pub fn reset(&mut self, onto: &CommitId) -> Result<bool> {
+        let Some(aside) = &self.aside else { return Ok(false) };
+        if !self.is_kept {
+            self.state.keep_aside(aside).context("keep a copy of the graph")?;
+            self.is_kept = true;
+        }
+        self.repo.reset_file(onto, &aside.name(self.repo))?;
+        crash::point("land.reset");
+        Ok(true)
     }
 
     /// Puts the text of the file back, with the changes if the commit has landed.
@@ -149,7 +236,8 @@ impl LandingGraph<'_> {
     /// # Errors
     /// Errors of the disk.
     pub fn finish(self, has_landed: bool) -> Result<()> {
-        self.aside.map_or(Ok(()), |aside| aside.restore(self.state, has_landed))
+        let aside = self.aside.filter(|_| self.is_kept);
+        aside.map_or(Ok(()), |aside| aside.restore(self.state, self.repo, has_landed))
     }
 }
 
@@ -157,17 +245,21 @@ impl LandingGraph<'_> {
 ///
 /// # Errors
 /// Errors of the disk and of `has_landed`.
-pub fn recover(state: &StateFolder, has_landed: impl Fn(&CommitId) -> Result<bool>) -> Result<()> {
+pub fn recover(
+    state: &StateFolder,
+    repo: &Repo,
+    has_landed: impl Fn(&CommitId) -> Result<bool>,
+) -> Result<()> {
     let _turn = state.lock_graph().context("lock the graph file")?;
     match state.kept_aside::<AsideTexts>() {
-        Some(aside) => aside.restore(state, has_landed(&aside.commit)?),
+        Some(aside) => aside.restore(state, repo, has_landed(&aside.commit)?),
         None => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, process::Command};
 
     use super::*;
     use crate::project::graph_file::GraphFile;
@@ -207,9 +299,22 @@ mod tests {
     #[test]
     fn edits_and_claims_survive_a_landing_and_a_kill() {
         let folder = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
+            let mut git = Command::new("git");
+            assert!(
+                git.current_dir(&folder).args(identity).args(arguments).status().unwrap().success()
+            );
+        };
+        git(&["init", "-q"]);
         let state = StateFolder::open(folder.path().join("state"), false);
         let path = folder.path().join("graph.yaml");
         let old = "tasks:\n  - id: a\n    title: A\n  - id: b\n    title: B\n";
+        fs::write(&path, old).unwrap();
+        git(&["add", "graph.yaml"]);
+        git(&["commit", "-q", "-m", "Graph"]);
+        let repo = Repo::discover(folder.path()).unwrap();
+        let onto = repo.head().unwrap().commit.unwrap();
         let change = GraphChange {
             task_id: TaskId::new("a").unwrap(),
             at: AT.to_owned(),
@@ -223,26 +328,37 @@ mod tests {
         let begin = || {
             fs::write(&path, &mine).unwrap();
             let texts = (old.to_owned(), new.clone());
-            let commit = CommitId::from("c");
-            LandingGraph::begin(&state, path.clone(), commit, texts, std::slice::from_ref(&change))
-                .unwrap()
+            let commits = (&onto, &CommitId::from("c"));
+            let changes = std::slice::from_ref(&change);
+            LandingGraph::begin(&state, &repo, "graph.yaml", commits, texts, changes).unwrap()
         };
         let read = || fs::read_to_string(&path).unwrap();
         let after = change.applied(&mine).unwrap().unwrap();
+        let free = |text: &str| without_claims(text, old);
+        assert_eq!(free(&mine), old.replace("title: A", "title: Mine"));
         for (landed, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
-            let graph = begin();
-            assert_eq!(read(), old);
-            if landed {
-                fs::write(&path, new.replace('\n', "\r\n")).unwrap();
+            for (is_staged, is_reset) in [(false, false), (false, true), (true, true)] {
+                repo.stage_text("graph.yaml", if is_staged { &mine } else { old }).unwrap();
+                let mut graph = begin();
+                assert_eq!(read(), old);
+                if is_reset {
+                    assert!(graph.reset(&onto).unwrap());
+                    assert_eq!(repo.staged_text(&onto, "graph.yaml").unwrap(), None);
+                }
+                if landed {
+                    fs::write(&path, new.replace('\n', "\r\n")).unwrap();
+                }
+                if is_killed {
+                    drop(graph);
+                    recover(&state, &repo, |_| Ok(landed)).unwrap();
+                } else {
+                    graph.finish(landed).unwrap();
+                }
+                assert_eq!(&read(), if landed { &after } else { &mine });
+                assert_eq!(state.kept_aside::<AsideTexts>(), None);
+                let staged = is_staged.then(|| free(if landed { &after } else { &mine }));
+                assert_eq!(repo.staged_text(&onto, "graph.yaml").unwrap(), staged);
             }
-            if is_killed {
-                drop(graph);
-                recover(&state, |_| Ok(landed)).unwrap();
-            } else {
-                graph.finish(landed).unwrap();
-            }
-            assert_eq!(&read(), if landed { &after } else { &mine });
-            assert_eq!(state.kept_aside::<AsideTexts>(), None);
         }
         let graph = begin();
         fs::write(&path, "saved meanwhile").unwrap();

@@ -347,7 +347,7 @@ impl Runner {
             self.wait_for_git(record);
         }
         let repo = &self.workspace.repo;
-        landing_graph::recover(&self.workspace.state, |commit| {
+        landing_graph::recover(&self.workspace.state, repo, |commit| {
             let head = repo.head()?.commit;
             head.map_or(Ok(false), |head| repo.is_ancestor(commit, &head))
         })?;

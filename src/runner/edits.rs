@@ -16,6 +16,7 @@ use crate::{
         graph::task::{Status, Task, TaskId},
         run::command::AttemptId,
         select::Policy,
+        verdict::Merge,
     },
     project::{
         attempt::AttemptRecord,
@@ -175,6 +176,43 @@ impl Runner {
                 None => Write::Plain(Status::Pending),
             };
             self.set((&id, 0), write, Cause::Recovered)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the tasks again whose work landed on another branch than the one that is checked out:
+    /// this branch does not have the work, and a changed graph file would keep git from switching
+    /// branches.
+    pub(super) fn reopen_other_branches(&mut self) -> Result<()> {
+        let head = self.workspace.repo.head()?;
+        let (Some(branch), Some(tip)) = (head.branch, head.commit) else { return Ok(()) };
+        let is_elsewhere = |task: &&Task| {
+            let last = self.store.history().of(&task.id).last.as_ref();
+            let merge = last.and_then(|last| last.ended.evidence.merge.as_ref());
+            let Some(Merge::Landed { branch: other, commit }) = merge else { return false };
+            let is_ancestor = |commit| self.workspace.repo.is_ancestor(commit, &tip);
+            task.status == Status::Complete
+                && *other != branch
+                && !is_ancestor(commit).unwrap_or(true)
+        };
+        let tasks = self.graph.file.graph().tasks().iter();
+        let elsewhere: Vec<TaskId> =
+            tasks.filter(is_elsewhere).map(|task| task.id.clone()).collect();
+        if elsewhere.is_empty() {
+            return Ok(());
+        }
+        let Some(text) = self.committed(&tip)? else { return Ok(()) };
+        let text = String::from_utf8_lossy(&text);
+        let Ok(committed) = GraphFile::assume(Path::new(""), "", false, false, &text) else {
+            return Ok(());
+        };
+        for id in elsewhere {
+            let number = committed.graph().number(&id);
+            let open = |number: &usize| committed.graph().task(*number).status == Status::Pending;
+            if let Some(number) = number.filter(open) {
+                let word = committed.status_word(number);
+                self.set((&id, 0), Write::Restored(word.as_deref()), Cause::OtherBranch)?;
+            }
         }
         Ok(())
     }

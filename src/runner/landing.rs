@@ -104,15 +104,30 @@ impl LandOrder {
             Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
         };
         let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
-        let graph = match (&self.path, text(&self.onto)?, text(&self.commit)?) {
-            (Some(path), Some(old), Some(new)) if is_here => {
-                let (path, commit) = (self.root.join(path), self.commit.clone());
+        let mut graph = match (&self.path, text(&self.onto)?, text(&self.commit)?) {
+            (Some(name), Some(old), Some(new)) if is_here => {
+                let commits = (&self.onto, &self.commit);
                 let texts = (old, new);
-                Some(LandingGraph::begin(&self.state, path, commit, texts, &self.changes)?)
+                Some(LandingGraph::begin(&self.state, &repo, name, commits, texts, &self.changes)?)
             }
             _ => None,
         };
-        let landed = repo.land(&self.branch, &self.onto, &self.commit);
+        let mut landed = repo.land(&self.branch, &self.onto, &self.commit);
+        let is_in_the_way = |landed: &Result<git::Landing>| match landed {
+            Ok(git::Landing::InTheWay { paths, .. }) => {
+                self.path.iter().all(|it| paths.contains(it))
+            }
+            _ => false,
+        };
+        if let Some(graph) = &mut graph
+            && is_in_the_way(&landed)
+        {
+            landed = match graph.reset(&self.onto) {
+                Ok(true) => repo.land(&self.branch, &self.onto, &self.commit),
+                Ok(false) => landed,
+                Err(error) => Err(error),
+            };
+        }
         let has_landed = matches!(&landed, Ok(git::Landing::Landed));
         if let Some(graph) = graph {
             graph.finish(has_landed)?;

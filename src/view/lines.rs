@@ -287,6 +287,7 @@ fn changed(
         Cause::History => {
             "because it is complete in the newest commit; `ralph task-reset` opens it"
         }
+        Cause::OtherBranch => "on this branch: its work is on another one",
         Cause::DoneFile => "by the file `DONE`",
     };
     let change = match (old, new) {

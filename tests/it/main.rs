@@ -8,6 +8,7 @@ mod apart;
 mod asking;
 mod bugs;
 mod check;
+mod checkout;
 mod children;
 mod config;
 #[cfg(target_os = "linux")]

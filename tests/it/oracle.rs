@@ -133,7 +133,8 @@ fn work(trial: &TestProject, tasks: usize, complete: &str, faults: &mut Vec<Stri
             faults.push(format!("t{n} has no commit"));
         }
     }
-    let text = trial.graph_text();
+    // A stage may have git convert the line ends.
+    let text = trial.graph_text().replace('\r', "");
     let times = |line: &&str| !line.trim_start().starts_with("completed_at: ");
     let rest: String = text.split_inclusive('\n').filter(times).collect();
     if rest != complete {

@@ -28,7 +28,8 @@ enum Scenario {
     Plain,
     /// An earlier run was killed while its first agent worked.
     Recovered,
-    /// An earlier run was killed between the end of an attempt and the removal of its record.
+    /// An earlier run was killed between the end of an attempt and the removal of its record, and
+    /// git converts the line ends of the graph.
     Known,
     /// The first attempt truncates the graph.
     Wrecked,
@@ -84,7 +85,13 @@ impl Scenario {
             // Even if the death of its run is noticed late, the agent has not finished by then.
             Scenario::Recovered => trial.chaos("orphan"),
             Scenario::Clash => oracle::clashing(trial),
-            Scenario::Plain | Scenario::Known => trial,
+            Scenario::Known => {
+                let trial = trial.file(".gitattributes", "task-graph.yaml text eol=crlf\n");
+                fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
+                trial.git(&["checkout", "--", "task-graph.yaml"]);
+                trial
+            }
+            Scenario::Plain => trial,
         }
     }
 

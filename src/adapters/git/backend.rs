@@ -288,6 +288,18 @@ impl Backend {
         self.ask(library, |root| program::entries(root, commit, paths))
     }
 
+    /// The mode and id of a file in the index; none if the index does not have it, or has it in
+    /// conflict.
+    pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
+        let library = |repo: &Repository| {
+            let mut index = repo.index()?;
+            index.read(false)?;
+            let found = index.get_path(Path::new(path), 0);
+            Ok(found.map(|entry| format!("{:06o} {}", entry.mode, entry.id)))
+        };
+        self.ask(library, |root| program::index_entry(root, path))
+    }
+
     /// The top of the main worktree, asked from an added one; none in a repository that is bare
     /// otherwise.
     pub(super) fn main_root(&self) -> Result<Option<PathBuf>> {

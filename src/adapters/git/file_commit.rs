@@ -96,16 +96,6 @@ impl Repo {
         }
     }
 
-    /// The mode and id of a file in a commit.
-    fn entry(&self, commit: &str, path: &str) -> Result<Option<String>> {
-        Ok(self.entries(commit, &[path])?.into_iter().next().flatten())
-    }
-
-    fn stage(&self, entry: &str, path: &str) -> Result<()> {
-        let info = format!("{},{path}", entry.replace(' ', ","));
-        program::run(&self.root, &["update-index", "--cacheinfo", &info]).map(drop)
-    }
-
     /// The variables for the identity of the committer: none if git knows one, else `ralph`.
     pub(super) fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
         if self.committer().is_ok() {

@@ -144,6 +144,14 @@ pub(super) fn entries(root: &Path, commit: &str, paths: &[&str]) -> Result<Entri
 }
 
 /// The configured folder of the hooks; none where it is not configured.
+/// The mode and id of a file in the index.
+pub(super) fn index_entry(root: &Path, path: &str) -> Result<Option<String>> {
+    let path = format!(":(top,literal){path}");
+    let list = lossy(&run(root, &["ls-files", "--stage", "-z", "--", &path])?);
+    let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
+    Ok(entry.map(|(entry, _)| entry.to_owned()))
+}
+
 pub(super) fn hooks_path(root: &Path) -> Result<Option<String>> {
     let all = lossy(&run(root, &["config", "--type=path", "-z", "--get-all", HOOKS])?);
     // The last value is the one of `command`, which turns hooks off for this call.

@@ -27,6 +27,8 @@ pub enum Cause {
     /// The file said that the task is open, and a commit in the history of HEAD says that it is
     /// complete.
     History,
+    /// The work of the task is on another branch than the one that is checked out.
+    OtherBranch,
     /// `ralph` restored the status after an attempt at another task changed it.
     PutBack,
 }

@@ -1,0 +1,108 @@
+//! One file of a checkout: its version in the index, and in the worktree as git writes it.
+
+use anyhow::{Context, Result};
+
+use super::{Repo, lossy, program};
+
+impl Repo {
+    /// Returns the text of a file in the index; none if it is the version of the commit, or not in
+    /// the index at all.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn staged_text(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        let staged = self.backend.index_entry(path).context("cannot read the index")?;
+        let Some(staged) = staged else { return Ok(None) };
+        if self.entry(commit, path)?.as_ref() == Some(&staged) {
+            return Ok(None);
+        }
+        let id = staged.rsplit(' ').next().unwrap_or_default();
+        let text = program::run(&self.root, &["cat-file", "blob", id])?;
+        Ok(Some(lossy(&text)))
+    }
+
+    /// Stages a text as the version of a file; the file itself stays as it is.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when another process holds the index.
+    pub fn stage_text(&self, path: &str, text: &str) -> Result<()> {
+        let blob = ["hash-object", "-w", "--stdin"];
+        let blob = lossy(&program::run_with_input(&self.root, &blob, &[], text.as_bytes())?);
+        let entry = self.backend.index_entry(path)?.context("the file is not in the index")?;
+        let mode = entry.split(' ').next().unwrap_or_default();
+        self.stage(&format!("{mode} {}", blob.trim()), path)
+    }
+
+    /// Gives a file the version of a commit, in the index and in the worktree, with the line ends
+    /// and filters that the repository has for it.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when another process holds the index.
+    pub fn reset_file(&self, commit: &str, path: &str) -> Result<()> {
+        let entry = self.entry(commit, path)?.context("the file is not in the commit")?;
+        self.stage(&entry, path)?;
+        let check_out = ["checkout-index", "--force", "--index", "--", path];
+        program::run(&self.root, &check_out).map(drop)
+    }
+
+    /// Whether git sees no difference between a file and its version in the index.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn is_as_staged(&self, path: &str) -> Result<bool> {
+        program::test(&self.root, &["diff-files", "--quiet", "--no-ext-diff", "--", path])
+    }
+
+    /// The mode and id of a file in a commit.
+    pub(super) fn entry(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        Ok(self.entries(commit, &[path])?.into_iter().next().flatten())
+    }
+
+    /// Stages an entry, its mode and id, as the version of a file.
+    pub(super) fn stage(&self, entry: &str, path: &str) -> Result<()> {
+        let info = format!("{},{path}", entry.replace(' ', ","));
+        program::run(&self.root, &["update-index", "--cacheinfo", &info]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn a_staged_version_is_read_and_replaced() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let base = trees.place.commit("deep/graph", "1\n", "Graph");
+            let main = trees.main();
+            for repo in [&main, &without_library(&main)] {
+                let staged = || repo.staged_text(&base, "deep/graph").unwrap();
+                assert_eq!(staged(), None);
+                repo.stage_text("deep/graph", "2\n").unwrap();
+                assert_eq!(staged().as_deref(), Some("2\n"));
+                assert!(!repo.is_as_staged("deep/graph").unwrap());
+                assert_eq!(trees.place.git(&["show", ":deep/graph"]), "2");
+                repo.reset_file(&base, "deep/graph").unwrap();
+                assert_eq!(staged(), None);
+                assert!(repo.is_as_staged("deep/graph").unwrap());
+                assert_eq!(trees.place.git(&["status", "--porcelain"]), "");
+                assert_eq!(repo.staged_text(&base, "none").unwrap(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_as_git_writes_it() {
+        let trees = TestSlots::new();
+        trees.place.write(".gitattributes", "g text eol=crlf\n");
+        trees.place.git(&["add", ".gitattributes"]);
+        let base = trees.place.commit("g", "1\n2\n", "Graph");
+        let main = trees.main();
+        trees.place.write("g", "mine\n");
+        main.reset_file(&base, "g").unwrap();
+        assert_eq!(fs::read_to_string(main.root().join("g")).unwrap(), "1\r\n2\r\n");
+        assert_eq!(trees.place.git(&["status", "--porcelain"]), "");
+    }
+}
