@@ -282,7 +282,9 @@ impl Runner {
                 RunDecision::Act(commands) => self.carry_out(commands)?,
                 RunDecision::Land(branch) => {
                     let tip = self.tip(&branch)?;
-                    let commands = self.with_run(|run, sit| run.land(tip.as_ref(), sit));
+                    let in_the_way = self.in_the_way(&branch)?;
+                    let commands =
+                        self.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {

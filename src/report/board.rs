@@ -351,6 +351,7 @@ mod tests {
             branch: "main".to_owned(),
             checkout: "/repo".to_owned(),
             paths: vec!["x".to_owned()],
+            tasks: Vec::new(),
             why: None,
         };
         let events = [

@@ -1,7 +1,7 @@
 //! The git operations of the merge queue: combining work on top of the target branch, and moving
 //! the branch.
 
-use std::{fs, path::PathBuf, thread};
+use std::{fs, iter, path::PathBuf, thread};
 
 use anyhow::{Context, Result};
 
@@ -92,10 +92,40 @@ struct LandOrder {
     changes: Vec<GraphChange>,
     branch: String,
     onto: CommitId,
+    /// The last commit of each member of the batch.
+    commits: Vec<CommitId>,
     commit: CommitId,
 }
 
 impl LandOrder {
+    /// Returns the places of the members that change one of these paths.
+    fn members_that_change(&self, paths: &[String]) -> Result<Vec<usize>> {
+        let repo = Repo::discover(&self.root)?;
+        let before = iter::once(&self.onto).chain(&self.commits);
+        let mut members = Vec::new();
+        for (at, (before, commit)) in before.zip(&self.commits).enumerate() {
+            let changed = repo.differing(Some(before), commit)?;
+            if changed.iter().any(|one| paths.iter().any(|other| are_in_one_place(one, other))) {
+                members.push(at);
+            }
+        }
+        Ok(members)
+    }
+
+    /// Moves the branch, and finds out which work cannot land because of a person's files.
+    fn outcome(&self) -> Result<LandOutcome> {
+        Ok(match self.land()? {
+            git::Landing::Landed => LandOutcome::Landed,
+            git::Landing::Moved => LandOutcome::Moved,
+            git::Landing::Busy { why } => LandOutcome::Busy { why },
+            git::Landing::InTheWay { checkout, paths, why } => {
+                let members = self.members_that_change(&paths)?;
+                let checkout = checkout.display().to_string();
+                LandOutcome::Blocked { checkout, paths, members, why }
+            }
+        })
+    }
+
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
         let repo = Repo::discover(&self.root)?;
@@ -137,6 +167,14 @@ impl LandOrder {
         }
         landed
     }
+}
+
+/// Whether two paths are the same, or one is a folder of the other.
+fn are_in_one_place(one: &str, other: &str) -> bool {
+    let is_in = |path: &str, folder: &str| {
+        path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+    };
+    one == other || is_in(one, other) || is_in(other, one)
 }
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
@@ -288,21 +326,17 @@ impl Runner {
             changes: self.landing_changes(batch.tip()),
             branch: batch.branch().to_owned(),
             onto: batch.onto().clone(),
+            commits: batch.commits().iter().map(|built| built.commit.clone()).collect(),
             commit: batch.tip().clone(),
         };
         let outbox = self.inbox.sender();
-        thread::spawn(move || {
-            let landed = order.land();
-            let landed = landed.map(|landing| match landing {
-                git::Landing::Landed => LandOutcome::Landed,
-                git::Landing::Moved => LandOutcome::Moved,
-                git::Landing::Busy { why } => LandOutcome::Busy { why },
-                git::Landing::InTheWay { checkout, paths, why } => {
-                    LandOutcome::Blocked { checkout: checkout.display().to_string(), paths, why }
-                }
-            });
-            drop(outbox.send(RunnerMessage::Landed(landed)));
-        });
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Landed(order.outcome()))));
+    }
+
+    /// Returns the files that a person still has changed and that queued work changes, too.
+    pub(super) fn in_the_way(&self, branch: &str) -> Result<Vec<String>> {
+        let paths = self.run.landing().deferred_paths();
+        if paths.is_empty() { Ok(paths) } else { self.workspace.repo.in_the_way(branch, paths) }
     }
 
     /// Returns what the works that land with a commit change in the graph, in their order.

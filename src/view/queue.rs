@@ -46,6 +46,10 @@ pub struct HeldView {
     pub checkout: String,
     /// The files with uncommitted changes that block it.
     pub paths: Vec<String>,
+    /// The tasks whose work it holds, if other work goes on landing.
+    #[schemars(with = "Vec<String>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskId>,
     /// The reason in git's words, where it is not files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -94,8 +98,8 @@ impl BatchView {
 impl HeldView {
     /// The hindrance of an event.
     pub fn of(held: &Held) -> HeldView {
-        let Held { branch, checkout, paths, why } = held.clone();
-        HeldView { branch, checkout, paths, why }
+        let Held { branch, checkout, paths, tasks, why } = held.clone();
+        HeldView { branch, checkout, paths, tasks, why }
     }
 
     /// Why the branch does not move, safe to print.
@@ -109,7 +113,10 @@ impl HeldView {
 
     /// What does not move, and why.
     pub fn text(&self) -> String {
-        format!("`{}` cannot move: {}", self.branch, self.reason())
+        match &*self.tasks {
+            [] => format!("`{}` cannot move: {}", self.branch, self.reason()),
+            tasks => format!("{} cannot land on `{}`: {}", ids(tasks), self.branch, self.reason()),
+        }
     }
 
     /// What lets it move, where a person can do something about it.

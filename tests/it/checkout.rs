@@ -76,3 +76,45 @@ fn a_killed_run_whose_checkout_was_switched_completes_nothing_on_the_other_branc
         &serde_json::json!({"task_id": "b", "cause": "other_branch", "new": "pending"}),
     );
 }
+
+#[test]
+fn work_behind_a_persons_changed_file_lands() {
+    let graph = "tasks:\n  - {id: a, priority: 1}\n  - {id: b, depends_on: [a]}\n  - {id: c}\n  - {id: d}\n";
+    let agent = "cat > /dev/null; echo work > $RALPH_TASK_ID.txt
+        [ $RALPH_TASK_ID = a ] && echo agent >> README
+        git add -A; git commit -qm \"Work on $RALPH_TASK_ID\"; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    for jobs in ["1", "3"] {
+        let trial =
+            TestProject::new().graph(graph).file("README", "1\n").command(["sh", "-c", agent]);
+        trial.write("README", "a person's\n");
+        let ran = trial.run(["run", "--jobs", jobs]).code(4);
+        ran.stderr_has("block the landing of a on `main`: README");
+        assert_eq!(trial.tasks("completed").iter().filter(|id| *id != "a").count(), 2);
+        assert_eq!(trial.read("README"), "a person's\n");
+        assert_eq!(trial.tasks("started").len(), 3, "b waits on a");
+        trial.run(["dag-status"]).stdout_has("a cannot land on `main`");
+        trial.git(&["checkout", "--quiet", "--", "README"]);
+        trial.run(["run", "--jobs", jobs]).graph_complete();
+        assert_eq!(trial.tasks("started").len(), 4, "the work of a is not done again");
+        assert_eq!(trial.read("README"), "1\nagent\n");
+    }
+}
+
+#[test]
+fn deferred_work_lands_once_a_person_has_committed() {
+    let graph = "tasks:\n  - {id: a, priority: 1}\n  - {id: b}\n";
+    let agent = "cat > /dev/null; [ $RALPH_TASK_ID = a ] && echo agent > new
+        while [ $RALPH_TASK_ID = b ] && [ ! -e \"$TRIAL_DIR/go\" ]; do sleep 0.01; done
+        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", agent]);
+    trial.write("new", "a person's\n");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "agent_started");
+    trial.assert_record("merge_held", &serde_json::json!({"paths": ["new"], "tasks": ["a"]}));
+    std::fs::remove_file(trial.root().join("new")).unwrap();
+    trial.leave("go");
+    run.end(&trial);
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    assert_eq!(trial.read("new"), "agent\n");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+}

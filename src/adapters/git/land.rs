@@ -77,6 +77,28 @@ impl Repo {
         self.land_in_checkout(&tree, branch, old, new)
     }
 
+    /// Returns which of these files a person has changed or made in the checkout of a branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn in_the_way(&self, branch: &str, mut paths: Vec<String>) -> Result<Vec<String>> {
+        let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.is_on(branch)) else {
+            return Ok(Vec::new());
+        };
+        let opened = Repo::discover(&tree.path)?;
+        let changed = opened.codes()?;
+        let mut kept = Vec::new();
+        for path in paths.drain(..) {
+            let is_changed = changed.keys().any(|name| lossy(name) == path);
+            // An ignored file is not among the changes.
+            let is_there = || fs::symlink_metadata(opened.root.join(&path)).is_ok();
+            if is_changed || (is_there() && opened.entry(branch, &path)?.is_none()) {
+                kept.push(path);
+            }
+        }
+        Ok(kept)
+    }
+
     /// The result if there is nothing to move; none if the branch is at `old`.
     fn landing_state(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
         let tip = self.branch(branch)?;

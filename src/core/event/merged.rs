@@ -26,14 +26,24 @@ pub struct Held {
     /// The files with uncommitted changes in that checkout that landing would overwrite; empty if
     /// git refused for another reason.
     pub paths: Vec<String>,
+    /// The tasks whose queued work changes these files; all other work goes on landing. Empty if
+    /// nothing can land.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskId>,
     /// The message of git, if the reason is not files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl Held {
+    /// Whether it still holds when the work of this task has landed.
+    pub fn outlasts(&self, landed: &TaskId) -> bool {
+        !self.tasks.is_empty() && !self.tasks.contains(landed)
+    }
+
     /// A hold for which git gave the reason.
     pub fn because(branch: String, why: String) -> Held {
-        Held { branch, checkout: String::new(), paths: Vec::new(), why: Some(why) }
+        let (checkout, paths, tasks) = (String::new(), Vec::new(), Vec::new());
+        Held { branch, checkout, paths, tasks, why: Some(why) }
     }
 }

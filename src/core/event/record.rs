@@ -389,6 +389,7 @@ mod tests {
                 branch: "main".to_owned(),
                 checkout: "/t".to_owned(),
                 paths: vec!["a".to_owned()],
+                tasks: Vec::new(),
                 why: None,
             }),
             Event::Reported { attempt: 1 },

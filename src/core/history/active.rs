@@ -82,8 +82,8 @@ impl ActiveAttempts {
         } else if let Event::MergeHeld(held) = event {
             self.held = Some(held.clone());
         } else if let (Event::Completed(_), true) = (event, was_landing) {
-            // The target branch has moved.
-            self.held = None;
+            // The target branch has moved. Deferred work still waits for a person.
+            self.held = self.held.take().filter(|held| id.is_some_and(|id| held.outlasts(id)));
         } else if let (Event::Started { .. }, Some(id)) = (event, id) {
             self.start(id, record, ended);
         } else if let Event::Queued { .. } = event {
@@ -259,6 +259,7 @@ mod tests {
             branch: "main".to_owned(),
             checkout: "/repo".to_owned(),
             paths: vec!["x".to_owned()],
+            tasks: Vec::new(),
             why: None,
         };
         let begin = [("a", isolated(1)), ("b", isolated(1)), ("c", isolated(1))];

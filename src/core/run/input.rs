@@ -136,6 +136,8 @@ pub enum LandOutcome {
         checkout: String,
         /// The files that would be overwritten; none if there is another reason.
         paths: Vec<String>,
+        /// The places in the batch of the work that changes these files; empty if it is unknown.
+        members: Vec<usize>,
         /// The reason in one line.
         why: String,
     },

@@ -1,6 +1,9 @@
 //! Landing: the trials of the merge queue of a run, and their results.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use super::{
     Situation,
@@ -61,10 +64,20 @@ enum TrialStage {
     Landing(VerifiedBatch),
 }
 
+/// Work of a batch that cannot land because it changes files that a person has changed, too.
+#[derive(Clone, Debug, PartialEq)]
+struct DeferredWork {
+    work: Vec<QueuedWork>,
+    held: Held,
+    /// The batch that passed, if it has no other members.
+    green: Option<VerifiedBatch>,
+}
+
 /// The merge queue of a run.
 #[derive(Clone, Debug, Default)]
 pub struct LandingQueue {
     queue: MergeQueue<QueuedWork>,
+    deferred: Vec<DeferredWork>,
     trial: Option<QueueTrial>,
     /// A batch that passed and could not land yet.
     green: Option<VerifiedBatch>,
@@ -80,6 +93,8 @@ pub struct LandingQueue {
     is_last_step: bool,
     /// When the next step is due.
     again: Option<Instant>,
+    /// When it is due to look whether deferred work can land.
+    look_again: Option<Instant>,
     /// Since when another git process holds a lock.
     busy: Option<Instant>,
 }
@@ -97,9 +112,19 @@ pub(super) enum LandingNext {
 }
 
 impl LandingQueue {
-    /// The attempts that are queued, in order.
+    /// The attempts that are queued, in order; those that are deferred come last.
     pub fn queued(&self) -> impl Iterator<Item = &AttemptId> {
-        self.queue.waiting().iter().map(|work| &work.id)
+        self.queue.waiting().iter().map(|work| &work.id).chain(self.deferred())
+    }
+
+    /// The attempts whose work cannot land because of a person's files, while other work lands.
+    pub fn deferred(&self) -> impl Iterator<Item = &AttemptId> {
+        self.deferred.iter().flat_map(|deferred| deferred.work.iter().map(|work| &work.id))
+    }
+
+    /// The files because of which work is deferred.
+    pub fn deferred_paths(&self) -> Vec<String> {
+        self.deferred.iter().flat_map(|deferred| deferred.held.paths.clone()).collect()
     }
 
     /// Whether a batch is being tried.
@@ -112,23 +137,31 @@ impl LandingQueue {
     pub(super) fn due(&mut self, is_alone: bool, sit: &Situation<'_>) -> Option<&str> {
         self.is_last_step &= is_alone;
         // What blocked landing before may be gone, and the run is about to stop because of it.
-        let is_stale = is_alone && self.held.is_some() && !self.is_last_step;
-        let waits = self.again.is_some_and(|at| sit.now < at) && !is_stale;
-        if self.is_trying() || waits {
+        let is_stale = is_alone && self.held().is_some() && !self.is_last_step;
+        let is_due = |at: Option<Instant>| is_stale || at.is_none_or(|at| at <= sit.now);
+        if self.is_trying() {
             return None;
         }
-        self.queue.waiting().first().map(|work| work.target.as_str())
+        let waiting = self.queue.waiting().first().filter(|_| is_due(self.again));
+        let deferred = self.deferred.first().filter(|_| is_due(self.look_again));
+        let target = deferred.map(|deferred| deferred.held.branch.as_str());
+        waiting.map(|work| work.target.as_str()).or(target)
     }
 
     /// The time until the next step is due.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
-        self.again.map(|at| at.saturating_duration_since(now))
+        let look_again = self.look_again.filter(|_| !self.deferred.is_empty() && !self.is_trying());
+        let next = self.again.into_iter().chain(look_again).min();
+        next.map(|at| at.saturating_duration_since(now))
     }
 
-    /// What blocks landing, while work is queued and no trial runs.
+    /// What blocks all landing, while work is queued and no trial runs.
     pub fn held(&self) -> Option<&Held> {
-        let waits = !self.is_trying() && !self.queue.waiting().is_empty();
-        self.held.as_ref().filter(|_| waits)
+        if self.is_trying() {
+            return None;
+        }
+        let deferred = self.deferred.first().map(|deferred| &deferred.held);
+        if self.queue.waiting().is_empty() { deferred } else { self.held.as_ref() }
     }
 
     /// Queues work at the end; returns how many are queued.
@@ -137,15 +170,18 @@ impl LandingQueue {
         self.queue.waiting().len()
     }
 
-    /// Takes the next step, with the target branch at `tip`. `is_alone` as in
-    /// [`due`](LandingQueue::due).
+    /// Takes the next step, with the target branch at `tip`. `in_the_way` are the
+    /// [`deferred_paths`](LandingQueue::deferred_paths) that a person still has changed;
+    /// `is_alone` as in [`due`](LandingQueue::due).
     pub(super) fn step(
         &mut self,
         tip: Option<&CommitId>,
+        in_the_way: &[String],
         is_alone: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
         (self.again, self.held, self.is_last_step) = (None, None, is_alone);
+        self.resume(in_the_way, sit);
         // A batch that passed is not tried again if the branch has not moved.
         if let Some(batch) = self.green.take().filter(|batch| Some(batch.onto()) == tip) {
             return LandingNext::Commands(self.land(batch, sit));
@@ -356,10 +392,13 @@ impl LandingQueue {
                     Vec::new()
                 }
             }
-            Ok(LandOutcome::Blocked { checkout, paths, why }) => {
+            Ok(LandOutcome::Blocked { checkout, paths, members, .. }) if !members.is_empty() => {
+                self.defer(&members, checkout, paths, batch, sit)
+            }
+            Ok(LandOutcome::Blocked { checkout, paths, why, members: _ }) => {
                 self.green = Some(batch);
                 let why = paths.is_empty().then_some(why);
-                self.hold(Held { branch, checkout, paths, why }, sit)
+                self.hold(Held { branch, checkout, paths, tasks: Vec::new(), why }, sit)
             }
             Err(why) => self.hold(Held::because(branch, why), sit),
         };
@@ -380,10 +419,52 @@ impl LandingQueue {
         LandingNext::Ended(Vec::new(), ended.collect())
     }
 
+    /// Sets the members of a batch aside that change files which a person has changed, so that the
+    /// work behind them can land.
+    fn defer(
+        &mut self,
+        members: &[usize],
+        checkout: String,
+        paths: Vec<String>,
+        batch: VerifiedBatch,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let branch = batch.branch().to_owned();
+        let green = (members.len() == batch.commits().len()).then_some(batch);
+        let work = self.queue.defer(members);
+        let tasks = work.iter().map(|work| work.id.task_id.clone()).collect();
+        let held = Held { branch, checkout, paths, tasks, why: None };
+        self.deferred.push(DeferredWork { work, held: held.clone(), green });
+        self.look_again = Some(sit.now + RETRY);
+        self.tell(held)
+    }
+
+    /// Queues the deferred work again that no file is in the way of.
+    fn resume(&mut self, in_the_way: &[String], sit: &Situation<'_>) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        self.look_again = Some(sit.now + RETRY);
+        let is_blocked = |deferred: &DeferredWork| {
+            deferred.held.paths.iter().any(|path| in_the_way.contains(path))
+        };
+        let (blocked, free): (Vec<_>, Vec<_>) =
+            mem::take(&mut self.deferred).into_iter().partition(is_blocked);
+        self.deferred = blocked;
+        for DeferredWork { work, green, .. } in free.into_iter().rev() {
+            (self.green, self.red) = (green, None);
+            self.queue.resume(work);
+        }
+    }
+
     /// Pauses landing, and journals each new reason once.
     fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.again = Some(sit.now + RETRY);
         self.held = Some(held.clone());
+        self.tell(held)
+    }
+
+    fn tell(&mut self, held: Held) -> Vec<RunCommand> {
         if self.told.replace(held.clone()).as_ref() == Some(&held) {
             return Vec::new();
         }
