@@ -266,6 +266,11 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
          take one file:   git restore --source={branch} -- PATH\n\
          take all of it:  git merge {branch}\n"
     ))?;
+    if repo.has_strays(&commit)? {
+        terminal::print(&format!(
+            "stashes and other branches that it left: git log --oneline {branch}^@ --not {branch}^1\n"
+        ))?;
+    }
     Ok(Exit::Success)
 }
 

@@ -101,6 +101,16 @@ impl Repo {
         Ok(text.lines().next().map(CommitId::from))
     }
 
+    /// Whether a pin also keeps commits that its branch does not have, such as stashes and other
+    /// branches.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_strays(&self, pin: &str) -> Result<bool> {
+        let second = format!("{pin}^2");
+        Ok(program::commit(&self.root, &second)?.is_some())
+    }
+
     /// The changed paths that are unchanged since the commit `pin` kept them. `scratch` is a file
     /// that may be overwritten.
     ///
@@ -230,9 +240,8 @@ impl Repo {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
         }
         tips.extend(self.moves_since(left.began));
-        if self.slot_of().is_some() {
-            // The stash of a slot is that of the attempt, and goes with the slot.
-            tips.extend(self.commit_of("refs/stash")?);
+        if let Some(main) = self.slot_of() {
+            tips.extend(self.slot_tips(&main)?);
         }
         tips.retain(|tip| Some(&**tip) != head);
         tips.sort();
@@ -245,6 +254,20 @@ impl Repo {
         let independent = lossy(&program::run(&self.root, &arguments)?);
         let stray = independent.lines().filter(|tip| Some(*tip) != head);
         Ok(stray.map(CommitId::from).collect())
+    }
+
+    /// The newest commits of a slot that its repository does not have: in branches, tags, stashes
+    /// and worktrees that the attempt made, and in their reflogs. They go with the slot.
+    fn slot_tips(&self, main: &Path) -> Result<Vec<CommitId>> {
+        let mut known = program::run(main, &["for-each-ref", "--format=^%(objectname)"])?;
+        known.extend_from_slice(b"^HEAD\n");
+        let list = ["rev-list", "--ignore-missing", "--parents", MOVES, "--all", "--reflog"];
+        let list = [&list[..], &["--stdin"]].concat();
+        let text = lossy(&program::run_with_input(&self.root, &list, &[], &known)?);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+        let parents: HashSet<&str> = lines.iter().flat_map(|line| &line[1..]).copied().collect();
+        let commits = lines.iter().map(|line| line[0]);
+        Ok(commits.filter(|commit| !parents.contains(commit)).map(CommitId::from).collect())
     }
 
     /// The positions of HEAD since then, from the reflog.
@@ -271,7 +294,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::adapters::git::tests::TestRepository;
+    use crate::adapters::git::tests::{TestRepository, TestSlots};
 
     const NAME: &str = "refs/ralph/a/1";
 
@@ -428,6 +451,53 @@ mod tests {
         }
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["rev-parse", &format!("{NAME}^1")]), head);
+    }
+
+    #[test]
+    fn all_that_an_attempt_committed_in_its_slot_is_kept() {
+        let trees = TestSlots::new();
+        let base = trees.place.commit("a", "0\n", "Base");
+        trees.place.git(&["branch", "-q", "others"]);
+        let slot = trees.add("1");
+        let git = |arguments: &[&str]| trees.git(&slot, arguments);
+        let mut kept = Vec::new();
+        for branch in ["side", "tagged"] {
+            git(&["checkout", "-q", "-b", branch, &base]);
+            kept.push(trees.commit(&slot, branch, "1\n"));
+        }
+        git(&["tag", "mark"]);
+        git(&["checkout", "-q", "side"]);
+        git(&["branch", "-q", "-D", "tagged"]);
+        for text in ["one\n", "two\n"] {
+            fs::write(slot.root().join("a"), text).unwrap();
+            git(&["stash", "-q"]);
+            kept.push(git(&["rev-parse", "stash"]).into());
+        }
+        let second = trees.path("second");
+        git(&["worktree", "add", "-q", "--detach", second.to_str().unwrap()]);
+        fs::write(second.join("b"), "1\n").unwrap();
+        trees.place.git_in(&second, &["add", "b"]);
+        trees.place.git_in(&second, &["commit", "-q", "-m", "Second"]);
+        kept.push(trees.place.git_in(&second, &["rev-parse", "HEAD"]).into());
+        git(&["checkout", "-q", "others"]);
+        let source =
+            PinSource { base: Some(&base), branch: Some("others"), began: 0, changed: &[] };
+        let pin = slot.pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
+        let pin = pin.commit.unwrap();
+        trees.main().bring_home(&slot, &pin, NAME).unwrap();
+        fs::remove_dir_all(slot.root()).unwrap();
+        trees.place.git(&["gc", "-q", "--prune=now"]);
+        assert!(trees.main().has_strays(&pin).unwrap());
+        let log = trees.place.git(&["log", "--format=%H", NAME]);
+        for commit in &kept {
+            assert!(log.contains(commit.as_str()), "{commit} is gone");
+        }
+        // Without work of its own there is no pin.
+        let slot = trees.add("2");
+        let head = slot.head().unwrap().commit;
+        let source = PinSource { base: head.as_deref(), branch: None, ..source };
+        let pin = slot.pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
+        assert_eq!(pin.commit, None);
     }
 
     #[test]
