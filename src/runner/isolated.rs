@@ -13,7 +13,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         event::Event,
-        exit::{Exit, Failure},
+        exit::{self, Exit, Failure},
         graph::task::TaskId,
         run::{
             command::AttemptId,
@@ -220,6 +220,8 @@ impl Runner {
         };
         let id = id.clone();
         let input = match prepared {
+            // No other task fares better, and the next run continues with this one.
+            Err(error) if exit::of_error(&error) == Exit::Disk => return Err(error),
             Err(error) => Input::NotStarted(id, format!("{error:#}")),
             Ok(PreparedSlot::Kept(why)) => {
                 let tree = record.slot.as_ref().map(|slot| slot.path.clone());

@@ -233,3 +233,21 @@ fn a_full_disk_stops_the_run_and_costs_nothing() {
     trial.run(["dag-status"]);
     disk.remount("remount,rw");
 }
+
+#[test]
+fn a_full_disk_of_slots_stops_the_run_before_attempts_are_used_up() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n");
+    let slots = trial.dir().join("disk");
+    fs::create_dir(&slots).unwrap();
+    let Some(disk) = Disk::at(&slots, "96k") else { return };
+    let agent = "cat > /dev/null; echo w > $RALPH_TASK_ID; git add -A; git commit -qm w; \
+                 \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = trial.command(["sh", "-c", agent]);
+    let trial = trial.env("RALPH_SLOT_DIR", slots.join("s").to_str().unwrap());
+    fs::write(slots.join("filler"), vec![0; 90_000]).unwrap();
+    trial.run(["run"]).code(74).stderr_has("disk full: cannot ");
+    assert_eq!((trial.tasks("failed").len(), trial.tasks("parked").len()), (0, 0));
+    fs::remove_file(slots.join("filler")).unwrap();
+    disk.remount("remount,size=8m");
+    trial.run(["run"]).graph_complete();
+}

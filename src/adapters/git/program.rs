@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsStr,
+    io,
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -310,9 +311,19 @@ fn name<'a>(arguments: &[&'a str]) -> &'a str {
 pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     let name = name(arguments);
     let said = lossy(&output.stderr);
-    match said.trim() {
-        "" => anyhow!("`git {name}` failed: {}", output.status),
-        said => anyhow!("`git {name}` failed: {said}"),
+    let error = match said.trim() {
+        "" => format!("`git {name}` failed: {}", output.status),
+        said => format!("`git {name}` failed: {said}"),
+    };
+    let kinds = [
+        ("No space left on device", io::ErrorKind::StorageFull),
+        ("Out of diskspace", io::ErrorKind::StorageFull),
+        ("Disk quota exceeded", io::ErrorKind::QuotaExceeded),
+        ("Read-only file system", io::ErrorKind::ReadOnlyFilesystem),
+    ];
+    match kinds.iter().find(|(text, _)| said.contains(text)) {
+        Some((_, kind)) => anyhow::Error::new(io::Error::from(*kind)).context(error),
+        None => anyhow!(error),
     }
 }
 
