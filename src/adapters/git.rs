@@ -56,6 +56,7 @@ pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Landing;
 pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
+pub use slot::remove_special_files;
 pub use slot_settings::SlotSettings;
 pub use trial::TrialRepository;
 pub use worktree::Worktree;

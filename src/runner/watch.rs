@@ -93,15 +93,14 @@ impl Runner {
         let Some(record) = self.records.get(id) else {
             return Ok(None);
         };
-        let seen = match record.tree(&self.workspace) {
-            Ok(tree) => Some((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)),
-            // A missing slot shows no signs of life.
-            Err(_) => None,
-        };
+        // A missing or damaged slot shows no signs of life.
+        let seen = record
+            .tree(&self.workspace)
+            .and_then(|tree| Ok((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)));
         let Some(handle) = self.processes.get_mut(id) else {
             return Ok(None);
         };
-        let changed = seen.filter(|seen| handle.seen != *seen);
+        let changed = seen.ok().filter(|seen| handle.seen != *seen);
         let is_changed = changed.is_some();
         if let Some(seen) = changed {
             handle.seen = seen;

@@ -167,6 +167,27 @@ fn a_damaged_slot_costs_its_attempt_and_no_work_before_it() {
 }
 
 #[test]
+fn a_slot_whose_git_directory_has_special_files_neither_hangs_nor_writes_elsewhere() {
+    for harm in [
+        "rm .git/HEAD; mkfifo .git/HEAD",
+        "rm .git/config; mkfifo .git/config",
+        "rm .git/index; mkfifo .git/index",
+        "mkfifo .git/refs/heads/x",
+        "rm -r .git/info; ln -s \"$TRIAL_DIR/outside\" .git/info",
+        "mv .git/objects ../objects; ln -s \"$TRIAL_DIR/outside\" .git/objects",
+        "rm .git/ralph-slot; mkfifo .git/ralph-slot",
+    ] {
+        let agent =
+            format!("cat > /dev/null; [ $RALPH_ATTEMPT = 1 ] && {{ {harm}; exit 1; }}; {HONEST}");
+        let trial = project("tasks: [{id: a}]\n", &agent);
+        fs::create_dir(trial.sign("outside")).unwrap();
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.tasks("started"), ["a", "a"], "{harm}");
+        assert_eq!(fs::read_dir(trial.sign("outside")).unwrap().count(), 0, "{harm}");
+    }
+}
+
+#[test]
 fn a_commit_that_a_person_takes_off_the_branch_stays_off() {
     let agent = "cat > /dev/null; [ $RALPH_ATTEMPT = 1 ] && {
              echo a > a; git add a; git commit -qm work; touch \"$TRIAL_DIR/made\"

@@ -19,7 +19,7 @@ use super::{
     Repo, lossy, program,
     slot_settings::{SlotSettings, remove_all, split_at},
 };
-use crate::{core::commit_id::CommitId, crash};
+use crate::{core::commit_id::CommitId, crash, regular_file};
 
 /// The file in the git directory of a slot that marks it. The first line is the commit at which
 /// `ralph` left the slot, which is kept; the rest is the top of the repository.
@@ -309,8 +309,33 @@ fn write_mark(git_dir: &Path, settings: &SlotSettings, commit: &str) -> io::Resu
     fs::write(git_dir.join(MARK), mark(&settings.main, commit))
 }
 
+/// Removes what an attempt put into the git directory of its slot that is neither a file nor a
+/// folder: opening a FIFO blocks, and a link leads elsewhere.
+///
+/// # Errors
+/// I/O errors.
+pub fn remove_special_files(slot: &Path) -> io::Result<()> {
+    let mut folders = vec![slot.join(".git")];
+    while let Some(folder) = folders.pop() {
+        if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+            continue;
+        }
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                // git-annex keeps links there.
+                folders.extend(Some(entry.path()).filter(|path| !path.ends_with("annex")));
+            } else if !kind.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
-    let text = fs::read(git_dir.join(MARK)).ok()?;
+    let text = regular_file::read(&git_dir.join(MARK)).ok()?;
     let (commit, main) = split_at(&text, b'\n')?;
     Some((lossy(commit).into(), PathBuf::from(OsStr::from_bytes(main))))
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     adapters::{
         agent_output,
-        git::Repo,
+        git::{self, Repo},
         process::{self, Identity},
         terminal, tmux,
     },
@@ -180,6 +180,8 @@ impl AttemptRecord {
             None => Ok(Rc::clone(&workspace.repo)),
             Some(slot) => {
                 ensure!(slot.path.exists(), "`{}` is gone", slot.path.display());
+                git::remove_special_files(&slot.path)
+                    .with_context(|| format!("cannot clean the slot `{}`", slot.path.display()))?;
                 // Git searches the parent folders if a folder is no repository. Reject such a
                 // match.
                 let is_own =
