@@ -8,6 +8,7 @@ use chrono::Utc;
 use super::{
     Invocation, active,
     init::{self, TASK},
+    inside::SurroundingAttempt,
     open_attempts,
 };
 use crate::{
@@ -38,6 +39,9 @@ const RUNNERS_UP: usize = 9;
 pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
     let mut workspace = invocation.workspace()?;
     if options.accept {
+        if let Some(around) = SurroundingAttempt::of(&workspace) {
+            return Err(around.refuse("prompt --accept"));
+        }
         // The claimed task is then done in the checkout.
         workspace.config.isolation = Isolation::Checkout;
     }

@@ -32,6 +32,7 @@ fn commands_about_other_tasks_are_refused_in_an_attempt() {
         try "$RALPH" task-reset a
         try "$RALPH" task-block b --reason no
         try "$RALPH" answer c blue
+        try "$RALPH" prompt b --accept
         # Without the variables, and away from the agent's process group.
         try env -u RALPH_TASK_ID -u RALPH_ATTEMPT -u RALPH_RUN_ID "$RALPH" task-complete b
         try setsid --wait env -u RALPH_TASK_ID "$RALPH" task-complete b
@@ -41,7 +42,7 @@ fn commands_about_other_tasks_are_refused_in_an_attempt() {
         let graph = format!("{TWO}  - id: c\n    status: needs-input\n");
         let trial = scripted(&graph, script);
         trial.run(words).code(4);
-        assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(7));
+        assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(8));
         assert_eq!(trial.tasks("completed"), ["a", "b"]);
         // None of these commands changed a status.
         let changes = trial.lines("status_changed");
