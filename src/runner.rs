@@ -451,7 +451,7 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Closed(closed))) => {
                 self.process_closed(&id, closed)?
             }
-            Some(RunnerMessage::News(id, ProcessNews::Idle)) => self.process_idle(&id)?,
+            Some(RunnerMessage::News(id, ProcessNews::Idle)) => self.process_idle(&id),
             Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
                 self.process_left(&id, &members)?
             }

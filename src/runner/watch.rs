@@ -89,23 +89,19 @@ impl Runner {
 
     /// Handles a report that a process is idle. A file that has changed since the last check is a
     /// sign of life.
-    pub(super) fn process_idle(&mut self, id: &AttemptId) -> Result<Option<Input>> {
-        let Some(record) = self.records.get(id) else {
-            return Ok(None);
-        };
+    pub(super) fn process_idle(&mut self, id: &AttemptId) -> Option<Input> {
+        let record = self.records.get(id)?;
         // A missing or damaged slot shows no signs of life.
         let seen = record
             .tree(&self.workspace)
             .and_then(|tree| Ok((tree.head()?.commit, attempt::changed(&self.workspace, &tree)?)));
-        let Some(handle) = self.processes.get_mut(id) else {
-            return Ok(None);
-        };
+        let handle = self.processes.get_mut(id)?;
         let changed = seen.ok().filter(|seen| handle.seen != *seen);
         let is_changed = changed.is_some();
         if let Some(seen) = changed {
             handle.seen = seen;
         }
-        Ok(Some(Input::ProcessIdle(id.clone(), is_changed)))
+        Some(Input::ProcessIdle(id.clone(), is_changed))
     }
 
     /// Handles the end of an agent that left these processes running, or a change in that list.

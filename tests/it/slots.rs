@@ -117,7 +117,7 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     let shown: Vec<&str> = status.lines().filter(shown).collect();
     insta::assert_snapshot!(shown.join("\n"), @r"
     Current attempt: a, attempt 1, since [time], for [took]; queued to land, in ../repo.slots/1 (ralph/a)
-    Merge queue: a; `main` cannot move: your uncommitted changes block it: work/a.txt; commit or stash them in [repo]
+    Merge queue: a; a cannot land on `main`: your uncommitted changes block it: work/a.txt; commit or stash them in [repo]
     ");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
     assert_eq!(queue["waiting"], json!(["a"]));

@@ -234,6 +234,7 @@ impl Repo {
     /// The error of `git`, for example for objects that are not valid.
     pub fn bring_home(&self, slot: &Repo, commit: &str, name: &str) -> Result<()> {
         slot.must_be_slot()?;
+        self.bring_submodules_home(slot)?;
         if self.commit_of(name)?.as_deref() == Some(commit) {
             return Ok(());
         }

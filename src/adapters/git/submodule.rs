@@ -15,6 +15,9 @@ const FROM_DISK: &[&str] = &["-c", "protocol.file.allow=always"];
 
 const ORIGIN: &str = "remote.origin.url";
 
+/// The refs of commits of submodules that no server has.
+const KEPT: &str = "refs/ralph/";
+
 impl Repo {
     /// Fetches and checks out the submodules, recursively. Does nothing without submodules. Call it
     /// after the slot moved to another commit. Those that `main` has cloned come from there.
@@ -31,6 +34,7 @@ impl Repo {
             let modules = modules_of(&top)?;
             for (name, path) in &modules {
                 clone_from_disk(&top, name, path, &clones.join(name))?;
+                fetch_kept(&top.join(path), &clones.join(name))?;
             }
             if !modules.is_empty() {
                 let update = ["submodule", "update", "--quiet", "--init"];
@@ -43,6 +47,48 @@ impl Repo {
         }
         Ok(())
     }
+
+    /// Keeps the current commits of the submodules of a slot in the clones of this repository, under
+    /// `refs/ralph/`: no server has them yet, and a commit that lands may name them.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub(super) fn bring_submodules_home(&self, slot: &Repo) -> Result<()> {
+        let mut open = vec![(slot.root.clone(), self.common_dir.join("modules"))];
+        while let Some((top, clones)) = open.pop() {
+            for (name, path) in modules_of(&top)? {
+                let (folder, clone) = (top.join(&path), clones.join(&name));
+                if !folder.join(".git").exists() || !clone.join("HEAD").exists() {
+                    continue;
+                }
+                if let Some(head) = program::commit(&folder, "HEAD")?
+                    && program::commit(&clone, &head)?.is_none()
+                {
+                    let from = folder.to_str().context("its path is not UTF-8")?;
+                    let spec = format!("HEAD:{KEPT}{head}");
+                    let fetch = ["-c", "fetch.fsckObjects=true", "fetch", "--quiet", "--no-tags"];
+                    let more = ["--no-write-fetch-head", "--no-recurse-submodules", "--"];
+                    program::run(&clone, &[FROM_DISK, &fetch, &more, &[from, &spec]].concat())
+                        .with_context(|| format!("cannot keep the commit of submodule `{path}`"))?;
+                }
+                open.push((folder, clone.join("modules")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fetches the commits of a submodule that only the clone of the main checkout keeps.
+fn fetch_kept(folder: &Path, clone: &Path) -> Result<()> {
+    let Some(disk) = clone.to_str().filter(|_| clone.join(KEPT).exists()) else {
+        return Ok(());
+    };
+    if !folder.join(".git").exists() {
+        return Ok(());
+    }
+    let spec = format!("{KEPT}*:{KEPT}*");
+    let fetch = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", disk, &spec];
+    program::run(folder, &[FROM_DISK, &fetch].concat()).map(drop)
 }
 
 /// Clones one submodule from a clone on the disk, unless it exists, and sets the origin that it
@@ -127,6 +173,37 @@ mod tests {
     }
 
     #[test]
+    fn commits_in_submodules_of_a_slot_come_home() {
+        let trees = TestSlots::new();
+        nested(&trees);
+        let main = trees.main();
+        let slot = trees.add("1");
+        let base = trees.place.git(&["rev-parse", "main"]);
+        slot.move_to(&base).unwrap();
+        slot.update_submodules(&main).unwrap();
+        let inner = slot.root().join("lib/deep/inner");
+        for top in [&inner, &slot.root().join("lib"), &slot.root().to_owned()] {
+            commit(&trees.place, top, "2\n");
+        }
+        let head = slot.head().unwrap().commit.unwrap();
+        main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+        // Another slot and the main checkout can move there, without the first slot.
+        fs::remove_dir_all(slot.root()).unwrap();
+        let second = trees.add("2");
+        second.move_to(&base).unwrap();
+        second.update_submodules(&main).unwrap();
+        second.move_to(&head).unwrap();
+        second.update_submodules(&main).unwrap();
+        trees.place.git(&["merge", "-q", "--ff-only", "refs/ralph/x/1"]);
+        trees.place.git(&["submodule", "--quiet", "update", "--recursive"]);
+        for top in [second.root(), main.root()] {
+            for path in ["lib/file", "lib/deep/inner/file"] {
+                assert_eq!(fs::read_to_string(top.join(path)).unwrap(), "2\n", "{path}");
+            }
+        }
+    }
+
+    #[test]
     fn submodules_come_from_the_disk() {
         let trees = TestSlots::new();
         let from = nested(&trees);
@@ -159,27 +236,19 @@ mod tests {
         let refused = said(main.update_submodules(&main));
         assert!(refused.contains("is not a slot"), "{refused}");
 
-        // A commit that only its origin has: it is fetched from there, and missing at first.
+        // A commit that neither the main checkout nor the disk has comes from its origin.
         commit(&trees.place, &away[0], "2\n");
-        fs::rename(&away[0], &from[0]).unwrap();
-        let lib = slot.root().join("lib");
-        let get = ["-c", "protocol.file.allow=always", "fetch", "-q"];
-        trees.place.git_in(&lib, &get);
-        trees.place.git_in(&lib, &["checkout", "-q", "origin/main"]);
-        let head = trees.commit(&slot, "a", "2\n");
-        slot.update_submodules(&main).unwrap();
-        trees.bring(&slot, &head);
-        let other = trees.add("2");
-        other.detach_at(&head).unwrap();
-        fs::rename(&from[0], &away[0]).unwrap();
-        let refused = said(other.update_submodules(&main));
+        let new = trees.place.git_in(&away[0], &["rev-parse", "HEAD"]);
+        trees.place.git_in(slot.root(), &["update-index", "--cacheinfo", "160000", &new, "lib"]);
+        trees.place.git_in(slot.root(), &["commit", "-q", "-m", "Newer"]);
+        let refused = said(slot.update_submodules(&main));
         assert!(refused.starts_with("cannot update the submodules of "), "{refused}");
         fs::rename(&away[0], &from[0]).unwrap();
+        let lib = slot.root().join("lib");
         // In the test, this is a server.
-        let cloned = other.root().join("lib");
-        trees.place.git_in(&cloned, &["config", "protocol.file.allow", "always"]);
-        other.update_submodules(&main).unwrap();
-        assert_eq!(fs::read_to_string(other.root().join("lib/file")).unwrap(), "2\n");
+        trees.place.git_in(&lib, &["config", "protocol.file.allow", "always"]);
+        slot.update_submodules(&main).unwrap();
+        assert_eq!(fs::read_to_string(lib.join("file")).unwrap(), "2\n");
         // Back again, and to a commit without submodules.
         slot.detach_at(&base).unwrap();
         slot.update_submodules(&main).unwrap();
