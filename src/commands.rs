@@ -14,6 +14,7 @@ pub mod heartbeat;
 pub mod init;
 mod inside;
 mod journal_reader;
+mod lint;
 mod listen;
 mod loop_graph;
 pub mod logs;

@@ -97,7 +97,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("costs", &[("ralph costs --by day", ""), ("ralph costs --by agent --json", "")]),
     (
         "check",
-        &[("ralph check", "the graph of the repository"), ("ralph check other.yaml", "any file")],
+        &[
+            ("ralph check", "the graph of the repository"),
+            (
+                "ralph check --strict",
+                "also what wastes a run: no checks, vague or conflicting tasks",
+            ),
+            ("ralph check other.yaml", "any file"),
+        ],
     ),
     (
         "config",

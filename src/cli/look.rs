@@ -50,6 +50,10 @@ pub struct NotifyArgs {
 pub struct CheckArgs {
     /// The graph file [default: the graph of the repository]
     pub file: Option<PathBuf>,
+    /// Also look for what wastes a run: missing checks, vague or conflicting tasks; exit with 1 if
+    /// anything is found
+    #[arg(long)]
+    pub strict: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::Invocation;
+use super::{Invocation, lint};
 use crate::{
     adapters::{
         excerpt,
@@ -16,6 +16,7 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, Severity, position},
         exit::Exit,
+        graph::{edit::Document, lint::diagnostics},
         history::History,
         select::Policy,
     },
@@ -32,16 +33,31 @@ use crate::{
 /// Errors of the disk. An invalid graph is reported here, with exit code 65.
 pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
     let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
+    let mut found = Vec::new();
     let (file, history, policy) = if let Some(path) = &options.file {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
-        (read(&whole, &path.display().to_string()), History::default(), Policy::default())
+        let file = read(&whole, &path.display().to_string());
+        if let (Ok(file), true) = (&file, options.strict) {
+            found = lint::of_file(whole.parent().unwrap_or(&whole), file.graph());
+        }
+        (file, History::default(), Policy::default())
     } else {
         let workspace = invocation.workspace()?;
         let file = read(workspace.graph_path(), &workspace.graph_name());
+        if let (Ok(file), true) = (&file, options.strict) {
+            found = lint::of_workspace(&workspace, file.graph());
+        }
         (file, past(&workspace)?, workspace.policy())
     };
     match file {
-        Ok(file) => valid(&file, &history, &policy, options.json),
+        Ok(file) => {
+            let mut faults = file.warnings().to_vec();
+            if let Ok(document) = Document::parse(file.text()) {
+                faults.extend(diagnostics(&document, &found));
+            }
+            valid(&file, &faults, &history, &policy, options.json)?;
+            Ok(if found.is_empty() { Exit::Success } else { Exit::Error })
+        }
         Err(rejected) => invalid(&rejected, options.json),
     }
 }
@@ -50,7 +66,13 @@ fn past(workspace: &Workspace) -> Result<History> {
     Ok(workspace.event_store()?.history().clone())
 }
 
-fn valid(file: &GraphFile, history: &History, policy: &Policy, as_json: bool) -> Result<Exit> {
+fn valid(
+    file: &GraphFile,
+    faults: &[Diagnostic],
+    history: &History,
+    policy: &Policy,
+    as_json: bool,
+) -> Result<()> {
     let graph = file.graph();
     let (tasks, edges, chain) = (graph.tasks().len(), graph.edge_count(), graph.longest_chain());
     let ready = view(file, history, policy).ready(Utc::now()).len();
@@ -62,18 +84,18 @@ fn valid(file: &GraphFile, history: &History, policy: &Policy, as_json: bool) ->
             "edges": edges,
             "longest_chain": chain,
             "ready": ready,
-            "diagnostics": listed(file.name(), file.text(), file.warnings()),
+            "diagnostics": listed(file.name(), file.text(), faults),
         })))?;
-        return Ok(Exit::Success);
+        return Ok(());
     }
-    draw(file.name(), file.text(), file.warnings());
+    draw(file.name(), file.text(), faults);
     let dependencies = if edges == 1 { "dependency" } else { "dependencies" };
     terminal::print(&format!(
         "{}: {}, {edges} {dependencies}, longest chain {chain}, {ready} ready now\n",
         file.name(),
         counted(tasks, "task"),
     ))?;
-    Ok(Exit::Success)
+    Ok(())
 }
 
 fn invalid(rejected: &Rejected, as_json: bool) -> Result<Exit> {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, check_filter, filter, loop_graph};
+use super::{Invocation, check_filter, filter, lint, loop_graph};
 use crate::{
     adapters::{bounded_log::BoundedLog, terminal},
     cli::{LimitArgs, RunArgs},
@@ -74,8 +74,14 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         let odd = counted(odd, "warning");
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
+    let says_remarks = workspace.config.lint && verbosity != Verbosity::Quiet;
+    let remarks = if says_remarks { lint::of_workspace(&workspace, file.graph()).len() } else { 0 };
     warn_of_many(workspace.config.max_iterations);
     let runner = runner(workspace, file, run, verbosity)?;
+    if remarks > 0 {
+        let remarks = counted(remarks, "remark");
+        terminal::say(&format!("{remarks} about the tasks; `ralph check --strict` shows them"));
+    }
     if runner.workspace().config.is_isolated() {
         warn_of_uncommitted(runner.workspace());
     }

@@ -6,6 +6,7 @@
 pub mod edit;
 pub mod filter;
 pub mod glob;
+pub mod lint;
 pub mod load;
 pub mod merge;
 pub mod task;

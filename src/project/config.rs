@@ -115,6 +115,8 @@ pub struct Config {
     /// `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     pub limits: ConcurrencyLimits,
+    /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
+    pub lint: bool,
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
@@ -244,6 +246,7 @@ impl Default for Config {
             jobs: 1,
             learnings: LEARNINGS.to_owned(),
             limits: ConcurrencyLimits::default(),
+            lint: true,
             max_attempts: select::MAX_ATTEMPTS,
             max_cost: None,
             max_cost_per_day: None,

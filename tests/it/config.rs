@@ -14,13 +14,13 @@ fn every_setting_is_shown_with_its_origin() {
     insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
     agent               claude                              default
     autocommit          true                                default
-    child_wait_timeout  [took]                                  .ralph/config.yaml:5
+    child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     done_pattern        none                                default
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1
     git_timeout         10m                                 default
-    grace               [took]                               .ralph/config.yaml:2
+    grace               [took]                               .ralph/config.yaml:3
     hook_timeout        1m                                  default
     hooks               {}                                  default
     idle                15m                                 default
@@ -28,6 +28,7 @@ fn every_setting_is_shown_with_its_origin() {
     jobs                1                                   default
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
+    lint                false                               .ralph/config.yaml:2
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2
     max_cost_per_day    none                                default
@@ -52,10 +53,10 @@ fn every_setting_is_shown_with_its_origin() {
     setup_timeout       15m                                 default
     slot_dir            none                                default
     stale_after         2h                                  default
-    start_limit         0                                   .ralph/config.yaml:4
-    term_grace          [took]                               .ralph/config.yaml:3
+    start_limit         0                                   .ralph/config.yaml:5
+    term_grace          [took]                               .ralph/config.yaml:4
     timeout             45m                                 RALPH_TIMEOUT
-    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:6
+    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:7
     verify_baseline     false                               default
     verify_timeout      15m                                 default
     "#);

@@ -301,6 +301,8 @@ pub struct Task {
     pub max_attempts: Option<u32>,
     /// The most that all its attempts together may cost, in US dollars.
     pub max_cost: Option<f64>,
+    /// The rules of `ralph check --strict` that do not apply to it.
+    pub allow: Vec<String>,
     /// When it was claimed (RFC 3339), as the file says.
     pub claimed_at: Option<String>,
     /// Who claimed it.
@@ -333,6 +335,7 @@ impl Task {
             stale_after: None,
             max_attempts: None,
             max_cost: None,
+            allow: Vec::new(),
             claimed_at: None,
             claimed_by: None,
             extra: Map::new(),

@@ -269,6 +269,13 @@ pub const FIELDS: &[TaskField] = &[
         .default()
         .written(),
     TaskField::new(
+        "allow",
+        FieldKind::Texts(|task, rules| task.allow = rules),
+        "The rules of `ralph check --strict` that do not apply to the task, such as `vague-text`.",
+    )
+    .default()
+    .set(),
+    TaskField::new(
         "claimed_at",
         FieldKind::Word(|task, time| task.claimed_at = Some(time)),
         "When the last attempt began. Written by `ralph`.",

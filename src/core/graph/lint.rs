@@ -1,0 +1,621 @@
+//! Lint: what makes a valid graph waste a night.
+//!
+//! Each rule looks at the tasks that are still to be done, and reports where, why it matters and
+//! the fix. A task turns a rule off with `allow`. What a rule must know of the machine is passed in
+//! as [`LintFacts`]; nothing here reads the disk.
+
+mod ancestors;
+mod paths;
+mod words;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
+};
+
+use serde::{Deserialize, Serialize};
+
+use self::{ancestors::Ancestors, paths::named_paths, words::vague_words};
+use super::{TaskGraph, edit::Document, load, task::Task, task_paths};
+use crate::core::{
+    diagnostic::{Diagnostic, nearest},
+    variants,
+};
+
+/// A rule of `ralph check --strict`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LintRule {
+    /// Nothing tells when the task is done.
+    NoCheck,
+    /// A verify command names a program that is not there.
+    MissingProgram,
+    /// A verify command cannot fail.
+    AlwaysPasses,
+    /// A named path does not exist, and no task makes it.
+    MissingPath,
+    /// Two tasks without an order name the same file.
+    SameFile,
+    /// There is next to no text.
+    ShortText,
+    /// The text is too long for one task.
+    LongText,
+    /// The text uses words that each reader takes differently.
+    VagueText,
+    /// A dependency that another one implies.
+    ImpliedDependency,
+    /// Every task waits on the one before.
+    SingleChain,
+    /// An urgent task waits on a less urgent one.
+    PriorityOrder,
+    /// `allow` names a rule that does not exist.
+    UnknownRule,
+}
+
+impl LintRule {
+    /// The name, as `allow` has it.
+    pub fn name(self) -> &'static str {
+        variants::names::<LintRule>()[self as usize]
+    }
+}
+
+/// What the rules know of the repository and its settings.
+pub struct LintFacts<'a> {
+    /// The verify commands of the settings, for tasks without their own.
+    pub verify: &'a [String],
+    /// Whether a program can be started.
+    pub has_program: &'a dyn Fn(&str) -> bool,
+    /// Whether a path exists in the repository.
+    pub has_path: &'a dyn Fn(&str) -> bool,
+    /// The number of attempts at a time.
+    pub jobs: usize,
+    /// Whether a task takes over the urgency of its dependents.
+    pub inherits: bool,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LintFinding {
+    /// The rule.
+    pub rule: LintRule,
+    /// The number of the task.
+    pub task: usize,
+    /// The field that it is about; the id where the task lacks it.
+    pub field: &'static str,
+    /// What is found: a lower-case fragment with names in backticks.
+    pub message: String,
+    /// Why it matters.
+    pub why: String,
+    /// The fix.
+    pub fix: String,
+    /// Another task that has a part in it.
+    pub other: Option<(usize, &'static str)>,
+}
+
+/// The most words of a text that an agent can do in one attempt: about five pages.
+const LONG: usize = 1_500;
+/// The fewest words that say what to do.
+const SHORT: usize = 6;
+/// The fewest tasks for which a chain is worth a remark.
+const CHAIN: usize = 4;
+/// The most dependencies that are followed to find implied ones, in a graph with many.
+const STEPS: usize = 2_000_000;
+
+/// Returns the findings in the order of the file, without those that their tasks allow.
+pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
+    let linter = Linter { graph, facts, ancestors: Ancestors::of(graph) };
+    let open: Vec<usize> = (0..graph.tasks().len()).filter(|it| linter.is_open(*it)).collect();
+    let mut found: Vec<LintFinding> = Vec::new();
+    for number in open.iter().copied() {
+        found.extend(linter.no_check(number));
+        found.extend(linter.verify(number));
+        found.extend(linter.missing_path(number));
+        found.extend(linter.length(number));
+        found.extend(linter.vague(number));
+        found.extend(linter.priority_order(number));
+        found.extend(linter.unknown_rules(number));
+    }
+    found.extend(linter.implied(&open));
+    found.extend(linter.same_files(&open));
+    found.extend(linter.single_chain(&open));
+    let is_allowed =
+        |it: &LintFinding| graph.task(it.task).allow.iter().any(|name| name == it.rule.name());
+    found.retain(|it| !is_allowed(it));
+    found.sort_by_key(|it| (it.task, it.rule));
+    found
+}
+
+/// Converts findings to warnings with their locations.
+pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic> {
+    let place = |task: usize, field: &str| -> Range<usize> {
+        let (tree, text) = (document.tree(), document.text());
+        let Some(node) = load::node_of(document, task) else { return 0..0 };
+        let value = tree.entry(text, node, field).or_else(|| tree.entry(text, node, "id"));
+        let range = value.map_or_else(|| tree.range(node), |(_, value)| tree.range(value));
+        let line = text[range.clone()].lines().next().map_or(0, str::len);
+        range.start..range.start + line
+    };
+    let diagnostic = |one: &LintFinding| {
+        let message = format!("{} ({})", one.message, one.rule.name());
+        let warning = Diagnostic::warning(message, place(one.task, one.field));
+        let warning = warning.label(one.why.clone()).help(one.fix.clone());
+        match one.other {
+            Some((other, field)) => warning.related(place(other, field), "the other one"),
+            None => warning,
+        }
+    };
+    let mut warnings: Vec<Diagnostic> = found.iter().map(diagnostic).collect();
+    warnings.sort_by_key(|warning| warning.at.start);
+    warnings
+}
+
+fn finding(
+    rule: LintRule,
+    task: usize,
+    field: &'static str,
+    [message, why, fix]: [String; 3],
+) -> LintFinding {
+    LintFinding { rule, task, field, message, why, fix, other: None }
+}
+
+struct Linter<'a> {
+    graph: &'a TaskGraph,
+    facts: &'a LintFacts<'a>,
+    ancestors: Ancestors<'a>,
+}
+
+impl Linter<'_> {
+    fn is_open(&self, number: usize) -> bool {
+        !self.graph.task(number).status.is_over()
+    }
+
+    fn id(&self, number: usize) -> &str {
+        self.graph.task(number).id.as_str()
+    }
+
+    fn verify_of<'a>(&'a self, task: &'a Task) -> &'a [String] {
+        task.verify.as_deref().unwrap_or(self.facts.verify)
+    }
+
+    fn no_check(&self, number: usize) -> Option<LintFinding> {
+        let task = self.graph.task(number);
+        let is_named = |name: &str| task.extra.contains_key(name);
+        let has_criteria = is_named("output")
+            || task.prompt.is_some()
+            || task.extra.keys().any(|name| words::is_criteria(name))
+            || words::has_criteria(&task.title)
+            || words::has_criteria(task.description.as_deref().unwrap_or_default());
+        if !self.verify_of(task).is_empty() || has_criteria {
+            return None;
+        }
+        Some(finding(LintRule::NoCheck, number, "id", [
+            format!("nothing tells when `{}` is done", task.id),
+            "it has no `verify`, no `output` and no criteria".to_owned(),
+            "add `verify:` with a command that fails until it is done, or say in the description \
+             what must be true then"
+                .to_owned(),
+        ]))
+    }
+
+    fn verify(&self, number: usize) -> Vec<LintFinding> {
+        let task = self.graph.task(number);
+        let mut found = Vec::new();
+        // Those of the settings are the same for every task, and `doctor` runs them.
+        for command in task.verify.iter().flatten() {
+            if words::cannot_fail(command) {
+                found.push(finding(
+                    LintRule::AlwaysPasses,
+                    number,
+                    "verify",
+                    [
+                        format!("`{}` cannot fail", words::shortened(command)),
+                        "unfinished work would count as done".to_owned(),
+                        "use a command that fails while the work is not done, or drop it"
+                            .to_owned(),
+                    ],
+                ));
+            }
+            let program = task_paths::program_of(command);
+            let is_made = |path: &str| self.is_made(number, path);
+            if let Some(program) =
+                program.filter(|it| !(self.facts.has_program)(it) && !is_made(it))
+            {
+                found.push(finding(
+                    LintRule::MissingProgram,
+                    number,
+                    "verify",
+                    [
+                        format!("there is no program `{program}`"),
+                        "every attempt would fail its verification".to_owned(),
+                        "install it, correct the name, or let an earlier task make it".to_owned(),
+                    ],
+                ));
+            }
+        }
+        found
+    }
+
+    /// Whether the task or one that it waits on makes a path, as far as they say.
+    fn is_made(&self, number: usize, path: &str) -> bool {
+        let path = path.trim_start_matches("./").trim_end_matches('/');
+        let mut open = vec![number];
+        let mut seen = HashSet::from([number]);
+        while let Some(number) = open.pop() {
+            let task = self.graph.task(number);
+            let outputs = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
+            let is_in = |text: &str| text.contains(path);
+            if outputs.iter().any(|made| path.starts_with(made.as_str()))
+                || task.touches.iter().any(|glob| is_in(glob.as_str()))
+                || is_in(&task.title)
+                || task.description.as_deref().is_some_and(is_in)
+            {
+                return true;
+            }
+            open.extend(self.graph.dependencies(number).filter(|before| seen.insert(*before)));
+        }
+        false
+    }
+
+    fn missing_path(&self, number: usize) -> Vec<LintFinding> {
+        let task = self.graph.task(number);
+        let given = task.extra.get("path").map(task_paths::of_output).unwrap_or_default();
+        let is_missing = |path: &String| {
+            let exists = (self.facts.has_path)(path);
+            !exists && !self.graph.dependencies(number).any(|before| self.is_made(before, path))
+        };
+        let missing = |path: String| {
+            finding(
+                LintRule::MissingPath,
+                number,
+                "path",
+                [
+                    format!("`{path}` does not exist"),
+                    "no task before this one makes it".to_owned(),
+                    "correct the path, or depend on the task that makes it".to_owned(),
+                ],
+            )
+        };
+        given.into_iter().filter(is_missing).map(missing).collect()
+    }
+
+    fn length(&self, number: usize) -> Option<LintFinding> {
+        let task = self.graph.task(number);
+        let text = task.description.as_deref().unwrap_or_default();
+        let in_title = if task.title == task.id.as_str() { "" } else { &task.title };
+        let count = text.split_whitespace().count();
+        let all = count + in_title.split_whitespace().count();
+        let is_elsewhere = task.prompt.is_some()
+            || ["path", "notes"].iter().any(|name| task.extra.contains_key(*name))
+            || task.extra.keys().any(|name| words::is_criteria(name));
+        if all < SHORT && !is_elsewhere {
+            return Some(finding(
+                LintRule::ShortText,
+                number,
+                "description",
+                [
+                    format!("`{}` says what to do in {}", task.id, words::counted(all)),
+                    "the agent has to guess the rest".to_owned(),
+                    "add a `description`: what to change, where, and what must be true afterwards"
+                        .to_owned(),
+                ],
+            ));
+        }
+        (count > LONG).then(|| {
+            finding(
+                LintRule::LongText,
+                number,
+                "description",
+                [
+                    format!("the description of `{}` has {count} words", task.id),
+                    "an agent does a part of it, and reports all of it".to_owned(),
+                    "split the task, or move what is only background to a file and name it"
+                        .to_owned(),
+                ],
+            )
+        })
+    }
+
+    fn vague(&self, number: usize) -> Option<LintFinding> {
+        let task = self.graph.task(number);
+        // A command decides what the words mean.
+        if task.verify.as_ref().is_some_and(|commands| !commands.is_empty()) {
+            return None;
+        }
+        let text = task.description.as_deref().unwrap_or_default();
+        let in_title = vague_words(&task.title);
+        let field = if in_title.is_empty() { "description" } else { "title" };
+        let vague: BTreeSet<&str> = in_title.into_iter().chain(vague_words(text)).collect();
+        let list: Vec<String> = vague.iter().map(|word| format!("`{word}`")).collect();
+        (!list.is_empty()).then(|| {
+            finding(
+                LintRule::VagueText,
+                number,
+                field,
+                [
+                    format!("`{}` is vague: {}", task.id, list.join(", ")),
+                    "each reader takes it differently, and nothing checks it".to_owned(),
+                    "name the files, the behavior and the numbers, or add `verify`".to_owned(),
+                ],
+            )
+        })
+    }
+
+    fn priority_order(&self, number: usize) -> Option<LintFinding> {
+        if self.facts.inherits {
+            return None;
+        }
+        let task = self.graph.task(number);
+        let is_later = |before: &usize| {
+            self.is_open(*before) && self.graph.task(*before).priority > task.priority
+        };
+        let before = self.graph.dependencies(number).find(is_later)?;
+        let (first, other) = (task.priority, self.graph.task(before).priority);
+        let found = finding(
+            LintRule::PriorityOrder,
+            number,
+            "priority",
+            [
+                format!("`{}` ({first}) waits on `{}` ({other})", task.id, self.id(before)),
+                "less urgent work of others goes before what it waits on".to_owned(),
+                format!("make `{}` {first}, or set `select: inherit`", self.id(before)),
+            ],
+        );
+        Some(LintFinding { other: Some((before, "priority")), ..found })
+    }
+
+    fn unknown_rules(&self, number: usize) -> Vec<LintFinding> {
+        let known = variants::names::<LintRule>();
+        let allow = self.graph.task(number).allow.iter();
+        let unknown = allow.filter(|name| !known.contains(&name.as_str()));
+        let unknown_rule = |name: &String| {
+            let fix = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the rules are {}", known.join(", ")),
+            };
+            let message = format!("there is no rule `{}`", name.escape_debug());
+            finding(LintRule::UnknownRule, number, "allow", [message, String::new(), fix])
+        };
+        unknown.map(unknown_rule).collect()
+    }
+
+    /// Dependencies that another dependency of the same task implies.
+    fn implied(&self, open: &[usize]) -> Vec<LintFinding> {
+        let mut found = Vec::new();
+        let mut steps = STEPS;
+        for number in open.iter().copied() {
+            let before: Vec<usize> = self.graph.dependencies(number).collect();
+            for one in before.iter().copied() {
+                let mut others = before.iter().copied().filter(|other| *other != one);
+                let via = others.find(|other| self.ancestors.waits_on(*other, one, &mut steps));
+                let Some(via) = via.filter(|_| steps > 0) else { continue };
+                let (id, one, via) = (self.id(number), self.id(one), self.id(via));
+                found.push(finding(
+                    LintRule::ImpliedDependency,
+                    number,
+                    "depends_on",
+                    [
+                        format!("`{id}` waits on `{one}` anyway, through `{via}`"),
+                        "it hides the order that matters".to_owned(),
+                        format!("remove `{one}` from the dependencies of `{id}`"),
+                    ],
+                ));
+            }
+        }
+        found
+    }
+
+    /// Pairs of tasks that name the same file and could run at the same time.
+    fn same_files(&self, open: &[usize]) -> Vec<LintFinding> {
+        let mut by_path: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for number in open.iter().copied() {
+            let task = self.graph.task(number);
+            let text =
+                format!("{} {}", task.title, task.description.as_deref().unwrap_or_default());
+            for path in named_paths(&text) {
+                by_path.entry(path).or_default().push(number);
+            }
+        }
+        let mut steps = STEPS;
+        let mut pairs: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
+        for (path, tasks) in by_path {
+            for pair in tasks.windows(2) {
+                let (one, other) = (pair[0], pair[1]);
+                let is_apart = !self.graph.task(one).touches.is_empty()
+                    && !self.graph.task(other).touches.is_empty();
+                let is_ordered = is_apart
+                    || self.ancestors.waits_on(one, other, &mut steps)
+                    || self.ancestors.waits_on(other, one, &mut steps);
+                if !is_ordered {
+                    pairs.entry((one, other)).or_default().push(path.clone());
+                }
+            }
+        }
+        let same_file = |((one, other), paths): ((usize, usize), Vec<String>)| {
+            let list: Vec<String> = paths.iter().take(3).map(|path| format!("`{path}`")).collect();
+            let (first, second) = (self.id(one), self.id(other));
+            let found = finding(
+                LintRule::SameFile,
+                other,
+                "id",
+                [
+                    format!("`{first}` and `{second}` both name {}", list.join(", ")),
+                    "if they run at the same time, one conflicts and is done again".to_owned(),
+                    format!(
+                        "let `{second}` depend on `{first}`, or give both `touches: [{}]`",
+                        paths.first().map_or("", String::as_str)
+                    ),
+                ],
+            );
+            LintFinding { other: Some((one, "id")), ..found }
+        };
+        pairs.into_iter().map(same_file).collect()
+    }
+
+    fn single_chain(&self, open: &[usize]) -> Option<LintFinding> {
+        let first = *open.first()?;
+        if self.facts.jobs < 2 || open.len() < CHAIN || self.open_chain() < open.len() {
+            return None;
+        }
+        Some(finding(
+            LintRule::SingleChain,
+            first,
+            "id",
+            [
+                format!("all {} tasks wait on one another, one after the other", open.len()),
+                format!("{} jobs take as long as one", self.facts.jobs),
+                "remove dependencies that are only an order of writing".to_owned(),
+            ],
+        ))
+    }
+
+    /// The length of the longest chain of open tasks.
+    fn open_chain(&self) -> usize {
+        let mut length = vec![0; self.graph.tasks().len()];
+        for number in self.graph.topological().iter().copied() {
+            let before = self.graph.dependencies(number).map(|it| length[it]).max();
+            length[number] = before.unwrap_or(0) + usize::from(self.is_open(number));
+        }
+        length.into_iter().max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::graph::edit::Document;
+
+    fn found_in(text: &str, verify: &[&str], jobs: usize) -> Vec<String> {
+        let document = Document::parse(text).unwrap();
+        let graph = load::load(&document).unwrap().graph;
+        let verify: Vec<String> = verify.iter().map(|it| (*it).to_owned()).collect();
+        let facts = LintFacts {
+            verify: &verify,
+            has_program: &|program| ["cargo", "sh"].contains(&program),
+            has_path: &|path| path == "src/lib.rs",
+            jobs,
+            inherits: false,
+        };
+        let found = lint(&graph, &facts);
+        let lines = diagnostics(&document, &found);
+        assert_eq!(lines.len(), found.len());
+        let place = |fault: &Diagnostic| crate::core::diagnostic::position(text, fault.at.start).0;
+        lines.iter().map(|fault| format!("{}: {}", place(fault), fault.message)).collect()
+    }
+
+    #[test]
+    fn each_rule_names_the_line_of_its_field() {
+        let text = "tasks:
+  - id: a
+    title: Write the parser for the new format
+    priority: 3
+  - id: b
+    title: Improve it
+    priority: 0
+    depends_on: [a]
+    verify: ['true', pytset, './made.sh']
+    path: src/none.rs
+  - id: c
+    title: Change src/app.rs to print all of the names, etc
+    depends_on: [b, a]
+  - id: d
+    title: Read the names in src/app.rs from a file, which must exist
+    allow: [vague-txt]
+";
+        insta::assert_snapshot!(found_in(text, &[], 1).join("\n"), @r"
+        2: nothing tells when `a` is done (no-check)
+        7: `b` (P0) waits on `a` (P3) (priority-order)
+        9: there is no program `pytset` (missing-program)
+        9: there is no program `./made.sh` (missing-program)
+        9: `true` cannot fail (always-passes)
+        10: `src/none.rs` does not exist (missing-path)
+        11: nothing tells when `c` is done (no-check)
+        11: `c` (P2) waits on `a` (P3) (priority-order)
+        12: `c` is vague: `etc` (vague-text)
+        13: `c` waits on `a` anyway, through `b` (implied-dependency)
+        14: `c` and `d` both name `src/app.rs` (same-file)
+        16: there is no rule `vague-txt` (unknown-rule)
+        ");
+    }
+
+    #[test]
+    fn what_says_when_it_is_done_is_enough() {
+        for more in [
+            "verify: cargo test",
+            "output: docs/a.md",
+            "acceptance_criteria: [it runs]",
+            "description: 'The tests pass, and `--help` prints it.'",
+            "description: '- [ ] it builds'",
+            "prompt: review.md",
+            "status: complete",
+            "allow: no-check",
+        ] {
+            let text = format!(
+                "tasks:\n- id: a\n  title: Write the parser for the new format\n  {more}\n"
+            );
+            assert_eq!(found_in(&text, &[], 1), [""; 0], "{more}");
+        }
+        let text = "tasks:\n- id: a\n  title: Write the parser for the new format\n";
+        assert_eq!(found_in(text, &["cargo test"], 1), [""; 0]);
+        assert_eq!(found_in(text, &[], 1).len(), 1);
+    }
+
+    #[test]
+    fn what_an_earlier_task_makes_is_not_missing() {
+        let text = "tasks:
+- {id: a, title: Write a script that checks all of it, output: check.sh}
+- {id: b, title: Use the script for the one file, depends_on: [a], verify: ./check.sh, path: check.sh}
+- {id: c, title: Use the script for the other file, verify: ./check.sh, path: check.sh}
+";
+        let found = found_in(text, &[], 1);
+        assert_eq!(
+            found,
+            [
+                "4: there is no program `./check.sh` (missing-program)",
+                "4: `check.sh` does not exist (missing-path)"
+            ]
+        );
+    }
+
+    #[test]
+    fn tasks_that_wait_on_one_another_or_declare_files_may_name_the_same() {
+        let two = |more: &str| {
+            format!(
+                "tasks:\n- {{id: a, title: Write all the names to src/app.rs, verify: cargo test{more}}}\n\
+                 - {{id: b, title: Read all the names from src/app.rs, verify: cargo test{more}}}\n"
+            )
+        };
+        assert_eq!(found_in(&two(""), &[], 1).len(), 1);
+        assert_eq!(found_in(&two(", touches: src/app.rs"), &[], 1), [""; 0]);
+        let ordered = format!("{}edges: [{{from: a, to: b}}]\n", two(""));
+        assert_eq!(found_in(&ordered, &[], 1), [""; 0]);
+    }
+
+    #[test]
+    fn a_chain_is_remarked_on_with_several_jobs() {
+        let task = |n: usize| {
+            let before = if n == 0 { String::new() } else { format!(", depends_on: [t{}]", n - 1) };
+            format!(
+                "- {{id: t{n}, title: Do the next one of all steps, verify: cargo test{before}}}\n"
+            )
+        };
+        let text = format!("tasks:\n{}", (0..5).map(task).collect::<String>());
+        assert_eq!(found_in(&text, &[], 1), [""; 0]);
+        let found = found_in(&text, &[], 4);
+        assert_eq!(
+            found,
+            ["2: all 5 tasks wait on one another, one after the other (single-chain)"]
+        );
+    }
+
+    #[test]
+    fn a_large_graph_is_read_in_bounded_steps() {
+        // Each task waits on all of the 300 before it.
+        let task = |n: usize| {
+            let before: Vec<String> =
+                (n.saturating_sub(300)..n).map(|before| format!("t{before}")).collect();
+            format!("- {{id: t{n}, depends_on: [{}]}}\n", before.join(", "))
+        };
+        let text = format!("tasks:\n{}", (0..1_000).map(task).collect::<String>());
+        assert!(!found_in(&text, &["cargo test"], 1).is_empty());
+    }
+}
