@@ -32,7 +32,10 @@ pub use look::{
     LogsArgs, NotifyArgs, RestoreArgs, SchemaArgs, Schemas, ShowArgs, StatusArgs,
 };
 pub use plain_loop::{Called, LoopArgs, Ls, Named};
-pub use run::{DagStatusArgs, LimitArgs, PaneArgs, PlanArgs, PromptArgs, RunArgs, Which};
+pub use run::{
+    DagStatusArgs, GraphArgs, LimitArgs, PaneArgs, PictureFormat, PlanArgs, PromptArgs, RunArgs,
+    Which,
+};
 pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
 pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
 pub use slots::{SlotsArgs, SlotsCommand};
@@ -99,6 +102,8 @@ pub enum Command {
     Status(Flags<StatusArgs>),
     /// Show the state of every task
     DagStatus(Flags<DagStatusArgs>),
+    /// Draw the task graph
+    Graph(Flags<GraphArgs>),
     /// List the run and the loops of this repository
     Ls(Flags<Ls>),
     /// List attempts with their verdicts

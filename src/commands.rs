@@ -10,6 +10,7 @@ pub mod dag_status;
 pub mod demo;
 pub mod demo_agent;
 pub mod doctor;
+pub mod graph;
 pub mod heartbeat;
 pub mod init;
 mod inside;
@@ -75,6 +76,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Prompt(Flags(options)) => prompt::run(&at, &options),
         Command::Plan(Flags(options)) => plan::run(&at, options),
         Command::DagStatus(Flags(options)) => dag_status::run(&at, options),
+        Command::Graph(Flags(options)) => graph::run(&at, options),
         Command::TaskReset(Flags(options)) => {
             task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
         }

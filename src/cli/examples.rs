@@ -70,6 +70,15 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "graph",
+        &[
+            ("ralph graph", "what is left, as a tree"),
+            ("ralph graph --all --milestone M1", "a part of it, with what is done"),
+            ("ralph graph --format dot | dot -Tsvg > graph.svg", "for Graphviz"),
+            ("ralph graph --format mermaid", "for a Markdown page"),
+        ],
+    ),
+    (
         "task-reset",
         &[("ralph task-reset parser docs", "both are pending, with all attempts available")],
     ),

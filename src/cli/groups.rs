@@ -26,7 +26,17 @@ const GROUPS: &[CommandGroup] = &[
     CommandGroup {
         title: "See",
         is_main: true,
-        commands: &["status", "dag-status", "ls", "attempts", "show", "logs", "attach", "costs"],
+        commands: &[
+            "status",
+            "dag-status",
+            "graph",
+            "ls",
+            "attempts",
+            "show",
+            "logs",
+            "attach",
+            "costs",
+        ],
     },
     CommandGroup {
         title: "Tasks",

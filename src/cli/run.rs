@@ -187,6 +187,33 @@ pub struct DagStatusArgs {
     pub which: Which,
 }
 
+/// `ralph graph`.
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// The form of the picture
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = PictureFormat::Text)]
+    pub format: PictureFormat,
+    /// Also draw what is complete or cancelled (the other forms always have it)
+    #[arg(long)]
+    pub all: bool,
+    /// The selection of tasks.
+    #[command(flatten)]
+    pub which: Which,
+}
+
+/// The form of a picture of the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PictureFormat {
+    /// A tree for the terminal
+    Text,
+    /// Graphviz
+    Dot,
+    /// Mermaid, which many sites draw in Markdown
+    Mermaid,
+    /// JSON, for programs
+    Json,
+}
+
 fn money(text: &str) -> Result<f64, String> {
     let sum = text.trim_start_matches('$').parse().ok().filter(|sum: &f64| *sum > 0.0);
     sum.filter(|sum| sum.is_finite())

@@ -25,10 +25,8 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["continue", "unpause"], &["resume"]),
     (&["abort", "cancel", "end", "halt", "kill", "quit"], &["stop"]),
     (&["dashboard", "info", "ps", "state", "stats"], &["status"]),
-    (
-        &["board", "graph", "list", "list-tasks", "ls-tasks", "task-list", "tasks", "todo", "tree"],
-        &["dag-status"],
-    ),
+    (&["board", "list", "list-tasks", "ls-tasks", "task-list", "tasks", "todo"], &["dag-status"]),
+    (&["dot", "draw", "mermaid", "picture", "tree"], &["graph"]),
     (&["loops"], &["ls"]),
     (&["history", "iterations", "runs"], &["attempts"]),
     (&["attempt", "describe", "inspect", "task-show", "view"], &["show"]),

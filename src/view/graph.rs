@@ -179,7 +179,7 @@ fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {
 }
 
 /// The state of a task in the words that every text uses.
-fn word(state: TaskState) -> &'static str {
+pub(super) fn word(state: TaskState) -> &'static str {
     match state {
         TaskState::Complete => "complete",
         TaskState::Cancelled => "cancelled",

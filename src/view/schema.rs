@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{
     graph::GraphView,
     past_attempt::{PastAttemptDetails, PastAttemptView},
+    picture::GraphPicture,
     plan::PlanView,
     run::RunView,
     slot::SlotView,
@@ -20,6 +21,9 @@ pub struct PrintedViews {
     /// `ralph dag-status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dag_status: Option<GraphView>,
+    /// `ralph graph --format json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphPicture>,
     /// `ralph status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunView>,

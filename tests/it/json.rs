@@ -25,6 +25,10 @@ json`; [journal.md](journal.md) describes journal lines.
 /// The commands, what each shows, and whether it works before the first run.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "The state of every task."),
+    (
+        &["graph", "--format", "json"],
+        "The tasks and dependencies of the graph, as a picture shows them.",
+    ),
     (&["status", "--json"], "The state of the newest run."),
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),
     (&["ls", "--json"], "The run and the loops of this repository."),

@@ -41,6 +41,7 @@ mod others;
 mod outputs;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
+mod picture;
 mod plan;
 mod planning;
 mod programs;

@@ -4,7 +4,6 @@
 //! the fix. A task turns a rule off with `allow`. What a rule must know of the machine is passed in
 //! as [`LintFacts`]; nothing here reads the disk.
 
-mod ancestors;
 mod paths;
 mod words;
 
@@ -15,8 +14,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::{ancestors::Ancestors, paths::named_paths, words::vague_words};
-use super::{TaskGraph, edit::Document, load, task::Task, task_paths};
+use self::{paths::named_paths, words::vague_words};
+use super::{TaskGraph, ancestors::Ancestors, edit::Document, load, task::Task, task_paths};
 use crate::core::{
     diagnostic::{Diagnostic, nearest},
     variants,

@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 
-use crate::core::graph::TaskGraph;
+use super::TaskGraph;
 
 /// A graph with the order of its tasks.
-pub(super) struct Ancestors<'a> {
+pub struct Ancestors<'a> {
     graph: &'a TaskGraph,
     /// The position of each task in a topological order.
     rank: Vec<usize>,
 }
 
 impl Ancestors<'_> {
-    pub(super) fn of(graph: &TaskGraph) -> Ancestors<'_> {
+    /// The ancestors in this graph.
+    pub fn of(graph: &TaskGraph) -> Ancestors<'_> {
         let mut rank = vec![0; graph.tasks().len()];
         for (at, number) in graph.topological().iter().enumerate() {
             rank[*number] = at;
@@ -22,7 +23,7 @@ impl Ancestors<'_> {
 
     /// Whether `task` waits on `other`. `steps` is what is left to follow; without it, the answer is
     /// yes, so that nothing is reported.
-    pub(super) fn waits_on(&self, task: usize, other: usize, steps: &mut usize) -> bool {
+    pub fn waits_on(&self, task: usize, other: usize, steps: &mut usize) -> bool {
         let mut open = vec![task];
         let mut seen = HashSet::new();
         while let Some(number) = open.pop() {

@@ -1,0 +1,121 @@
+//! `ralph graph`: draws the graph.
+
+use anyhow::Result;
+use chrono::Utc;
+
+use super::{Invocation, active, check_filter, filter, open_attempts};
+use crate::{
+    adapters::terminal::{self, Paint, Style, visible},
+    cli::{GraphArgs, PictureFormat},
+    core::{
+        exit::Exit,
+        select::{Policy, View},
+    },
+    project::workspace::view,
+    view::picture::{GraphPicture, PictureNode, StateMark, TreeLine},
+};
+
+/// The widest column of branches and ids.
+const IDS: usize = 40;
+
+/// Draws the graph.
+///
+/// # Errors
+/// No repository; an invalid graph; a filter that matches nothing.
+pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let file = workspace.graph()?;
+    let store = workspace.event_store()?;
+    let (history, now) = (store.history(), Utc::now());
+    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
+    check_filter(&file, &policy.filter)?;
+    let open = open_attempts(&workspace, history)?;
+    let active = active(&open, file.graph(), history);
+    let view = View { active: &active, ..view(&file, history, &policy) };
+    let picture = GraphPicture::of(&view, file.name(), now);
+    terminal::print(&match options.format {
+        PictureFormat::Text => text(&picture, options.all),
+        PictureFormat::Dot => picture.dot(),
+        PictureFormat::Mermaid => picture.mermaid(),
+        PictureFormat::Json => terminal::json(&picture),
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The tree as wide as the terminal, or as wide as it needs to be.
+fn text(picture: &GraphPicture, all: bool) -> String {
+    let width = terminal::stdout_width();
+    let paint = Paint::for_stream(&std::io::stdout());
+    let mut text = String::new();
+    let mut write = |style: Option<Style>, line: &str| {
+        let line = width.map_or(line.into(), |width| terminal::fit(line, width));
+        text += &match style {
+            Some(style) => paint.text(style, line),
+            None => line,
+        };
+        text.push('\n');
+    };
+    let parts = picture.counts.parts();
+    let parts = parts.iter().map(|(count, word)| format!(", {count} {word}"));
+    let parts: String = parts.collect();
+    let progress = picture.counts.progress();
+    write(Some(Style::Strong), &format!("{}: {progress}{parts}", picture.file));
+    let (folded, over) = picture.folded();
+    let shown = if all { picture } else { &folded };
+    if over > 0 && !all {
+        write(Some(Style::Faint), &format!("✓ {over} done (--all draws them)"));
+    }
+    let lines = shown.tree();
+    let left = |line: &TreeLine| {
+        format!("{}{} {}", line.branches, line.mark.sign(), shown.nodes[line.node].id)
+    };
+    let widest = lines.iter().map(|line| terminal::columns(&left(line))).max().unwrap_or(0);
+    let ids = widest.min(width.map_or(IDS, |width| width / 2).min(IDS));
+    for line in &lines {
+        let node = &shown.nodes[line.node];
+        let left = left(line);
+        let pad = " ".repeat(ids.saturating_sub(terminal::columns(&left)));
+        let remark = note(node, line);
+        let room = if remark.is_empty() { 0 } else { terminal::columns(&remark) + 2 };
+        let used = terminal::columns(&left).max(ids) + 2 + room;
+        let title = if node.title == node.id.as_str() { "".into() } else { visible(&node.title) };
+        let title = match width {
+            Some(width) => terminal::fit(&title, width.saturating_sub(used).max(8)).into_owned(),
+            None => title.into_owned(),
+        };
+        let mut whole = format!("{left}{pad}");
+        for part in [&title, &remark] {
+            if !part.is_empty() {
+                whole += "  ";
+                whole += part;
+            }
+        }
+        write(style(line.mark), whole.trim_end());
+    }
+    text
+}
+
+/// The state, where the shape does not say it, and the other tasks that it waits on.
+fn note(node: &PictureNode, line: &TreeLine) -> String {
+    const NAMED: usize = 3;
+    let state = match line.mark {
+        StateMark::Running | StateMark::Stuck => Some(node.state.to_owned()),
+        StateMark::Ready if node.state != "ready" => Some(node.state.to_owned()),
+        StateMark::Ready | StateMark::Waiting | StateMark::Done | StateMark::Cancelled => None,
+    };
+    let more = line.also.len().saturating_sub(NAMED);
+    let mut named: Vec<String> = line.also.iter().take(NAMED).cloned().collect();
+    named.extend((more > 0).then(|| format!("{more} more")));
+    let also = (!named.is_empty()).then(|| format!("also waits on {}", named.join(", ")));
+    state.into_iter().chain(also).collect::<Vec<_>>().join(", ")
+}
+
+fn style(mark: StateMark) -> Option<Style> {
+    match mark {
+        StateMark::Done | StateMark::Cancelled => Some(Style::Faint),
+        StateMark::Running => Some(Style::Warn),
+        StateMark::Ready => Some(Style::Good),
+        StateMark::Stuck => Some(Style::Bad),
+        StateMark::Waiting => None,
+    }
+}
