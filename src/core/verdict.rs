@@ -625,7 +625,7 @@ mod tests {
             ..proof(report, usize::from(report), 0, false)
         };
         let (bad, later) = (Exited { exit_code: 1 }, Some(DateTime::UNIX_EPOCH));
-        let limit = ProviderErrorKind::UsageLimit { resets_at: later };
+        let limit = ProviderErrorKind::UsageLimit { resets_at: later, window: None };
         judge([
             (bad.clone(), refused(false, limit, later), req, Verdict::RateLimited),
             (

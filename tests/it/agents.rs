@@ -90,8 +90,12 @@ fn waiting_is_bounded_by_max_wait() {
     trial
         .run(["run", "--max-wait", "1s"])
         .code(2)
-        .stderr_has("usage limit resets ")
+        .stderr_has("weekly limit resets ")
         .stderr_has(", beyond `max_wait` ([took]); run again then, or `--max-wait ");
+    trial.assert_record("rate_limited", &json!({"why": "the account reached its weekly limit"}));
+    assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["window"], "weekly");
+    let why = trial.lines("finished")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("weekly limit resets "), "{why}");
     // The limit is remembered: the next run spends no attempt to find it again.
     trial.run(["run", "--max-wait", "1s"]).code(2);
     assert_eq!((trial.lines("started").len(), trial.lines("finished").len()), (1, 2));

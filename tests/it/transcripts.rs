@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use ralph::core::{
     agents::{
+        limit_window::LimitWindow,
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
         transcript::{AgentTranscript, Format, Tokens, TranscriptReader},
     },
@@ -22,10 +23,18 @@ fn now() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 11, 20, 20, 56, 0).unwrap()
 }
 
+/// A usage limit of no named period.
 fn limit(day: u32, hour: u32, minute: u32) -> ProviderErrorKind {
-    let at = Utc.with_ymd_and_hms(2026, 11, day, hour, minute, 0).unwrap();
-    ProviderErrorKind::UsageLimit { resets_at: Some(at) }
+    limit_of(None, day, hour, minute)
 }
+
+fn limit_of(window: Option<LimitWindow>, day: u32, hour: u32, minute: u32) -> ProviderErrorKind {
+    let at = Utc.with_ymd_and_hms(2026, 11, day, hour, minute, 0).unwrap();
+    ProviderErrorKind::UsageLimit { resets_at: Some(at), window }
+}
+
+const FIVE_HOUR: Option<LimitWindow> = Some(LimitWindow::FiveHour);
+const WEEKLY: Option<LimitWindow> = Some(LimitWindow::Weekly);
 
 fn read(format: Format, parts: &[&[u8]]) -> AgentTranscript {
     let mut transcript = TranscriptReader::new(format);
@@ -80,8 +89,8 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("claude-background.jsonl", 0, None),
         ("claude-background-then-more.jsonl", 0, None),
         ("claude-cut.jsonl", 143, None),
-        ("claude-usage-limit.jsonl", 1, Some(limit(23, 20, 0))),
-        ("claude-usage-limit-event.jsonl", 1, Some(limit(20, 22, 0))),
+        ("claude-usage-limit.jsonl", 1, Some(limit_of(WEEKLY, 23, 20, 0))),
+        ("claude-usage-limit-event.jsonl", 1, Some(limit_of(FIVE_HOUR, 20, 22, 0))),
         ("claude-usage-warning.jsonl", 0, None),
         ("claude-rate-limit.jsonl", 1, Some(O::RateLimit)),
         ("claude-overloaded.jsonl", 1, Some(O::Overloaded)),
@@ -163,11 +172,22 @@ fn words_count_only_in_the_last_line_of_a_failure() {
     use ProviderErrorKind as O;
     // Standard output, standard error, exit code.
     let cases = [
-        ("work\nYou've hit your 5-hour limit · resets 10pm (UTC)\n", "", 1, Some(limit(20, 22, 0))),
+        (
+            "work\nYou've hit your 5-hour limit · resets 10pm (UTC)\n",
+            "",
+            1,
+            Some(limit_of(FIVE_HOUR, 20, 22, 0)),
+        ),
         ("You've hit your limit · resets 9:56pm (Europe/Berlin)", "", 1, Some(limit(20, 20, 56))),
-        ("5-hour limit reached ∙ resets 2am", "", 1, Some(limit(21, 2, 0))),
+        ("Weekly limit reached ∙ resets Nov 23, 9pm", "", 1, Some(limit_of(WEEKLY, 23, 21, 0))),
+        ("5-hour limit reached ∙ resets 2am", "", 1, Some(limit_of(FIVE_HOUR, 21, 2, 0))),
         ("Claude AI usage limit reached|1795212000\n", "", 1, Some(limit(20, 22, 0))),
-        ("Claude AI usage limit reached|0", "", 1, Some(O::UsageLimit { resets_at: None })),
+        (
+            "Claude AI usage limit reached|0",
+            "",
+            1,
+            Some(O::UsageLimit { resets_at: None, window: None }),
+        ),
         ("You've hit your 5-hour limit · resets 10pm (UTC)\n", "", 0, None),
         ("You've hit your 5-hour limit · resets 10pm (UTC)\nand then it worked\n", "", 1, None),
         ("I wrote down how a usage limit reached is told\n", "", 1, None),
@@ -313,9 +333,10 @@ fn recorded(name: &str) -> Option<ProviderErrorKind> {
     match name {
         "claude/usage-limit-5h-text"
         | "claude/usage-limit-5h-json"
-        | "claude/usage-limit-5h-sj" => Some(limit(20, 22, 0)),
+        | "claude/usage-limit-5h-sj" => Some(limit_of(FIVE_HOUR, 20, 22, 0)),
         "codex/usage-limit-json" => Some(O::UsageLimit {
             resets_at: Some(Utc.with_ymd_and_hms(2030, 1, 1, 0, 0, 0).unwrap()),
+            window: None,
         }),
         "claude/no-prompt" | "claude/root-refused" => Some(O::Setup),
         "claude/model-not-found-sj" => Some(O::Model),

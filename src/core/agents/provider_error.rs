@@ -16,7 +16,10 @@ use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
-    agents::transcript::{AgentTranscript, FinalResult, Format},
+    agents::{
+        limit_window::LimitWindow,
+        transcript::{AgentTranscript, FinalResult, Format},
+    },
     exit::Exit,
     outcome::Outcome,
 };
@@ -31,6 +34,9 @@ pub enum ProviderErrorKind {
         /// The time of the reset, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resets_at: Option<DateTime<Utc>>,
+        /// The period, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<LimitWindow>,
     },
     /// Too many requests in a short time.
     RateLimit,
@@ -93,10 +99,10 @@ impl ProviderErrorKind {
         let pause = TimeDelta::minutes(15.min(1 << earlier.min(4)));
         let back_off = Advice::Wait { until: now + pause };
         match self {
-            ProviderErrorKind::UsageLimit { resets_at: Some(at) } => {
+            ProviderErrorKind::UsageLimit { resets_at: Some(at), .. } => {
                 Advice::Wait { until: at.max(now + pause - SLACK) + SLACK }
             }
-            ProviderErrorKind::UsageLimit { resets_at: None } => {
+            ProviderErrorKind::UsageLimit { resets_at: None, .. } => {
                 Advice::Wait { until: now + pause.max(TimeDelta::minutes(15)) }
             }
             ProviderErrorKind::RateLimit
@@ -145,7 +151,9 @@ impl ProviderErrorKind {
 impl fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            ProviderErrorKind::UsageLimit { .. } => "the account reached its usage limit",
+            ProviderErrorKind::UsageLimit { window, .. } => {
+                return write!(f, "the account reached its {}", LimitWindow::limit(*window));
+            }
             ProviderErrorKind::RateLimit => "the provider limits the request rate",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
             ProviderErrorKind::ServerError => "the provider returned a server error",
@@ -254,7 +262,7 @@ pub fn classify<Z: TimeZone>(
         .into_iter()
         .flatten()
         .filter(|line| signs::is_error(line))
-        .find_map(|line| Some(with_reset(signs::of_text(line)?, line, now)))
+        .find_map(|line| Some(with_period(signs::of_text(line)?, line, now)))
 }
 
 /// Classifies by the agent's own report of failure.
@@ -298,19 +306,23 @@ fn of_end<Z: TimeZone>(
     let is_limit =
         matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit);
     if is_limit && end.resets_at.is_some() {
-        return Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at });
+        let window = end.window.or_else(|| LimitWindow::of_text(&end.text));
+        return Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at, window });
     }
-    Some(with_reset(found, &end.text, now))
+    Some(with_period(found, &end.text, now))
 }
 
-/// Adds the reset time that the text names, if the error is a usage limit.
-fn with_reset<Z: TimeZone>(
+/// Adds the reset time and the window that the text names, if the error is a usage limit.
+fn with_period<Z: TimeZone>(
     found: ProviderErrorKind,
     text: &str,
     now: &DateTime<Z>,
 ) -> ProviderErrorKind {
     if let ProviderErrorKind::UsageLimit { .. } = found {
-        return ProviderErrorKind::UsageLimit { resets_at: reset(text, now) };
+        return ProviderErrorKind::UsageLimit {
+            resets_at: reset(text, now),
+            window: LimitWindow::of_text(text),
+        };
     }
     found
 }
@@ -324,13 +336,16 @@ mod tests {
         use ProviderErrorKind as O;
         let now = Utc.with_ymd_and_hms(2026, 11, 20, 12, 0, 0).unwrap();
         let wait = |minutes| Advice::Wait { until: now + TimeDelta::minutes(minutes) };
-        let limit = |minutes| O::UsageLimit { resets_at: Some(now + TimeDelta::minutes(minutes)) };
+        let limit = |minutes| O::UsageLimit {
+            resets_at: Some(now + TimeDelta::minutes(minutes)),
+            window: None,
+        };
         let (denied, agent) = (Advice::Stop(Exit::Denied), Advice::Stop(Exit::Agent));
         // After 0, 3 and 50 errors in a row.
         for (obstacle, want) in [
             (limit(90), [wait(91), wait(91), wait(91)]),
             (limit(-5), [wait(1), wait(8), wait(15)]),
-            (O::UsageLimit { resets_at: None }, [wait(15), wait(15), wait(15)]),
+            (O::UsageLimit { resets_at: None, window: None }, [wait(15), wait(15), wait(15)]),
             (O::RateLimit, [wait(1), wait(8), wait(15)]),
             (O::Network, [wait(1), wait(8), wait(15)]),
             (O::NoAnswer, [wait(1), wait(8), wait(15)]),
@@ -353,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_written_as_json() {
-        let line = r#"{"kind":"usage_limit","resets_at":"2026-11-20T12:00:00Z"}"#;
+        let line = r#"{"kind":"usage_limit","resets_at":"2026-11-20T12:00:00Z","window":"weekly"}"#;
         let obstacle: ProviderErrorKind = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&obstacle).unwrap(), line);
         assert_eq!(

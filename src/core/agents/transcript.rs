@@ -23,6 +23,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::core::agents::limit_window::LimitWindow;
 use lines::LineSplitter;
 pub use pieces::Heard;
 use pieces::PieceCollector;
@@ -133,6 +134,8 @@ pub struct FinalResult {
     pub codes: Vec<String>,
     /// The time at which the limit resets, if the agent gives it as data.
     pub resets_at: Option<DateTime<Utc>>,
+    /// The period of that limit, if the agent gives it as data.
+    pub window: Option<LimitWindow>,
 }
 
 /// The state of an agent, from its output so far.

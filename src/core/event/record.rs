@@ -232,6 +232,7 @@ mod tests {
     use super::*;
     use crate::core::{
         agents::{
+            limit_window::LimitWindow,
             provider_error::{ProviderError, ProviderErrorKind},
             transcript::{Format, Tokens, Usage},
         },
@@ -274,6 +275,7 @@ mod tests {
                 obstacle: Some(ProviderError {
                     obstacle: ProviderErrorKind::UsageLimit {
                         resets_at: Some(DateTime::UNIX_EPOCH),
+                        window: Some(LimitWindow::Weekly),
                     },
                     until: Some(DateTime::UNIX_EPOCH),
                 }),

@@ -6,7 +6,10 @@ use chrono::{DateTime, TimeZone, Utc};
 
 use super::{Blocker, Held};
 use crate::core::{
-    agents::provider_error::ProviderErrorKind, duration, exit::Exit, graph::task::TaskId,
+    agents::{limit_window::LimitWindow, provider_error::ProviderErrorKind},
+    duration,
+    exit::Exit,
+    graph::task::TaskId,
     verdict::Report,
 };
 
@@ -113,8 +116,9 @@ impl StopReason {
         let hours = (*until - since).num_seconds().max(0).unsigned_abs().div_ceil(3600);
         let limit = format!("`max_wait` ({})", duration::short(*max_wait));
         match obstacle {
-            Some(ProviderErrorKind::UsageLimit { resets_at: Some(at) }) => format!(
-                "usage limit resets {}, beyond {limit}; run again then, or `--max-wait {hours}h`",
+            Some(ProviderErrorKind::UsageLimit { resets_at: Some(at), window }) => format!(
+                "{} resets {}, beyond {limit}; run again then, or `--max-wait {hours}h`",
+                LimitWindow::limit(*window),
                 time(at)
             ),
             Some(obstacle) => format!(

@@ -2,7 +2,7 @@
 
 use super::ProviderErrorKind;
 
-const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None };
+const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None, window: None };
 
 /// Maps an agent's error name that is unambiguous. Claude Code has it in the `error` of its last
 /// message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of its result. For

@@ -16,6 +16,7 @@ use super::{
     AgentTranscript, FinalResult, MESSAGE, PHRASE, Tokens, code, count, cut, dollars, http_status,
     target,
 };
+use crate::core::agents::limit_window::LimitWindow;
 
 /// The state since the last result, and the totals before it.
 #[derive(Debug, Default)]
@@ -31,8 +32,9 @@ pub(super) struct ClaudeReader {
     last: Tokens,
     /// The error name of the last message.
     error: Option<String>,
-    /// The reset time of a limit that was hit.
+    /// The reset time of a limit that was hit, and its period.
     rejected_until: Option<DateTime<Utc>>,
+    rejected_window: Option<LimitWindow>,
 }
 
 impl ClaudeReader {
@@ -46,8 +48,9 @@ impl ClaudeReader {
             }
             "rate_limit_event" => {
                 let limit = &event["rate_limit_info"];
-                let resets_at = instant(&limit["resetsAt"]);
-                self.rejected_until = resets_at.filter(|_| limit["status"] == "rejected");
+                let is_hit = limit["status"] == "rejected";
+                self.rejected_until = instant(&limit["resetsAt"]).filter(|_| is_hit);
+                self.rejected_window = window(limit).filter(|_| is_hit);
             }
             "result" => self.result(transcript, event),
             _ => {}
@@ -124,6 +127,7 @@ impl ClaudeReader {
             let limit = &event["api_error_params"]["rate_limit_info"];
             let heard = self.rejected_until.take();
             end.resets_at = instant(&limit["resetsAt"]).or(heard);
+            end.window = window(limit).or(self.rejected_window.take());
         } else {
             transcript.record_message(&text);
         }
@@ -149,6 +153,10 @@ fn system(transcript: &mut AgentTranscript, event: &Value) {
         }
         _ => {}
     }
+}
+
+fn window(limit: &Value) -> Option<LimitWindow> {
+    limit["rateLimitType"].as_str().and_then(LimitWindow::of_code)
 }
 
 fn tokens(usage: &Value) -> Tokens {

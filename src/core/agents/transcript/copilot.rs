@@ -45,6 +45,7 @@ impl CopilotReader {
                     status: http_status(&data["statusCode"]),
                     codes: code(&data["errorType"]).into_iter().collect(),
                     resets_at: None,
+                    window: None,
                 });
             }
             "result" => {

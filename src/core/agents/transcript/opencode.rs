@@ -44,6 +44,7 @@ impl OpencodeReader {
                     status: http_status(&data["statusCode"]),
                     codes: code(&event["error"]["name"]).into_iter().collect(),
                     resets_at: None,
+                    window: None,
                 });
                 transcript.reopen();
             }
