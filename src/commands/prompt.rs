@@ -61,16 +61,17 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         Some(id) => find(&file, id)?.1,
         None => next(&view)?,
     };
-    let max = view.max_attempts(number);
+    let (max, agent) = (view.max_attempts(number), view.agents(number).first());
     if options.json {
-        let context = attempt::context(&workspace, file.graph(), store.history(), number, max)?;
+        let context =
+            attempt::context(&workspace, file.graph(), store.history(), number, max, agent)?;
         terminal::print(&terminal::json(&context))?;
         return Ok(Exit::Success);
     }
     if options.accept {
         acceptable(&view, number)?;
     }
-    let text = attempt::render(&workspace, file.graph(), store.history(), number, max)?;
+    let text = attempt::render(&workspace, file.graph(), store.history(), number, max, agent)?;
     if options.accept {
         let id = file.graph().task(number).id.clone();
         claim(&workspace, &mut file, &id)?;

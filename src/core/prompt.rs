@@ -49,6 +49,9 @@ pub struct PromptContext {
     pub done_file: String,
     /// The file for a question to a person.
     pub wait_file: String,
+    /// Whether the agent can only edit files that git does not ignore, so that only the graph file
+    /// can report completion.
+    pub edits_only: bool,
     /// The graph file, relative to the repository.
     pub graph_path: String,
     /// The learnings file, relative to the repository.
@@ -138,6 +141,7 @@ pub fn context(
             "command": facts.command,
             "done_file": facts.done_file,
             "wait_file": facts.wait_file,
+            "by_edit": facts.edits_only,
         },
         "paths": { "graph": facts.graph_path, "learnings": facts.learnings_path },
     })

@@ -22,6 +22,7 @@ use chrono::Utc;
 use crate::{
     adapters::{git::Repo, state},
     core::{
+        agents::agent_command::AgentCommand,
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -74,7 +75,7 @@ pub fn branch_of(id: &TaskId) -> String {
     format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
-/// Renders the prompt of the next attempt at a task. Changes nothing on disk.
+/// Renders the prompt of the next attempt at a task, for this agent. Changes nothing on disk.
 ///
 /// # Errors
 /// The template cannot be rendered; the error shows where.
@@ -84,15 +85,16 @@ pub fn render(
     history: &History,
     number: usize,
     max_attempts: u32,
+    agent: Option<&AgentCommand>,
 ) -> Result<String> {
-    let context = context(workspace, graph, history, number, max_attempts)?;
+    let context = context(workspace, graph, history, number, max_attempts, agent)?;
     let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
     let root = workspace.root().to_owned();
     prompt::render(&name, move |name| Workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
-/// Returns the template context of a task's next attempt.
+/// Returns the template context of a task's next attempt with this agent.
 ///
 /// # Errors
 /// Errors of git.
@@ -102,6 +104,7 @@ pub fn context(
     history: &History,
     number: usize,
     max_attempts: u32,
+    agent: Option<&AgentCommand>,
 ) -> Result<serde_json::Value> {
     let id = &graph.task(number).id;
     let root = workspace.root();
@@ -137,6 +140,7 @@ pub fn context(
         command: Workspace::own_command(),
         done_file: report_path(DONE),
         wait_file: report_path(WAIT),
+        edits_only: agent.is_some_and(AgentCommand::edits_only),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
         isolated_from: isolated.then(|| root.display().to_string()),

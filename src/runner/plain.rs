@@ -8,7 +8,10 @@ use anyhow::{Context, Result};
 use super::Runner;
 use crate::{
     core::{
-        agents::promise::{Promise, Worth},
+        agents::{
+            agent_command::AgentCommand,
+            promise::{Promise, Worth},
+        },
         event::PlainLoop,
         exit::{Exit, Failure},
         graph::task::{CommitRule, Status, Task},
@@ -33,13 +36,13 @@ impl Runner {
         }
     }
 
-    /// Returns the prompt of the next attempt at a task.
-    pub(super) fn prompt(&self, number: usize) -> Result<String> {
+    /// Returns the prompt of the next attempt at a task with this agent.
+    pub(super) fn prompt(&self, number: usize, call: Option<&AgentCommand>) -> Result<String> {
         let (workspace, graph) = (&self.workspace, self.graph.file.graph());
         let history = self.store.history();
         let Some(plain) = self.plain() else {
             let max_attempts = self.view(&[]).max_attempts(number);
-            return attempt::render(workspace, graph, history, number, max_attempts);
+            return attempt::render(workspace, graph, history, number, max_attempts, call);
         };
         prompt_file::prompt(workspace, &plain.prompt_file, history.of(&plain.name))
     }

@@ -66,7 +66,6 @@ impl Runner {
         let id = self.graph.file.graph().task(number).id.clone();
         let history = self.store.history();
         let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.iterations + 1);
-        let prompt = self.prompt(number)?;
         let run_id = self.store.run_id().to_owned();
         let call = self.with_view(|view| match view.agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
@@ -74,6 +73,7 @@ impl Runner {
             Turn::Busy(_) | Turn::Later(_) | Turn::Never => view.agents(number).first().cloned(),
         });
         let call = call.map(|call| config::anchored(call, self.workspace.root()));
+        let prompt = self.prompt(number, call.as_ref())?;
         // A program that reads the output may have opened its file just now.
         self.workspace.ignore_outputs()?;
         let place = self.assign_slot()?;

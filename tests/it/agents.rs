@@ -416,3 +416,23 @@ fn a_promise_counts_only_if_the_graph_agrees() {
     assert_eq!(trial.lines("promised").len(), 2);
     trial.run(["run", "--done-pattern", "("]).code(64).stderr_has("`(` is not a valid pattern");
 }
+
+#[test]
+fn an_agent_that_can_only_edit_files_reports_in_the_graph() {
+    for place in ["slot", "checkout"] {
+        let trial = TestProject::new()
+            .graph("tasks:\n  - id: a\n    status: pending\n")
+            .file(".gitignore", "/.ralph/tasks/\n")
+            .agent("aider")
+            .env("RALPH_ISOLATION", place);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.lines("completed")[0]["report"], "graph", "{place}");
+        assert_eq!(trial.tasks("started"), ["a"], "{place}");
+        let prompt = fs::read_to_string(trial.sign("prompt-a")).unwrap();
+        assert!(!prompt.contains("task-complete") && !prompt.contains("DONE"), "{prompt}");
+    }
+    // `ralph prompt` shows the prompt of the agent that is next.
+    let trial = TestProject::new().graph("tasks: [{id: a, agent: aider}, {id: b}]\n");
+    trial.run(["prompt", "a"]).stdout_has("set `status: complete`");
+    trial.run(["prompt", "b"]).stdout_has("task-complete b");
+}

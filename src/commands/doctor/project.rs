@@ -170,8 +170,8 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     let view = view(file, history, &policy);
     let (mut good, mut bad) = (0, Vec::new());
     for (number, task) in unfinished(file) {
-        let max = view.max_attempts(number);
-        match attempt::render(workspace, file.graph(), history, number, max) {
+        let (max, agent) = (view.max_attempts(number), view.agents(number).first());
+        match attempt::render(workspace, file.graph(), history, number, max, agent) {
             Ok(_) => good += 1,
             Err(error) => bad.push((task.id.to_string(), error)),
         }

@@ -70,6 +70,12 @@ impl AgentCommand {
         }
     }
 
+    /// Whether its model can only edit files that git does not ignore, and run no command.
+    pub fn edits_only(&self) -> bool {
+        let program = self.argv.first().map_or("", String::as_str);
+        agent_preset::of_command(&self.name, program).is_some_and(|preset| preset.edits_only)
+    }
+
     fn of(preset: &AgentPreset, argv: Vec<String>) -> AgentCommand {
         let env = preset.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         AgentCommand {

@@ -41,6 +41,9 @@ pub struct AgentPreset {
     /// Patterns, as in `.gitignore`, of files of its own that it leaves in the repository it works
     /// in.
     pub litter: &'static [&'static str],
+    /// Whether its model can only edit files: it runs no command, and creates no file that git
+    /// ignores, such as `DONE`.
+    pub edits_only: bool,
 }
 
 /// The signs of a login. They come from the documentation of the agents and are not complete: a
@@ -83,6 +86,7 @@ const PLAIN: AgentPreset = AgentPreset {
     install: "",
     login: None,
     litter: &[],
+    edits_only: false,
 };
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
@@ -211,7 +215,8 @@ const COPILOT: AgentPreset = AgentPreset {
 };
 
 /// aider 0.86.2. It makes its own commits, and would write to `.gitignore`. It keeps its history and
-/// caches where it works.
+/// caches where it works. A command that its model proposes needs a person, even with
+/// `--yes-always`. An answer with a file outside of the repository is rejected as a whole.
 const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
@@ -220,6 +225,7 @@ const AIDER: AgentPreset = AgentPreset {
     version: &["aider", "--version"],
     install: "pipx install aider-chat",
     litter: &[".aider*"],
+    edits_only: true,
     ..PLAIN
 };
 
