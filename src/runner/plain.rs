@@ -60,14 +60,17 @@ impl Runner {
         let text = if own.worth == Worth::Off { String::new() } else { own.text };
         let promise = Promise { worth: Worth::Trust, text, pattern: own.pattern };
         let mut words = record.last_words(&self.workspace);
+        let mut errors = record.last_errors(&self.workspace);
         // An agent that only repeats its prompt makes no promise.
         for prompt in [&record.file(&self.workspace, "prompt.md"), &plain.prompt_file] {
             let prompt = regular_file::read_to_string(prompt).unwrap_or_default();
             if promise.is_made(&prompt) {
                 words = words.replace(prompt.trim(), "");
+                errors = errors.replace(prompt.trim(), "");
             }
         }
-        promise.report(&words)
+        let by_pattern = Promise { text: String::new(), ..promise.clone() };
+        promise.report(&words).or_else(|| by_pattern.report(&errors))
     }
 
     /// Whether the folder of the plain loop contains a file `DONE`.

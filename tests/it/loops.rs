@@ -124,6 +124,15 @@ fn an_agent_ends_its_loop_in_many_ways() {
 }
 
 #[test]
+fn the_done_pattern_is_searched_on_standard_error_too() {
+    let trial = trial("echo \"$prompt\" >&2; [ $n = 1 ] || echo All tasks complete >&2; echo bye")
+        .file("PROMPT.md", "Print `All tasks complete` at the end.\nNot before.\n");
+    trial.run(fast(&["--done-pattern", "All tasks complete"])).code(0);
+    assert_eq!(verdicts(&trial), ["again", "complete"]);
+    assert_eq!(lines(&trial, "loop", "completed")[0]["report"], "pattern");
+}
+
+#[test]
 fn an_agent_that_shows_its_prompt_promises_nothing() {
     let prompt = "Say `All tasks complete` when all is done.\nNot before.\n";
     let trial =
@@ -421,6 +430,32 @@ fn a_paused_loop_goes_on_as_it_was() {
     trial
         .run(["resume", "--name", "docs"])
         .stdout("resumed: the loop has finished; `ralph loop` starts another\n");
+}
+
+#[test]
+fn the_counts_of_a_loop_survive_a_pause() {
+    let result = r#"{"type":"result","is_error":true,"result":"no","total_cost_usd":0.25}"#;
+    let script = format!(
+        "cat > /dev/null; n=$RALPH_ATTEMPT; [ $n != 2 ] || \"$RALPH\" pause --name loop; \
+         echo '{result}'; exit 1"
+    );
+    let agent = format!("agent: {{command: [sh, -c, {}], output: claude-json}}\n", json!(script));
+    let trial = TestProject::new()
+        .file("PROMPT.md", "Do task A\n")
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{agent}"));
+    let counts = || {
+        let status = trial.run(["status", "--name", "loop", "--json"]).json();
+        let names = ["iteration", "failures", "failures_in_a_row"];
+        (names.map(|name| status[name].as_u64()), status["spend"]["cost_usd"].clone())
+    };
+    trial.run(fast(&["--max-failures", "4"])).code(4);
+    assert_eq!(counts(), ([Some(2); 3], json!(0.5)));
+    // The third and the fourth failure in a row.
+    trial.run(["resume", "--name", "loop"]).code(1);
+    assert_eq!(counts(), ([Some(4); 3], json!(1.0)));
+    // A new loop counts from the start.
+    trial.run(fast(&["--max-failures", "1"])).code(1);
+    assert_eq!(counts(), ([Some(1); 3], json!(0.25)));
 }
 
 #[test]

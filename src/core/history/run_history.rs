@@ -1,6 +1,6 @@
 //! The history of the newest run.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub struct RunHistory {
     pub starts_failed: u32,
     /// The number of ended attempts when the newest of these failures ended.
     start_failed_at: u64,
-    /// The number of failed attempts.
+    /// The number of failed attempts, including those of the paused run that it continues.
     pub failures: u32,
     /// The usage of its attempts, including those of the paused run that it continues.
     pub spend: Spend,
@@ -166,14 +166,19 @@ impl RunHistory {
         }
     }
 
-    /// Starts a run. A run that continues a paused one keeps its usage.
+    /// Starts a run. A run that continues a paused one keeps its usage and its failures.
     pub(super) fn begin(&mut self, record: &Record, begun: &Begun) {
+        let continued = if begun.before > 0 { mem::take(self) } else { RunHistory::default() };
         *self = RunHistory {
             id: record.run_id.clone(),
             started_at: Some(record.timestamp),
             begun: begun.clone(),
             iterations: begun.before,
-            spend: if begun.before > 0 { self.spend } else { Spend::default() },
+            spend: continued.spend,
+            failures: continued.failures,
+            failures_in_a_row: continued.failures_in_a_row,
+            failed_tasks: continued.failed_tasks,
+            failed_at: continued.failed_at,
             ..RunHistory::default()
         };
     }

@@ -257,6 +257,16 @@ impl AttemptRecord {
         if self.pane.is_some() { terminal::plain(&text).into_owned() } else { text }
     }
 
+    /// Returns the end of the agent's standard error, if its output is plain text. The result of an
+    /// agent with typed output is on standard output.
+    pub fn last_errors(&self, workspace: &Workspace) -> String {
+        let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
+        if !matches!(format, Format::Text | Format::Aider) {
+            return String::new();
+        }
+        terminal::plain(&agent_output::failure(&self.file(workspace, "stderr"))).into_owned()
+    }
+
     /// Removes the lock files that killed git processes of the attempt left, and returns their
     /// names. The whole attempt must be dead: newer lock files are then its own, unless another git
     /// process works here.
