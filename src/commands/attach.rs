@@ -60,8 +60,11 @@ pub fn run(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
         && let Some(server) = window(&workspace, &about)
     {
         if tmux::is_around() {
-            let message = "this terminal is already inside tmux; use another terminal, or nest with \
-                           `TMUX= ralph attach` and detach with C-b C-b d";
+            let message = format!(
+                "this terminal is already inside tmux; use another terminal, or nest with `TMUX= \
+                 ralph attach{}` and detach with C-b C-b d",
+                workspace.place.flag()
+            );
             return Err(Failure::new(Exit::Error, message).into());
         }
         return Err(server.attach().into());

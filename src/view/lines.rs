@@ -18,8 +18,9 @@ use crate::{
     adapters::terminal::{Style, visible},
     core::{
         duration,
-        event::{AttemptResult, Cause, Event, StopRequest, record::Record},
+        event::{AttemptResult, Begun, Cause, Event, StopRequest, record::Record},
         graph::task::{Status, TaskId},
+        loop_paths::LoopPaths,
         select::View,
         verdict::{CheckResult, Verdict},
     },
@@ -114,10 +115,8 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     }
     let event = &record.event;
     match event {
-        Event::LoopStarted(_)
-        | Event::Started { .. }
-        | Event::AgentStarted { .. }
-        | Event::Reported { .. } => {
+        Event::LoopStarted(begun) => run_started(record, begun, verbose),
+        Event::Started { .. } | Event::AgentStarted { .. } | Event::Reported { .. } => {
             if verbose {
                 started(record, id)
             } else {
@@ -179,12 +178,28 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     }
 }
 
-/// Returns the lines of the start of a run or an attempt.
+/// Returns the lines of the start of a run.
+fn run_started(record: &Record, begun: &Begun, verbose: bool) -> Vec<Line> {
+    let agent = begun.agent.join(" ");
+    let started = format!("run {}, agent: {agent}", record.run_id);
+    let flag = begun
+        .plain
+        .as_ref()
+        .map_or_else(String::new, |plain| LoopPaths::of_loop(plain.name.clone()).flag());
+    let windows = format!(
+        "each agent has a tmux window: `ralph attach{flag}` in another terminal opens it, C-b d \
+         leaves it"
+    );
+    [verbose.then_some(started), begun.tmux.then_some(windows)]
+        .into_iter()
+        .flatten()
+        .map(|text| line(Style::Faint, text))
+        .collect()
+}
+
+/// Returns the lines of the start of an attempt, or of its report.
 fn started(record: &Record, id: &str) -> Vec<Line> {
-    if let Event::LoopStarted(begun) = &record.event {
-        let agent = begun.agent.join(" ");
-        vec![line(Style::Faint, format!("run {}, agent: {agent}", record.run_id))]
-    } else if let Event::Started { base, branch, log, why, .. } = &record.event {
+    if let Event::Started { base, branch, log, why, .. } = &record.event {
         let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
         let branch = branch.as_deref().unwrap_or("a detached HEAD");
         vec![

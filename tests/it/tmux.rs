@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -40,7 +41,11 @@ fn an_agent_in_a_window_has_a_terminal_and_is_judged_as_ever() {
     let Some(trial) = trial() else { return };
     let trial = trial.agent("painter");
     let usual = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
-    assert_eq!(trial.run(["run", "--tmux"]).whole(), usual.run(["run"]).whole());
+    let how = "[time]  each agent has a tmux window: `ralph attach` in another terminal opens it, \
+               C-b d leaves it\n";
+    let said = trial.run(["run", "--tmux"]).whole();
+    assert_eq!(said.replacen(how, "", 1), usual.run(["run"]).whole());
+    assert!(said.contains(how), "{said}");
     assert_eq!(
         fs::read_to_string(trial.sign("terminal")).unwrap(),
         "prints on a terminal\nhas one to ask\n\
@@ -230,4 +235,97 @@ fn without_a_new_enough_tmux_nothing_is_claimed() {
     );
     assert_eq!(trial.status("a"), "pending");
     assert!(!trial.root().join("logs").exists());
+}
+
+#[test]
+fn a_loop_says_how_to_attach_to_it() {
+    let Some(trial) = trial() else { return };
+    let trial = trial.file("PROMPT.md", "Do task A\n").command([
+        "sh",
+        "-c",
+        "cat > /dev/null; touch \"$TASK_FOLDER/DONE\"",
+    ]);
+    let words = "loop --tmux --name docs --prompt-file PROMPT.md --max-iterations 2";
+    trial
+        .run(words.split(' ').collect::<Vec<_>>())
+        .stderr_has("`ralph attach --name docs` in another terminal opens it");
+    nothing_is_left(&trial);
+}
+
+/// A tmux server of a person, with one window that runs this script. It ends with the test.
+struct Person(PathBuf);
+
+impl Person {
+    fn start(trial: &TestProject, script: &str) -> Person {
+        let socket = trial.dir().join("person");
+        let mut command = trial.process("tmux");
+        command.arg("-S").arg(&socket).args([
+            "-f",
+            "/dev/null",
+            "new",
+            "-d",
+            "-x",
+            "150",
+            "-y",
+            "40",
+        ]);
+        assert!(command.args(["sh", "-c", script]).status().unwrap().success());
+        Person(socket)
+    }
+
+    /// Runs a tmux command on the server, and returns its output.
+    fn run(&self, words: &[&str]) -> String {
+        let output = Command::new("tmux").arg("-S").arg(&self.0).args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+#[test]
+fn runs_and_loops_start_inside_tmux() {
+    for words in ["run --tmux", "loop --tmux --prompt-file PROMPT.md --max-iterations 3"] {
+        let Some(trial) = trial() else { return };
+        let work =
+            "cat > /dev/null; tty <&1 > \"$TRIAL_DIR/agent-tty\"; echo work > work; git add work
+            git commit -qm Work; touch \"$TRIAL_DIR/there\"
+            until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done
+            \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
+        let trial = trial.file("PROMPT.md", "Do task A\n");
+        trial.script(&trial.sign("agent.sh"), work);
+        let script = format!(
+            "tty > \"$TRIAL_DIR/person-tty\"; \"$RALPH\" {words} -- \"$TRIAL_DIR/agent.sh\" \
+             > \"$TRIAL_DIR/said\" 2>&1; echo $? > \"$TRIAL_DIR/code.new\"
+             mv \"$TRIAL_DIR/code.new\" \"$TRIAL_DIR/code\"; exec sleep 600"
+        );
+        let person = Person::start(&trial, &script);
+        wait_for(&trial.sign("there"));
+        // The window of the agent is in a server of its own: the person's has only its own window.
+        assert_eq!(person.run(&["list-windows", "-a"]).lines().count(), 1);
+        let read = |name: &str| fs::read_to_string(trial.sign(name)).unwrap();
+        let (own, window) = (read("person-tty"), read("agent-tty"));
+        let is_terminal = |path: &str| path.starts_with("/dev/pts/");
+        assert!(is_terminal(&own) && is_terminal(&window) && own != window, "{own}{window}");
+        // `attach` opens no window within the window, and says what to do.
+        let name = if words.starts_with("loop") { " --name loop" } else { "" };
+        let attach = format!(
+            "\"$RALPH\" attach{name} 2> \"$TRIAL_DIR/refused\"; echo $? > \"$TRIAL_DIR/attach.new\"
+             mv \"$TRIAL_DIR/attach.new\" \"$TRIAL_DIR/attach\""
+        );
+        let root = trial.root().to_str().unwrap();
+        person.run(&["new-window", "-d", "-c", root, "sh", "-c", &attach]);
+        wait_for(&trial.sign("attach"));
+        let refused = read("refused");
+        assert!(refused.contains(&format!("`TMUX= ralph attach{name}`")), "{refused}");
+        assert_eq!(read("attach"), "1\n");
+        trial.leave("open");
+        wait_for(&trial.sign("code"));
+        assert_eq!(read("code"), "0\n", "{}", read("said"));
+        drop(person);
+        nothing_is_left(&trial);
+    }
 }
