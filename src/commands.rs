@@ -103,7 +103,10 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
-        Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), options.now),
+        Command::Stop(Flags(options)) => match &options.child {
+            Some(child) => requests::stop_child(&at.named(&options.named), child),
+            None => requests::stop(&at.named(&options.named), options.now),
+        },
         Command::Schedule(Flags(options)) => schedule::run(&at, &options),
         Command::Heartbeat(Flags(options)) => {
             heartbeat::run(&at.named(&options.named), options.max_age)

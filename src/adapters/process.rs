@@ -16,6 +16,7 @@ mod guarded;
 mod group;
 mod outputs;
 mod program;
+mod stop;
 mod stream;
 mod tree;
 
@@ -49,6 +50,7 @@ use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
 pub use outputs::outputs;
 pub use program::{absolute, resolve};
+pub use stop::end_tree;
 use stream::Streams;
 pub use tree::{
     Member, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,

@@ -29,6 +29,10 @@ pub struct StopArgs {
     /// Also end the running attempt, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
+    /// End only this child agent of `ralph spawn`, given by its run or its process, as `ralph status`
+    /// shows them
+    #[arg(long, value_name = "ID", conflicts_with = "now")]
+    pub child: Option<String>,
     /// The loop.
     #[command(flatten)]
     pub named: Named,

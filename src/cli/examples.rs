@@ -162,7 +162,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph resume --max-iterations 80", "with a new limit"),
         ],
     ),
-    ("stop", &[("ralph stop", "after the running attempt"), ("ralph stop --now", "immediately")]),
+    (
+        "stop",
+        &[
+            ("ralph stop", "after the running attempt"),
+            ("ralph stop --now", "immediately"),
+            ("ralph stop --child 4711", "only the child agent with this process"),
+        ],
+    ),
     (
         "schedule",
         &[

@@ -1,4 +1,5 @@
-//! `ralph pause`, `resume` and `stop`: requests in the journal, which a run reads every second.
+//! `ralph pause`, `resume` and `stop`: requests in the journal, which a run reads every second; and
+//! the end of one child agent.
 
 use std::{thread, time::Duration};
 
@@ -6,12 +7,12 @@ use anyhow::Result;
 
 use super::{Invocation, run};
 use crate::{
-    adapters::terminal,
+    adapters::{process, terminal},
     cli::ResumeArgs,
     core::{
         event::{Event, StopRequest},
         exit::{Exit, Failure},
-        history::RunHistory,
+        history::{OpenChild, RunHistory},
     },
 };
 
@@ -142,5 +143,41 @@ pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
             "stopping after the running attempt; `ralph stop{flag} --now` ends it immediately\n"
         )
     })?;
+    Ok(Exit::Success)
+}
+
+/// Ends one child agent and everything that it started. Its `ralph spawn` records its end, and the
+/// run goes on.
+///
+/// # Errors
+/// No such child agent runs; one does not end; errors of the disk.
+pub fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let mut store = workspace.event_store()?;
+    let mut children = store.history().children.iter();
+    let meant =
+        children.find(|open| open.child.is_meant(id) && process::may_live(&open.child.process));
+    let Some(OpenChild { task_id, child, .. }) = meant.cloned() else {
+        let flag = workspace.place.flag();
+        let message =
+            format!("no child agent `{id}` is running; `ralph status{flag}` shows those that are");
+        return Err(Failure::new(Exit::Error, message).into());
+    };
+    if process::is_elsewhere(&child.process) {
+        let message = format!(
+            "{} runs in another pid namespace, as that of a container; stop it from there",
+            child.label()
+        );
+        return Err(Failure::new(Exit::Error, message).into());
+    }
+    store.emit(None, Some(&task_id), Event::ChildStopRequested(child.clone()))?;
+    if !process::end_tree(&child.process, workspace.config.grace) {
+        let message = format!("{} did not end; the system keeps it in a wait", child.label());
+        return Err(Failure::new(Exit::Error, message).into());
+    }
+    terminal::print(&format!(
+        "ended {}, a child of {task_id}\n",
+        terminal::visible(&child.label())
+    ))?;
     Ok(Exit::Success)
 }

@@ -198,9 +198,7 @@ fn lines_of_graph(view: &RunView, line: &mut impl FnMut(&str, &str)) {
             &format!("{task_id}, attempt {number}, since {}, {age}{more}", clock(*since)),
         );
         for child in &attempt.children {
-            let ChildView { name, run_id, pid, seconds, .. } = child;
-            let age = short(*seconds);
-            line("  child agent", &format!("{name}, run {run_id}, process {pid}, for {age}"));
+            line("  child agent", &of_child(child));
         }
     }
     if let Some(queue) = view.merge_queue.text() {
@@ -221,6 +219,11 @@ fn lines_of_graph(view: &RunView, line: &mut impl FnMut(&str, &str)) {
     line("Agent", &view.agent.join(" "));
 }
 
+fn of_child(child: &ChildView) -> String {
+    let ChildView { name, run_id, pid, seconds, .. } = child;
+    format!("{name}, run {run_id}, process {pid}, for {}", short(*seconds))
+}
+
 /// A plain loop.
 fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &str)) {
     line("Iteration", &format!("{}/{}", view.iteration, view.limits.max_iterations));
@@ -231,7 +234,7 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
     let current = current.map(|open| format!("{}, {}", full(open.since), age(view, open)));
     line("Current iteration started", current.as_deref().unwrap_or("none runs"));
     for child in &view.children {
-        line("  child agent", &format!("{}, for {}", child.name, short(child.seconds)));
+        line("  child agent", &of_child(child));
     }
     let most = match plain.max_failures {
         0 => "no limit".to_owned(),

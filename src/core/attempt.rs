@@ -130,6 +130,7 @@ impl AttemptState {
             | Event::VerifyFailed(_)
             | Event::VerifyPostponed { .. }
             | Event::ChildStarted(_)
+            | Event::ChildStopRequested(_)
             | Event::ChildEnded(_)
             | Event::Terminating { .. }
             | Event::Promised { .. }

@@ -207,6 +207,8 @@ pub enum Event {
     },
     /// An agent started a child agent, with `ralph spawn`.
     ChildStarted(ChildAgent),
+    /// `ralph stop --child` asked a child agent to end.
+    ChildStopRequested(ChildAgent),
     /// A child agent ended.
     ChildEnded(ChildEnded),
     /// The agent reported its task done and exited; its remaining child processes may finish.

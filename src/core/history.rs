@@ -316,6 +316,7 @@ impl History {
             | Event::Verified(_)
             | Event::VerifyFailed(_)
             | Event::VerifyPostponed { .. }
+            | Event::ChildStopRequested(_)
             | Event::WaitingForChildren(_)
             | Event::ChildrenEnded { .. }
             | Event::ChildrenOverdue { .. }

@@ -122,6 +122,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::VerifyFailed(_)
         | Event::VerifyPostponed { .. }
         | Event::ChildStarted(_)
+        | Event::ChildStopRequested(_)
         | Event::ChildEnded(_)
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }

@@ -203,8 +203,8 @@ impl Runner {
     }
 }
 
-/// Returns the names of processes for people: a child agent's command line stands for its ancestors
-/// and descendants.
+/// Returns the names of processes for people: a child agent, named by its command line, run and
+/// process, stands for its ancestors and descendants.
 fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
     let agents: HashMap<u32, &OpenChild> =
         children.iter().map(|open| (open.child.process.pid, open)).collect();
@@ -218,7 +218,7 @@ fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
     let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
     let ancestors: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
     let name = |member: &Member| match agents.get(&member.pid) {
-        Some(open) => Some(open.child.name()),
+        Some(open) => Some(open.child.label()),
         None if ancestors.contains(&member.pid) => None,
         None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
         None => Some(member.name.clone()),
@@ -242,7 +242,7 @@ mod tests {
             task_id: TaskId::new("a").unwrap(),
             since: DateTime::UNIX_EPOCH,
             child: ChildAgent {
-                child_run_id: String::new(),
+                child_run_id: format!("r{pid}"),
                 parent_run_id: String::new(),
                 attempt: 1,
                 argv: vec!["bin/worker".to_owned(), word.to_owned()],
@@ -261,7 +261,10 @@ mod tests {
             member(21, 20, "cc"),
         ];
         let children = [child(12, "one"), child(15, "two"), child(99, "gone")];
-        assert_eq!(named(&members, &children), ["worker one", "worker two", "make", "cc"]);
+        assert_eq!(
+            named(&members, &children),
+            ["worker one [run r12, process 12]", "worker two [run r15, process 15]", "make", "cc"]
+        );
         assert_eq!(named(&members[..2], &[]), ["sh", "ralph"]);
     }
 }

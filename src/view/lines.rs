@@ -140,6 +140,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::Reset {} => of_task(id, event, view).into_iter().collect(),
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
         Event::ChildStarted(_)
+        | Event::ChildStopRequested(_)
         | Event::ChildEnded(_)
         | Event::WaitingForChildren(_)
         | Event::ChildrenEnded { .. }

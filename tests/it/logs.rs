@@ -167,6 +167,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b""#,
     ),
     (
+        "child_stop_requested",
+        "a",
+        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b""#,
+    ),
+    (
         "child_ended",
         "a",
         r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b","outcome":"exited","exit_code":7,"duration_seconds":1.0"#,

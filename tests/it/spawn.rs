@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, TestProject};
+use crate::support::{SETTINGS, TestProject, until};
 
 fn stage(way: &str) -> TestProject {
     TestProject::new().graph("tasks: [{id: a}]\n").agent("spawn").env("WAY", way)
@@ -96,12 +96,68 @@ fn children_that_are_waited_for_are_named_by_their_commands() {
     let told = trial.lines("waiting_for_children").remove(0);
     let names: Vec<_> = told["children"].as_array().unwrap().iter().collect();
     assert_eq!(names.len(), 2, "{names:?}");
-    assert!(names.iter().all(|name| name.as_str().unwrap().starts_with("sh -c ")), "{names:?}");
+    for (name, child) in names.iter().zip(trial.lines("child_started")) {
+        let (run, pid) = (text(&child, "child_run_id"), &child["pid"]);
+        let ids = format!(" [run {run}, process {pid}]");
+        assert!(names.iter().any(|name| name.as_str().unwrap().ends_with(&ids)), "{names:?}");
+        assert!(name.as_str().unwrap().starts_with("sh -c "), "{names:?}");
+    }
     trial.leave("open");
     run.end(&trial).graph_complete();
     let outcomes: Vec<_> =
         trial.lines("child_ended").iter().map(|line| line["outcome"].clone()).collect();
     assert_eq!(outcomes, ["exited", "exited"]);
+}
+
+#[test]
+fn a_child_that_is_waited_for_can_be_stopped() {
+    for by in ["child_run_id", "pid"] {
+        let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m");
+        let trial = stage("wait").file(".ralph/config.yaml", &settings);
+        let run = trial.start(["run"]);
+        crate::children::waits(&trial);
+        trial.run(["stop", "--child", "1"]).code(1).stderr_has("no child agent `1` is running");
+        let old = trial.lines("child_started").remove(0);
+        let id = old[by].as_str().map_or_else(|| old[by].to_string(), str::to_owned);
+        // With the child of the child, and without the file that both wait for.
+        let run_id = text(&old, "child_run_id");
+        trial
+            .run(["stop", "--child", &id])
+            .stdout_has("[run [run], process [pid]], a child of a\n");
+        run.end(&trial).graph_complete();
+        assert_eq!(trial.lines("child_stop_requested")[0]["child_run_id"], run_id);
+        let ended = trial.lines("child_ended");
+        let ended = ended.iter().find(|line| line["child_run_id"] == run_id).unwrap();
+        assert_eq!((&ended["outcome"], &ended["signal"]), (&json!("signaled"), &json!(15)));
+        assert_eq!(trial.tasks("completed"), ["a"]);
+        assert_eq!(trial.tasks("children_overdue"), [""; 0]);
+        trial.run(["stop", "--child", &id]).code(1);
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_child_of_a_loop_is_stopped_alone() {
+    let script =
+        "cat > /dev/null; \"$RALPH\" spawn -- sh -c 'trap \"\" TERM; touch $TRIAL_DIR/there
+        sleep 600 & wait; sleep 600' || echo \"child: $?\"; touch \"$TASK_FOLDER/DONE\"";
+    let trial = TestProject::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", script]);
+    let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3"];
+    let run = trial.start_until(words, "there");
+    let record = || {
+        let journal = trial.read("logs/loops/loop/ralph.jsonl");
+        journal.lines().find(|line| line.contains("\"child_started\"")).map(str::to_owned)
+    };
+    until("the child is on record", || record().is_some());
+    let status = trial.run(["status", "--name", "loop"]).out();
+    let line = status.lines().find(|line| line.contains("child agent")).unwrap();
+    assert!(line.contains(", run ") && line.contains(", process "), "{line}");
+    let pid = serde_json::from_str::<Value>(&record().unwrap()).unwrap()["pid"].to_string();
+    trial.run(["stop", "--child", &pid]).code(1).stderr_has("`ralph status` shows those that are");
+    trial.run(["stop", "--name", "loop", "--child", &pid]);
+    run.end(&trial).code(0);
+    assert_eq!(trial.read("logs/loops/loop/attempts/1/stdout"), "child: 137\n");
+    trial.no_process_is_left();
 }
 
 #[test]

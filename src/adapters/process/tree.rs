@@ -341,7 +341,7 @@ pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
 /// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process
 /// is the one that was checked.
 #[cfg(target_os = "linux")]
-fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
+pub(super) fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     if !ours() {
         return false;
@@ -352,7 +352,7 @@ fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
+pub(super) fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
     ours() && number(pid).is_some_and(|pid| rustix::process::kill_process(pid, signal).is_ok())
 }
 

@@ -69,6 +69,16 @@ impl ChildAgent {
         }
         name.chars().take(LONGEST - 1).chain(['…']).collect()
     }
+
+    /// The display name with the ids that `ralph stop --child` takes.
+    pub fn label(&self) -> String {
+        format!("{} [run {}, process {}]", self.name(), self.child_run_id, self.process.pid)
+    }
+
+    /// Whether `ralph stop --child` means it: by its run, or by the number of its process.
+    pub fn is_meant(&self, id: &str) -> bool {
+        self.child_run_id == id || self.process.pid.to_string() == id
+    }
 }
 
 /// How a child agent ended.

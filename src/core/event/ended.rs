@@ -294,6 +294,7 @@ impl Event {
             | Event::VerifyFailed(_)
             | Event::VerifyPostponed { .. }
             | Event::ChildStarted(_)
+            | Event::ChildStopRequested(_)
             | Event::ChildEnded(_)
             | Event::WaitingForChildren(_)
             | Event::ChildrenEnded { .. }

@@ -413,6 +413,7 @@ mod tests {
             Event::VerifyFailed(check()),
             Event::VerifyPostponed { attempt: 1 },
             Event::ChildStarted(child()),
+            Event::ChildStopRequested(child()),
             Event::ChildEnded(ChildEnded {
                 child: child(),
                 outcome: ChildOutcome::Exited { exit_code: 3 },

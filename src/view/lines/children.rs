@@ -12,6 +12,9 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
         let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
         let text = format!("{id} started {name} (run {run}, of {parent})");
         verbose.then(|| line(Style::Faint, text)).into_iter().collect()
+    } else if let Event::ChildStopRequested(child) = event {
+        let text = format!("`ralph stop --child`: ending {}, a child of {id}", child.label());
+        vec![line(Style::Warn, text)]
     } else if let Event::ChildEnded(end) = event {
         ended(id, end, verbose)
     } else if let Event::WaitingForChildren(left) = event {
