@@ -7,10 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::{Invocation, listen, status::full};
 use crate::{
-    adapters::{
-        agent_output,
-        terminal::{self, visible},
-    },
+    adapters::terminal::{self, visible},
     cli::{AttemptsArgs, RestoreArgs, ShowArgs},
     core::{
         agents::transcript::Usage,
@@ -86,12 +83,13 @@ pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     let entry = find(&log, &typed(&workspace, &options.name))?;
-    let stdout = workspace.root().join(&entry.log).join("stdout");
+    let folder = workspace.root().join(&entry.log);
     let details = PastAttemptDetails {
         attempt: PastAttemptView::of(entry),
         changes: entry.changes.clone(),
         files: files(&workspace, entry),
-        output: listen::last_lines(&stdout, entry.format, LINES),
+        errors: listen::last_words(&folder.join("stderr"), LINES),
+        output: listen::last_lines(&folder.join("stdout"), entry.format, LINES),
         verify_output: verify_output(&workspace, entry),
     };
     terminal::print(&if options.json {
@@ -129,7 +127,7 @@ impl AttemptsPage {
     }
 
     fn attempt(mut self, details: &PastAttemptDetails, flag: &str) -> String {
-        let PastAttemptDetails { attempt, changes, files, output, verify_output } = details;
+        let PastAttemptDetails { attempt, changes, files, errors, output, verify_output } = details;
         self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
         self.line("Run", &attempt.run_id);
         self.line("Began", &full(attempt.started_at));
@@ -143,6 +141,7 @@ impl AttemptsPage {
         let none = if files.is_empty() { " (gone)" } else { "" };
         self.line("Files", &format!("{}/{none}", attempt.log));
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
+        self.list("The end of its standard error", errors.iter().cloned());
         self.list("The end of its output", output.iter().cloned());
         self.list(
             "The end of the output of the failed verify command",
@@ -279,7 +278,7 @@ fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
     let ended = entry.ended.as_ref();
     let red = ended.and_then(|(_, ended)| ended.evidence.verify.iter().find(|it| !it.is_green()));
     let log = red.map(|check| workspace.root().join(&check.log));
-    log.and_then(|log| agent_output::last_lines(&log, LINES).ok()).unwrap_or_default()
+    log.map_or_else(Vec::new, |log| listen::last_words(&log, LINES))
 }
 
 /// The files of an attempt with their sizes in bytes, by name.

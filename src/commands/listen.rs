@@ -429,7 +429,7 @@ pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<Strin
     const KEPT: usize = 64 << 10;
     match format {
         Format::Text | Format::Aider => {
-            return agent_output::last_lines(path, count).unwrap_or_default();
+            return last_words(path, count);
         }
         _ => {}
     }
@@ -448,8 +448,20 @@ pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<Strin
             text.drain(..from.find(|at| text.is_char_boundary(*at)).unwrap_or(0));
         }
     });
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
+    last_of(&text, count)
+}
+
+/// The last lines of a file with plain output, in the form that [`Voice::Readable`] shows.
+pub(super) fn last_words(path: &Path, count: usize) -> Vec<String> {
+    last_of(&words(agent_output::failure(path).as_bytes()), count)
+}
+
+/// The last lines of a text that are not blank, each cut to 500 characters.
+fn last_of(text: &str, count: usize) -> Vec<String> {
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    last.iter().map(|line| line.chars().take(500).collect()).collect()
 }
 
 /// Converts bytes to printable lines. Only the last version of a line that a progress bar overwrote

@@ -54,6 +54,8 @@ pub struct PastAttemptDetails {
     pub changes: Vec<Record>,
     /// The files of its folder: name and size in bytes.
     pub files: Vec<(String, u64)>,
+    /// The last lines of its standard error.
+    pub errors: Vec<String>,
     /// The last lines of its output, as `ralph logs --output` shows them.
     pub output: Vec<String>,
     /// The last lines of the output of the verify command that failed.

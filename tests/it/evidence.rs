@@ -361,7 +361,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     stderr [size]
     stdout [size]
     The end of its output:
-    I give up\u{1b}[31m
+    I give up
     ");
     let shown = trial.run(["show", "a.1", "--json"]).json();
     assert_eq!((&shown["pinned"], &shown["verdict"]), (&json!("refs/ralph/a/1"), &json!("failed")));
@@ -393,6 +393,56 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     trial.git(&["merge", "-q", "mine"]);
     assert_eq!(trial.read("two 2"), "2\n");
     trial.run(["restore", "a.2"]).code(1).stderr_has("nothing is kept of attempt 2 at `a`");
+}
+
+/// The items below a heading of `ralph show`.
+fn below(shown: &str, heading: &str) -> Vec<String> {
+    let lines = shown.lines().skip_while(|line| *line != heading).skip(1);
+    lines.map_while(|line| line.strip_prefix("  ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn an_attempt_is_shown_with_the_end_of_its_output_as_attach_shows_it() {
+    let script =
+        "printf '10%%\\r100%%\\n\\033[31mred\\033[0m words\\n'; printf '\\033[1mwhy\\033[0m\\n' >&2
+        echo 1 > one; git add one; git commit -qm One";
+    let verify = "for n in $(seq 20); do printf \"\\033[32mcheck\\033[0m $n\\n\"; done; exit 1";
+    let graph = format!("tasks: [{{id: a, verify: {}}}]\n", json!(verify));
+    let trial = reports(&graph, script);
+    trial.run(["run", "--once"]).code(1);
+    let shown = trial.run(["show", "a"]).out();
+    let output = below(&shown, "The end of its output:");
+    assert_eq!(output[..2], ["100%", "red words"], "{shown}");
+    assert_eq!(below(&shown, "The end of its standard error:"), ["why"]);
+    let numbers: Vec<String> = (9..=20).map(|number| format!("check {number}")).collect();
+    assert_eq!(
+        below(&shown, "The end of the output of the failed verify command:"),
+        numbers,
+        "{shown}"
+    );
+    let json = trial.run(["show", "a", "--json"]).json();
+    assert_eq!((&json["verify_output"], &json["errors"]), (&json!(numbers), &json!(["why"])));
+    // `ralph logs --output` prints what `ralph attach` printed.
+    let logs = trial.run(["logs", "--output"]).out();
+    assert!(logs.contains("100%\nred words\n") && !logs.contains("10%\r"), "{logs}");
+}
+
+#[test]
+fn an_attempt_with_typed_output_is_shown_in_words() {
+    let streams = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts/claude-success.jsonl");
+    let agent = format!(
+        "agent: {{command: [sh, -c, {}], output: claude-json}}\n",
+        json!(format!("cat > /dev/null; cat {streams}"))
+    );
+    let trial = TestProject::new()
+        .graph("tasks: [{id: a}]\n")
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{agent}"));
+    trial.run(["run", "--once"]).code(1);
+    let output = below(&trial.run(["show", "a"]).out(), "The end of its output:");
+    assert!(!output.is_empty() && output.iter().all(|line| !line.contains('{')), "{output:?}");
+    let logs = trial.run(["logs", "--output"]).out();
+    let logs: Vec<&str> = logs.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    assert!(logs.windows(output.len()).any(|part| part == output), "{output:?} in {logs:?}");
 }
 
 #[test]
