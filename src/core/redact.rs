@@ -506,6 +506,12 @@ mod tests {
         assert_eq!(clean(&format!("'{sendgrid}'")), "'[redacted]'");
         let azure = format!("AccountName=me;AccountKey={}==;EndpointSuffix=x", word(86));
         assert_eq!(clean(&azure), "AccountName=me;AccountKey=[redacted];EndpointSuffix=x");
+        // The portal shows the first characters of a client secret as a hint.
+        let client = format!("ARM_X: 'aB38Q~{}~{}'", word(20), word(13));
+        assert_eq!(clean(&client), "ARM_X: 'aB38[redacted]'");
+        for same in ["FAQ~aB3", "x Q~", "see 8Q~the-quick-brown-fox-jumps-over-the-lazy-dog"] {
+            assert_eq!(clean(same), same);
+        }
         let shared = format!("https://x.example/y?se=1&sig={}%3D&sp=r", word(43));
         assert_eq!(clean(&shared), "https://x.example/y?se=1&sig=[redacted]&sp=r");
     }

@@ -34,6 +34,8 @@ enum SecretShape {
     Value(usize),
     /// The password of a URL with a login.
     UrlPassword,
+    /// A client secret of Azure, after its hint: three characters and a digit.
+    ClientSecret,
 }
 
 const fn key(least: usize) -> SecretShape {
@@ -92,6 +94,7 @@ const BEGINNINGS: &[(&str, SecretShape)] = &[
     ("AccountKey=", SecretShape::Value(40)),
     ("SharedAccessKey=", SecretShape::Value(40)),
     ("sig=", SecretShape::Value(40)),
+    ("Q~", SecretShape::ClientSecret),
     ("://", SecretShape::UrlPassword),
     ("Bearer ", SecretShape::Bearer),
     ("bearer ", SecretShape::Bearer),
@@ -211,6 +214,9 @@ fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     matches!(shape, SecretShape::Pem | SecretShape::Header | SecretShape::UrlPassword)
         || match before {
+            [one, last] if shape == SecretShape::ClientSecret => {
+                is_token(one) && last.is_ascii_digit()
+            }
             [b'\\', b'n' | b'r' | b't'] | [b'[' | b'0'..=b'9', b'm' | b'K'] => true,
             [_, last] => !is_word(last),
         }
@@ -256,6 +262,7 @@ impl<'a> Ahead<'a> {
                 Some(_) => ShapeMatch::Innocent,
             },
             SecretShape::UrlPassword => self.url_password(begin),
+            SecretShape::ClientSecret => self.key(begin, 31, is_token),
             SecretShape::Bearer => match self.run(begin, is_token) {
                 None => ShapeMatch::Open,
                 Some(body) if is_part_known(body) || (body.len() >= 16 && is_random(body)) => {
