@@ -180,6 +180,7 @@ fn findings(
             findings.extend(program::all(workspace, &bench, call, &hint));
         }
     }
+    findings.extend(program::permissions(&seen));
     if graph.is_ok() {
         findings.extend(project::limits(&policy, tasks));
     }

@@ -464,3 +464,22 @@ fn an_unfinished_merge_is_a_warning() {
     warns(&trial, "checkout", "a merge is in progress; no work lands until it is finished;");
     warns(&trial.in_place(), "checkout", "a merge is in progress; the first attempt would start");
 }
+
+#[test]
+fn agents_that_act_without_permission_are_named_once() {
+    let settings =
+        |agent: &str| healthy().file(".ralph/config.yaml", &format!("{SETTINGS}agent: {agent}\n"));
+    let said = |trial: &TestProject| {
+        let text = trial.run(["doctor", "--quick"]).whole();
+        let lines = text.lines().filter(|line| line.contains(" permissions "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = said(&settings("claude").graph("tasks: [{id: a}, {id: b, agent: claude}]\n"));
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(
+        line.contains("`claude --dangerously-skip-permissions` asks for no permission"),
+        "{line}"
+    );
+    // Another command line of the agent asks.
+    assert_eq!(said(&settings("[claude, -p]")), [""; 0]);
+}

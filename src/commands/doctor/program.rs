@@ -41,6 +41,21 @@ pub(super) fn all(
     found
 }
 
+/// Says once which agents act without asking for permission; none if every one asks.
+pub(super) fn permissions(calls: &[&AgentCommand]) -> Option<Finding> {
+    let mut unasked: Vec<String> = Vec::new();
+    for call in calls {
+        let text = call.unasked().map(|word| format!("`{} {word}`", call.name));
+        unasked.extend(text.filter(|text| !unasked.contains(text)));
+    }
+    let asks = if unasked.len() == 1 { "asks" } else { "ask" };
+    let found = format!(
+        "{} {asks} for no permission: the agent can do anything that your user can do",
+        unasked.join(", ")
+    );
+    (!unasked.is_empty()).then(|| Finding::ok("permissions", found))
+}
+
 /// Checks that the agent's command exists, as a run does.
 fn found(workspace: &Workspace, call: &AgentCommand, hint: &str) -> Finding {
     match runner::check_agent(call, workspace, hint) {

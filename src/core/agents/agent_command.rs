@@ -70,6 +70,13 @@ impl AgentCommand {
         }
     }
 
+    /// The word of its command line with which it runs commands without asking for permission.
+    pub fn unasked(&self) -> Option<&'static str> {
+        let program = self.argv.first().map_or("", String::as_str);
+        let word = agent_preset::of_command(&self.name, program)?.unasked?;
+        has_any(&self.argv, &[word]).then_some(word)
+    }
+
     /// Whether its model can only edit files that git does not ignore, and run no command.
     pub fn edits_only(&self) -> bool {
         let program = self.argv.first().map_or("", String::as_str);

@@ -17,6 +17,9 @@ pub struct AgentPreset {
     pub name: &'static str,
     /// Its command line. It reads the prompt from standard input.
     pub argv: &'static [&'static str],
+    /// The word of its command line with which it runs commands without asking for permission; none
+    /// if its own settings decide, or if it always asks.
+    pub unasked: Option<&'static str>,
     /// The flag that selects its model, if it has one.
     pub model: Option<&'static str>,
     /// The format of its output.
@@ -75,6 +78,7 @@ pub fn of_command(name: &str, program: &str) -> Option<&'static AgentPreset> {
 const PLAIN: AgentPreset = AgentPreset {
     name: "",
     argv: &[],
+    unasked: None,
     model: None,
     format: Format::Text,
     typed: &[],
@@ -102,6 +106,7 @@ const CLAUDE: AgentPreset = AgentPreset {
         "stream-json",
         "--verbose",
     ],
+    unasked: Some("--dangerously-skip-permissions"),
     model: Some("--model"),
     format: Format::ClaudeJson,
     typed: &["stream-json", "json"],
@@ -137,6 +142,7 @@ const CODEX: AgentPreset = AgentPreset {
         "--json",
         "-",
     ],
+    unasked: Some("--dangerously-bypass-approvals-and-sandbox"),
     model: Some("--model"),
     format: Format::CodexJson,
     typed: &["--json"],
@@ -155,6 +161,7 @@ const CODEX: AgentPreset = AgentPreset {
 const GEMINI: AgentPreset = AgentPreset {
     name: "gemini",
     argv: &["gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"],
+    unasked: Some("--yolo"),
     model: Some("--model"),
     format: Format::GeminiJson,
     typed: &["stream-json"],
@@ -172,6 +179,7 @@ const GEMINI: AgentPreset = AgentPreset {
 const OPENCODE: AgentPreset = AgentPreset {
     name: "opencode",
     argv: &["opencode", "run", "--format", "json", "--auto"],
+    unasked: Some("--auto"),
     model: Some("--model"),
     format: Format::OpencodeJson,
     typed: &["json"],
@@ -201,6 +209,7 @@ const AMP: AgentPreset = AgentPreset {
 const COPILOT: AgentPreset = AgentPreset {
     name: "copilot",
     argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
+    unasked: Some("--allow-all-tools"),
     model: Some("--model"),
     format: Format::CopilotJson,
     typed: &["json"],
@@ -239,6 +248,7 @@ mod tests {
             assert_eq!(find(preset.name), Some(preset));
             assert_eq!([preset.argv[0], preset.version[0]], [preset.name; 2]);
             assert!(!preset.install.is_empty(), "{}", preset.name);
+            assert!(preset.unasked.is_none_or(|word| preset.argv.contains(&word)));
             assert_eq!(preset.model.is_none(), preset.name == "amp");
             // The names of presets and of formats must stay distinguishable.
             let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
