@@ -74,6 +74,18 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
+/// Copies a regular file with its permissions. `to` is created or written in place.
+///
+/// # Errors
+/// Errors of [`open_with`], for both.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = open(from)?;
+    let mut target = open_with(to, OpenOptions::new().write(true).create(true).truncate(false))?;
+    target.set_len(0)?;
+    io::copy(&mut source, &mut target)?;
+    target.set_permissions(source.metadata()?.permissions())
+}
+
 /// Writes a regular file, which may exist, in place.
 ///
 /// # Errors
@@ -109,7 +121,10 @@ pub fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::symlink, process::Command};
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::Command,
+    };
 
     use super::*;
 
@@ -125,12 +140,18 @@ mod tests {
             let kind = |error: io::Error| error.kind();
             assert_eq!(read(&path).map_err(kind), Err(io::ErrorKind::InvalidInput), "{name}");
             assert_eq!(write(&path, b"x").map_err(kind), Err(io::ErrorKind::InvalidInput));
+            assert_eq!(copy(&path, &at("to")).map_err(kind), Err(io::ErrorKind::InvalidInput));
+            assert!(copy(&at("from"), &path).is_err());
             let aside = set_aside(&path, &at("aside")).unwrap().unwrap();
             assert!(fs::symlink_metadata(aside).is_ok() && fs::symlink_metadata(&path).is_err());
             write(&path, b"text").unwrap();
             write(&path, b"new").unwrap();
             assert_eq!(read_to_string(&path).unwrap(), "new");
             assert_eq!(set_aside(&path, dir.path()).unwrap(), None);
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o740)).unwrap();
+            copy(&path, &at("copy")).unwrap();
+            assert_eq!(read(&at("copy")).unwrap(), b"new");
+            assert_eq!(fs::metadata(at("copy")).unwrap().permissions().mode() & 0o777, 0o740);
         }
         File::create(at("large")).unwrap().set_len(LARGEST + 1).unwrap();
         let large = read(&at("large")).unwrap_err();

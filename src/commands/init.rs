@@ -31,7 +31,7 @@ use crate::{
         schema, slot_pool,
         workspace::{GRAPH, Workspace},
     },
-    runner,
+    regular_file, runner,
     view::lines::counted,
 };
 use files::FileStep;
@@ -226,7 +226,7 @@ fn told(root: &Path, found: &Found) -> Vec<String> {
     for name in ["AGENTS.md", "CLAUDE.md"] {
         let path = root.join(name);
         let points = || {
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let text = regular_file::read_to_string(&path).unwrap_or_default();
             text.lines().any(|line| line.trim() == "@AGENTS.md")
         };
         if found.names.iter().any(|there| there == name)

@@ -26,6 +26,7 @@ use crate::{
         },
     },
     project::workspace::Workspace,
+    regular_file,
     view::lines::counted,
 };
 
@@ -50,12 +51,14 @@ pub fn run(invocation: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     else {
         bail!(Failure::new(Exit::Usage, "name three files: base, ours and theirs"));
     };
-    let read =
-        |path: &Path| fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
+    let read = |path: &Path| {
+        regular_file::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+    };
     let texts = [read(base)?, read(ours)?, read(theirs)?];
     let name = options.path.as_ref().unwrap_or(ours).display().to_string();
     let (text, exit) = merged(&name, &texts)?;
-    fs::write(ours, text).with_context(|| format!("cannot write `{}`", ours.display()))?;
+    regular_file::write(ours, &text)
+        .with_context(|| format!("cannot write `{}`", ours.display()))?;
     Ok(exit)
 }
 
@@ -216,7 +219,7 @@ fn without_ours(text: &str) -> String {
 }
 
 fn attributes(path: &Path) -> Result<String> {
-    match fs::read_to_string(path) {
+    match regular_file::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         other => other.with_context(|| format!("cannot read `{}`", path.display())),
     }

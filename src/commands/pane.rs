@@ -35,6 +35,7 @@ use crate::{
     },
     cli::PaneArgs,
     core::{exit::Exit, verdict::Outcome},
+    regular_file,
 };
 
 /// The time limit for tmux to open its window.
@@ -280,8 +281,8 @@ fn close_terminal() {
 fn start(brief: &PaneSpec) -> Result<Foreground> {
     let (program, arguments) = brief.argv.split_first().context("the command is empty")?;
     let program = process::resolve(program, &brief.dir).map_err(anyhow::Error::msg)?;
-    let prompt =
-        File::open(&brief.prompt).with_context(|| format!("open `{}`", brief.prompt.display()))?;
+    let prompt = regular_file::open(&brief.prompt)
+        .with_context(|| format!("open `{}`", brief.prompt.display()))?;
     let sign = process::sign(&brief.record).context("open the record of the attempt")?;
     let started = Foreground::start(
         &program,

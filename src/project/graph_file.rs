@@ -328,8 +328,8 @@ impl GraphFile {
     /// Errors of the disk; a text that is not a valid graph.
     pub fn put_back(&mut self, state: &StateFolder, text: &str, aside: &Path) -> Result<bool> {
         let _turn = state.lock_graph().context("lock the graph file")?;
-        let kept = match fs::copy(&self.path, aside) {
-            Ok(_) => true,
+        let kept = match regular_file::copy(&self.path, aside) {
+            Ok(()) => true,
             Err(error) if !self.path.exists() && error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => {
                 return Err(error).with_context(|| format!("keep `{}` aside", self.name));

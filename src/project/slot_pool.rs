@@ -22,6 +22,7 @@ use crate::{
     },
     crash,
     project::{graph_file::read_graph, workspace::Workspace},
+    regular_file,
 };
 
 /// The list of ignored files that every slot needs: patterns as in `.gitignore`.
@@ -218,7 +219,9 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let is_link = fs::symlink_metadata(from)?.is_symlink();
     match fs::symlink_metadata(to) {
         Ok(there) if there.is_symlink() && !is_link => fs::remove_file(to)?,
-        Ok(_) if is_link || fs::read(from)? == fs::read(to)? => return Ok(()),
+        // An attempt made something else of it.
+        Ok(_) if regular_file::is_special(to) && !is_link => fs::remove_file(to)?,
+        Ok(_) if is_link || has_content_of(from, to)? => return Ok(()),
         Ok(_) | Err(_) => {}
     }
     if let Some(folder) = to.parent() {
@@ -227,7 +230,21 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(from)?.is_symlink() {
         return std::os::unix::fs::symlink(fs::read_link(from)?, to);
     }
-    fs::copy(from, to).map(drop)
+    regular_file::copy(from, to)
+}
+
+/// Whether two files have the same content.
+fn has_content_of(from: &Path, to: &Path) -> io::Result<bool> {
+    if fs::metadata(from)?.len() != fs::metadata(to)?.len() {
+        return Ok(false);
+    }
+    match (regular_file::read(from), regular_file::read(to)) {
+        // Too large to compare.
+        (Err(error), _) | (_, Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Ok(false)
+        }
+        (from, to) => Ok(from? == to?),
+    }
 }
 
 /// An order to prepare a slot.

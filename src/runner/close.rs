@@ -271,7 +271,7 @@ impl Runner {
         if record.slot.is_none() && (is_complete || without_agent) {
             return Ok(nothing);
         }
-        let tree = match record.tree(&self.workspace) {
+        let tree = match self.secured_tree(record) {
             Ok(tree) => tree,
             Err(_) if is_complete => return Ok(nothing),
             Err(error) => return Ok((None, vec![format!("{error:#}")])),

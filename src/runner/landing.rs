@@ -297,7 +297,7 @@ impl Runner {
         let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
         let lines = lines.concat();
         let path = self.workspace.state.dir().join("attributes");
-        if fs::read_to_string(&path).ok().as_ref() != Some(&lines) {
+        if regular_file::read_to_string(&path).ok().as_ref() != Some(&lines) {
             fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
         }
         Ok(path)

@@ -8,11 +8,16 @@ use serde_json::json;
 
 use crate::support::{Live, RALPH, SETTINGS, TestProject, agent, until, wait_for};
 
-/// An agent whose first attempt follows these lines; the next ones complete their task.
-fn staged(lines: &str) -> TestProject {
+/// The script of [`staged`].
+fn staged_script(lines: &str) -> String {
     let work = "echo work > \"$RALPH_TASK_ID\"; git add \"$RALPH_TASK_ID\"; git commit -qm Work
         \"$RALPH\" task-complete \"$RALPH_TASK_ID\"";
-    let script = format!("cat > /dev/null; [ \"$RALPH_ATTEMPT\" != 1 ] || {{ {lines}\n}}\n{work}");
+    format!("cat > /dev/null; [ \"$RALPH_ATTEMPT\" != 1 ] || {{ {lines}\n}}\n{work}")
+}
+
+/// An agent whose first attempt follows these lines; the next ones complete their task.
+fn staged(lines: &str) -> TestProject {
+    let script = staged_script(lines);
     TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", &script])
 }
 
@@ -202,6 +207,65 @@ fn files_of_people_and_agents_that_are_not_files_do_not_block() {
         assert!(trial.process("sh").args(["-c", &make]).status().unwrap().success());
         let said = trial.run(["run"]).code(1).err();
         assert!(said.contains("`.ralph/config.yaml`: it is not a regular file"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn files_of_a_slot_that_are_not_files_are_made_again() {
+    for (name, make) in SPECIAL {
+        let files = ".git/ralph-slot .git/ralph-setup .git/info/exclude .git/info/attributes \
+                     .git/hooks/pre-push secret.env";
+        let lines = format!(
+            "for file in {files}; do rm -f $file; mkdir -p \"$(dirname $file)\"; {make} $file; done
+             exit 1"
+        );
+        let trial = staged(&lines)
+            .file(".worktreeinclude", "*.env\n")
+            .file(".gitignore", "*.env\n")
+            .file(".ralph/config.yaml", &format!("{SETTINGS}setup: test -f secret.env\n"));
+        trial.hook("pre-push", "exit 0");
+        fs::write(trial.root().join("secret.env"), "x\n").unwrap();
+        let said = limited(&trial, &["run", "--", "sh", "-c", &staged_script(&lines)]);
+        assert_eq!(said.0, Some(0), "{name}: {}", said.1);
+        assert_eq!(trial.tasks("completed"), ["a"], "{name}");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_fifo_that_git_reads_in_a_slot_is_waited_for_with_a_limit() {
+    let lines = "mkdir sub; mkfifo sub/.gitignore; exit 1";
+    let trial = staged(lines).file(".ralph/config.yaml", &format!("{SETTINGS}git_timeout: 2s\n"));
+    let said = limited(&trial, &["run", "--", "sh", "-c", &staged_script(lines)]);
+    assert_eq!(said.0, Some(0), "{}", said.1);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    trial.no_process_is_left();
+}
+
+/// Runs a command with a limit; its exit code is 124 if it does not end in time.
+fn limited(trial: &TestProject, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = trial.process("timeout");
+    let output = command.args(["-k", "1", "120", RALPH]).args(words).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn setting_up_does_not_wait_for_files_that_are_not_files() {
+    for (name, make) in SPECIAL {
+        let trial = TestProject::new().agent("commit");
+        for file in ["AGENTS.md", "CLAUDE.md", ".gitmodules", ".worktreeinclude", "package.json"] {
+            let made = trial.process("sh").args(["-c", &format!("{make} {file}")]).status();
+            assert!(made.unwrap().success());
+        }
+        for words in
+            [&["doctor", "--quick"][..], &["init", "--yes"], &["merge-driver", "--install"]]
+        {
+            let (code, said) = limited(&trial, words);
+            assert!(
+                code.is_some_and(|code| code != 124 && code != 101),
+                "{name} {words:?}: {said}"
+            );
+        }
     }
 }
 

@@ -11,16 +11,17 @@ use std::{
     env,
     io::{self, Read},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use git2::{
     ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status, StatusOptions,
     TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
 };
 
 use super::{
-    Codes, Head, branch_name, canonical, is_commit, lossy,
+    Codes, Head, bounded, branch_name, canonical, is_commit, lossy,
     program::{self, Entries, HOOKS},
 };
 use crate::{
@@ -61,7 +62,11 @@ pub(super) struct WorktreeFolders {
 
 impl Backend {
     /// Opens the repository that contains `dir`.
+    ///
+    /// # Errors
+    /// The error of `git`; something else than a file in place of one that git reads.
     pub(super) fn open(dir: &Path) -> Result<(Backend, RepositoryFolders)> {
+        check_files(dir)?;
         let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
             .map(|list| env::split_paths(&list).collect())
             .unwrap_or_default();
@@ -209,7 +214,17 @@ impl Backend {
 
     /// What `git status` lists.
     pub(super) fn status(&self) -> Result<Codes> {
-        self.ask(library_status, program::status)
+        /// libgit2 waits without a limit for a FIFO in place of a file such as `.gitignore`. The
+        /// program, which answers then, has the limit of every call.
+        const LIMIT: Duration = Duration::from_secs(20);
+        if self.library.is_some() {
+            let root = self.root.clone();
+            let status = move || library_status(&Repository::open(root)?);
+            if let Some(Ok(answer)) = bounded::answer(status, LIMIT) {
+                return Ok(answer);
+            }
+        }
+        program::status(&self.root)
     }
 
     /// The files of HEAD with one of these names, in any folder, each with the id of its content.
@@ -388,6 +403,19 @@ fn library_log(
         Ok(Commit { id: commit_id(commit.id()), subject })
     };
     walk.take(count).map(|id| commit(id?)).collect()
+}
+
+/// Checks that the files which git and libgit2 read first are files: either would wait for a FIFO.
+fn check_files(dir: &Path) -> Result<()> {
+    const FIRST: &[&str] =
+        &["", "HEAD", "config", "config.worktree", "commondir", "index", "packed-refs"];
+    let git_dir = dir.ancestors().map(|above| above.join(".git")).find(|path| path.exists());
+    for path in git_dir.iter().flat_map(|git_dir| FIRST.iter().map(|name| git_dir.join(name))) {
+        if regular_file::is_special(&path) && !path.is_dir() {
+            bail!("`{}` is not a regular file; remove it", path.display());
+        }
+    }
+    Ok(())
 }
 
 fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {

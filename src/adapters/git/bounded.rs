@@ -13,6 +13,7 @@ use std::{
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant},
@@ -86,6 +87,25 @@ pub fn ask_while_waiting(ask: impl Fn() -> bool + Send + Sync + 'static) {
 /// Gives every later call this environment variable. Only the first one counts.
 pub fn mark_calls(name: &str, value: &str) {
     drop(MARK.set((name.to_owned(), value.to_owned())));
+}
+
+/// Runs a query of this process on a thread of its own. Returns none if it has no answer within
+/// `limit`, or soon after the run was asked to stop; the thread then waits until the process ends.
+pub(super) fn answer<T: Send + 'static>(
+    query: impl FnOnce() -> T + Send + 'static,
+    limit: Duration,
+) -> Option<T> {
+    let (tell, told) = mpsc::channel();
+    thread::Builder::new().spawn(move || drop(tell.send(query()))).ok()?;
+    let began = Instant::now();
+    let limit = limit.min(Duration::from_millis(LIMIT.load(Ordering::Relaxed)));
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Timeout) if due(began, limit).is_none() => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Why a call is ended.

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{Repo, Worktree, lossy, program, settle::QUIET};
+use crate::regular_file;
 
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
@@ -179,7 +180,7 @@ impl Repo {
         if !fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
             return Ok(false);
         }
-        let has = fs::read(&file).with_context(|| format!("cannot read `{path}`"))?;
+        let has = regular_file::read(&file).with_context(|| format!("cannot read `{path}`"))?;
         Ok(self.file_at(new, path)?.is_some_and(|whole| whole.starts_with(&has)))
     }
 }

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{
     Repo, lossy, program,
-    slot_settings::{SlotSettings, remove_all, split_at},
+    slot_settings::{SlotSettings, remove_all, replace, split_at},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};
 
@@ -274,7 +274,7 @@ impl Repo {
         self.must_be_slot()?;
         let file = self.git_dir.join(SET_UP);
         match key {
-            Some(key) => fs::write(file, key),
+            Some(key) => replace(&file, key.as_bytes()),
             None => remove_all(&file),
         }
         .context("note the setup of the slot")
@@ -282,7 +282,7 @@ impl Repo {
 
     /// What the setup of the slot was made from; none if it is not set up.
     pub fn setup_note(&self) -> Option<String> {
-        fs::read_to_string(self.git_dir.join(SET_UP)).ok()
+        regular_file::read_to_string(&self.git_dir.join(SET_UP)).ok()
     }
 
     /// Whether this is the commit at which `ralph` left the slot.
@@ -307,7 +307,7 @@ fn mark(main: &Path, commit: &str) -> Vec<u8> {
 }
 
 fn write_mark(git_dir: &Path, settings: &SlotSettings, commit: &str) -> io::Result<()> {
-    fs::write(git_dir.join(MARK), mark(&settings.main, commit))
+    replace(&git_dir.join(MARK), &mark(&settings.main, commit))
 }
 
 /// Removes what an attempt put into the git directory of its slot that is neither a file nor a

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Result;
 
 use super::{Repo, lossy, program};
+use crate::regular_file;
 
 /// The files of the git directory that say which files and commits the repository has.
 const COPIED: &[&str] = &["info/exclude", "info/attributes", SPARSE, "shallow"];
@@ -110,7 +111,8 @@ impl Repo {
     pub fn slot_settings(&self) -> Result<SlotSettings> {
         // Each worktree has its own sparse checkout and shares the rest.
         let folder = |name: &str| if name == SPARSE { &self.git_dir } else { &self.common_dir };
-        let read = |name: &&'static str| Some((*name, fs::read(folder(name).join(name)).ok()?));
+        let read =
+            |name: &&'static str| Some((*name, regular_file::read(&folder(name).join(name)).ok()?));
         let copied = COPIED.iter().filter_map(read).collect();
         let entries = self.config_entries()?;
         let is_sparse = entries.iter().any(|it| it.is("core.sparsecheckout", b"true"));
@@ -199,16 +201,18 @@ impl SlotSettings {
             fs::create_dir_all(git_dir.join(folder))?;
         }
         for (name, content) in &self.copied {
-            fs::write(git_dir.join(name), content)?;
+            replace(&git_dir.join(name), content)?;
         }
         if !self.hooks.is_empty() {
             fs::create_dir_all(git_dir.join("hooks"))?;
         }
         for hook in &self.hooks {
             let name = hook.file_name().unwrap_or_default();
-            fs::copy(hook, git_dir.join("hooks").join(name))?;
+            let copy = git_dir.join("hooks").join(name);
+            remove_all(&copy)?;
+            regular_file::copy(hook, &copy)?;
         }
-        fs::write(git_dir.join("objects/info/alternates"), &self.alternates)?;
+        replace(&git_dir.join("objects/info/alternates"), &self.alternates)?;
         replace(&git_dir.join("config"), &self.config)
     }
 }
@@ -235,7 +239,7 @@ fn line_of(path: &Path) -> Vec<u8> {
 }
 
 /// Replaces a file, also where a folder or link stands.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     remove_all(path)?;
     fs::write(path, content)
 }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Result;
 
 use super::{Head, Repo, backend::WorktreeFolders, branch_name, is_commit, lossy};
-use crate::core::commit_id::CommitId;
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// A worktree of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Repo {
         let heads = self.backend.worktree_heads(&folders)?;
         let tree = |(folders, head): (WorktreeFolders, Head)| {
             let WorktreeFolders { path, git_dir, is_main } = folders;
-            let locked = fs::read(git_dir.join("locked")).ok().filter(|_| !is_main);
+            let locked = regular_file::read(&git_dir.join("locked")).ok().filter(|_| !is_main);
             Worktree {
                 head: head.commit,
                 branch: head.branch,
@@ -83,7 +83,7 @@ impl Repo {
         admins.sort();
         let added = admins.into_iter().filter_map(|git_dir| {
             // This file is missing while git adds or removes the worktree.
-            let text = fs::read(git_dir.join("gitdir")).ok()?;
+            let text = regular_file::read(&git_dir.join("gitdir")).ok()?;
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
             // Git can be configured to write a path relative to the git directory.
             let file = git_dir.join(OsStr::from_bytes(text));
@@ -124,7 +124,7 @@ fn without_links(path: &Path) -> PathBuf {
 /// The branches to which a rebase or a bisection will return.
 fn branches_in_progress(admin: &Path) -> Vec<String> {
     let first = |file: &str| {
-        let text = lossy(&fs::read(admin.join(file)).unwrap_or_default());
+        let text = lossy(&regular_file::read(&admin.join(file)).unwrap_or_default());
         text.lines().next().unwrap_or_default().trim().to_owned()
     };
     let rebased = ["rebase-merge/head-name", "rebase-apply/head-name"].map(first);

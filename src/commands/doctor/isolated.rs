@@ -17,6 +17,7 @@ use crate::{
         slot_pool::{INCLUDE, SlotPool},
         workspace::Workspace,
     },
+    regular_file,
     view::{attempt::typed_path, lines::counted},
 };
 
@@ -137,7 +138,7 @@ fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
 /// Checks that every pattern of files to copy into slots matches a file.
 fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
     const ABOUT: &str = "copied files";
-    let text = fs::read_to_string(workspace.root().join(INCLUDE)).ok()?;
+    let text = regular_file::read_to_string(&workspace.root().join(INCLUDE)).ok()?;
     let is_pattern = |line: &&str| !line.is_empty() && !line.starts_with(['#', '!']);
     let patterns: Vec<&str> = text.lines().map(str::trim_end).filter(is_pattern).collect();
     let look = || -> Result<(usize, Vec<String>)> {
@@ -173,7 +174,7 @@ fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
 /// Checks that submodules are cloned, so that slots need no network.
 fn submodules(workspace: &Workspace) -> Option<Finding> {
     const ABOUT: &str = "submodules";
-    let text = fs::read_to_string(workspace.root().join(".gitmodules")).ok()?;
+    let text = regular_file::read_to_string(&workspace.root().join(".gitmodules")).ok()?;
     let name = |line: &str| -> Option<String> {
         let name = line.trim().strip_prefix("[submodule \"")?.strip_suffix("\"]")?;
         Some(name.to_owned())

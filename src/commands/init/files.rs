@@ -14,6 +14,7 @@ use crate::{
         exit::{Exit, Failure},
         setup::{Content, FileFate},
     },
+    regular_file,
 };
 
 /// The planned change of one file.
@@ -43,7 +44,7 @@ impl FileStep {
         replace: bool,
     ) -> Result<FileStep> {
         let path = root.join(name);
-        let there = match fs::read(&path) {
+        let there = match regular_file::read(&path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(_) if path.is_dir() => return Err(in_the_way(name, "a folder")),

@@ -9,6 +9,7 @@ use crate::{
         agents::agent_preset,
         setup::{self, Found, FoundAgent},
     },
+    regular_file,
 };
 
 /// Longer files are not read.
@@ -23,7 +24,7 @@ pub(super) fn found(root: &Path) -> Found {
         let path = root.join(name);
         let is_read = setup::READ.contains(&&*name.to_lowercase())
             && fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= LONG);
-        let text = is_read.then(|| fs::read_to_string(path).ok()).flatten()?;
+        let text = is_read.then(|| regular_file::read_to_string(&path).ok()).flatten()?;
         Some((name.clone(), text))
     };
     let texts: BTreeMap<String, String> = names.iter().filter_map(read).collect();

@@ -24,6 +24,7 @@ use crate::{
     commands::Invocation,
     core::exit::{Exit, Failure},
     project::{config_layers, workspace::Workspace},
+    regular_file,
 };
 
 /// A service manager with unit files, and the scope of the unit.
@@ -169,7 +170,7 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
         return Err(Failure::new(Exit::Usage, message).into());
     }
     there(kept.program())?;
-    match fs::read_to_string(&file) {
+    match regular_file::read_to_string(&file) {
         Ok(before) if !before.contains(MARK) => {
             let message =
                 format!("`{}` exists and was not written by `ralph`; move it", file.display());
@@ -246,7 +247,7 @@ pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
     let mut found = false;
     for kept in UnitKeeper::ALL {
         let file = kept.file(&name)?;
-        let ours = fs::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
+        let ours = regular_file::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
         if !ours {
             continue;
         }
