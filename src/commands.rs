@@ -47,6 +47,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
+    adapters::{git, signal},
     cli::{Cli, Command, Flags, Named, Which},
     core::{
         diagnostic::nearest,
@@ -60,6 +61,34 @@ use crate::{
     project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
 };
 
+/// Whether a command, or the run that it starts, handles signals itself.
+fn handles_signals(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Loop(_)
+            | Command::Resume(_)
+            | Command::Schedule(_)
+            | Command::Attach(_)
+            | Command::Init(_)
+            | Command::Spawn(_)
+            | Command::Demo(_)
+            | Command::DemoAgent
+            | Command::Pane(_)
+            | Command::InPane { .. }
+            | Command::Guard
+    )
+}
+
+/// Ends the `git` commands of this process, which have groups of their own, and then the process.
+fn end_with_git(number: i32) {
+    if number == signal::SUSPEND {
+        return signal::suspend();
+    }
+    git::end_calls();
+    signal::end_by(number);
+}
+
 /// Runs the command of a parsed command line.
 ///
 /// # Errors
@@ -67,6 +96,9 @@ use crate::{
 pub fn execute(cli: Cli) -> Result<Exit> {
     let at =
         Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
+    if !handles_signals(&cli.command) {
+        signal::listen(end_with_git).context("listen for signals")?;
+    }
     match cli.command {
         Command::Init(Flags(options)) => init::run(&at, &options),
         Command::Template(Flags(options)) => template::run(options.name.into()),

@@ -48,7 +48,7 @@ mod trial;
 mod worktree;
 
 use backend::{Backend, RepositoryFolders};
-pub use bounded::{CallStopped, ask_while_waiting, mark_calls, set_limit, stop_calls};
+pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
 pub use driver::{MergedLines, merge_lines};
 pub use environment::leave_repository;

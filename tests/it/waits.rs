@@ -125,6 +125,31 @@ fn a_request_to_stop_ends_a_filter_that_hangs() {
     }
 }
 
+#[test]
+fn a_signal_ends_a_command_and_the_git_that_it_waits_for() {
+    let commands =
+        [&["status"][..], &["check"], &["verify", "a"], &["prompt"], &["restore", "a.1"]];
+    for (words, signal) in commands.into_iter().zip([Signal::TERM, Signal::INT].into_iter().cycle())
+    {
+        // libgit2 cannot read it, so every command calls the program.
+        let trial = TestProject::bare()
+            .env("GIT_DEFAULT_HASH", "sha256")
+            .repository()
+            .graph("tasks: [{id: a, verify: 'true'}]\n");
+        // A `git` that hangs with a child which ignores the signal.
+        let bin = trial.dir().join("bin");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let hang = "(trap '' TERM INT; touch \"$TRIAL_DIR/hung\"; sleep 600; sleep 600)";
+        trial.script(&bin.join("git"), hang);
+        let trial = trial.env("PATH", &path);
+        let live = trial.start_until(words, "hung");
+        live.signal(signal);
+        // Ended by the signal.
+        live.end(&trial).code(-1);
+        trial.no_process_is_left();
+    }
+}
+
 /// Waits until the run itself waits for a filter.
 fn hung(trial: &TestProject, run: &Live) {
     let of_run = |pid: &Path| {

@@ -11,7 +11,7 @@ use std::{
     os::fd::AsFd,
     process::{Child, Command, Output, Stdio},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -40,6 +40,9 @@ static ASK: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
 
 /// The environment entry of the calls of a run, with which a later run finds them.
 static MARK: OnceLock<(String, String)> = OnceLock::new();
+
+/// The process groups of the running calls.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// The time for a call to end by itself after the run was asked to stop.
 const STOPPING: Duration = Duration::from_secs(2);
@@ -76,6 +79,40 @@ pub fn set_limit(limit: Duration) {
 pub fn stop_calls() {
     let mut stopped = STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
     stopped.get_or_insert_with(Instant::now);
+}
+
+/// Ends every running call, for a process that is about to end: no call starts or returns after
+/// that.
+pub fn end_calls() {
+    let running = running();
+    let tell = |signal| {
+        for group in running.iter() {
+            // Fails only if the whole group is gone.
+            let _ = kill_process_group(*group, signal);
+        }
+    };
+    tell(Signal::TERM);
+    tell(Signal::CONT);
+    let began = Instant::now();
+    while began.elapsed() < GRACE && !running.iter().all(|group| is_dead(*group).unwrap_or(true)) {
+        thread::sleep(LOOK / 10);
+    }
+    tell(Signal::KILL);
+    mem::forget(running);
+}
+
+fn running() -> MutexGuard<'static, Vec<Pid>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a child of this process is dead. It is not reaped, so that its number stays its own.
+fn is_dead(pid: Pid) -> io::Result<bool> {
+    let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    match waitid(WaitId::Pid(pid), dead) {
+        Ok(status) => Ok(status.is_some()),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Calls `ask` while a call takes long; if it returns true, the run was asked to stop. Only the
@@ -147,11 +184,14 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
     }
     let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running_calls = running();
     let child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
         _ => anyhow!("cannot start `git`: {error}"),
     })?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    running_calls.extend(group);
+    drop(running_calls);
     let now = Instant::now();
     let mut call =
         GitCall { child, group, stdout: Vec::new(), stderr: Vec::new(), ending: None, asked: now };
@@ -159,7 +199,14 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
     let ended = call.run(input, limit);
     // What it left in its group ends with it, before the number of the group is free again.
     call.signal(Signal::KILL);
+    if let Some(pid) = group {
+        // Not reaped yet: the lock is not held while it dies.
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    }
+    let mut running_calls = running();
     let status = call.child.wait();
+    running_calls.retain(|running| Some(*running) != group);
+    drop(running_calls);
     let status = ended.and(status).map_err(|error| anyhow!("wait for `git {name}`: {error}"))?;
     // It may have ended by itself just before.
     match call.ending.filter(|_| !status.success()) {
@@ -209,7 +256,7 @@ impl GitCall {
                     stderr = None;
                 }
             } else {
-                if self.is_dead()? {
+                if self.group.is_none_or(|pid| is_dead(pid).unwrap_or(true)) {
                     return Ok(());
                 }
                 thread::sleep(pause);
@@ -245,17 +292,6 @@ impl GitCall {
                 self.signal(Signal::KILL);
                 true
             }
-        }
-    }
-
-    /// Whether the process is dead. It is not reaped, so that its number stays its own.
-    fn is_dead(&self) -> io::Result<bool> {
-        let Some(pid) = self.group else { return Ok(true) };
-        let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        match waitid(WaitId::Pid(pid), dead) {
-            Ok(status) => Ok(status.is_some()),
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
         }
     }
 
