@@ -2,16 +2,21 @@
 //!
 //! A FIFO blocks the process that opens it, a device has no end, and a folder cannot be read. Everything at
 //! a path that others can write to is therefore opened here: only if it is a regular file, without
-//! blocking, and read up to a size.
+//! blocking, and read up to a size. The wait for its lock has a limit as well.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::OFlags;
+
+use crate::core::duration;
 
 /// The size of the largest file that is read as a whole, in bytes.
 pub const LARGEST: u64 = 256 << 20;
@@ -84,6 +89,44 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     target.set_len(0)?;
     io::copy(&mut source, &mut target)?;
     target.set_permissions(source.metadata()?.permissions())
+}
+
+/// The limit on the wait for the lock of a file, in milliseconds, until the settings are known.
+static LOCK_LIMIT: AtomicU64 = AtomicU64::new(2 * 60 * 1000);
+
+/// Sets the limit of every later [`lock`] of this process.
+pub fn set_lock_limit(limit: Duration) {
+    LOCK_LIMIT.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Waits for the lock of a file, which is at this path. An agent may hold it for as long as it runs.
+///
+/// # Errors
+/// I/O errors; the kind `TimedOut` at the limit.
+pub fn lock(file: &File, path: &Path) -> io::Result<()> {
+    const LONGEST: Duration = Duration::from_millis(50);
+    let limit = Duration::from_millis(LOCK_LIMIT.load(Ordering::Relaxed));
+    let (began, mut pause) = (Instant::now(), Duration::from_micros(50));
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if began.elapsed() < limit => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = format!(
+                    "another process has locked `{}` for longer than {} (`lock_timeout`); `fuser -v \
+                     {}` names it",
+                    path.display(),
+                    duration::short(limit),
+                    path.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+        }
+    }
 }
 
 /// Writes a regular file, which may exist, in place.

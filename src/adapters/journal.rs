@@ -78,7 +78,7 @@ impl Journal {
             }
             opened => opened?,
         };
-        file.lock()?;
+        regular_file::lock(&file, &self.path)?;
         let length = file.metadata()?.len();
         let (seq, torn) = match self.last {
             Some((ours, seq)) if ours == length => (seq + 1, false),

@@ -166,8 +166,9 @@ impl StateFolder {
         self.make()?;
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(false);
-        let file = regular_file::open_with(&self.dir.join(name), &mut open)?;
-        file.lock()?;
+        let path = self.dir.join(name);
+        let file = regular_file::open_with(&path, &mut open)?;
+        regular_file::lock(&file, &path)?;
         Ok(file)
     }
 

@@ -117,6 +117,11 @@ pub struct Config {
     pub limits: ConcurrencyLimits,
     /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
     pub lint: bool,
+    /// How long to wait for the lock of the journal, the graph file or the notes, which another
+    /// process holds.
+    #[serde(with = "length")]
+    #[schemars(with = "String")]
+    pub lock_timeout: Duration,
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
@@ -247,6 +252,7 @@ impl Default for Config {
             learnings: LEARNINGS.to_owned(),
             limits: ConcurrencyLimits::default(),
             lint: true,
+            lock_timeout: minutes(2),
             max_attempts: select::MAX_ATTEMPTS,
             max_cost: None,
             max_cost_per_day: None,
@@ -327,10 +333,11 @@ impl Config {
     /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
         /// Durations that `0s` would make useless. For the others it means never or at once.
-        const NEVER_ZERO: [&str; 8] = [
+        const NEVER_ZERO: [&str; 9] = [
             "commit_timeout",
             "git_timeout",
             "hook_timeout",
+            "lock_timeout",
             "max_duration",
             "notify_timeout",
             "setup_timeout",
@@ -551,7 +558,8 @@ mod tests {
         let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
         let lengths =
             ["commit_timeout", "git_timeout", "hook_timeout", "max_duration", "notify_timeout"];
-        let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
+        let others =
+            ["jobs", "lock_timeout", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
         for key in numbers.iter().chain(&lengths).chain(&others) {
             assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");
         }

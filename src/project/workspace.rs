@@ -62,6 +62,12 @@ pub struct Workspace {
     outputs: BTreeSet<String>,
 }
 
+/// Sets the limits that hold for this whole process.
+fn set_limits(config: &Config) {
+    git::set_limit(config.git_timeout);
+    regular_file::set_lock_limit(config.lock_timeout);
+}
+
 impl Workspace {
     /// Opens the repository around `dir` for the loop at `place`. `graph` and `config` replace the
     /// graph file and the settings file of the project.
@@ -102,7 +108,7 @@ impl Workspace {
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
-        git::set_limit(config.git_timeout);
+        set_limits(&config);
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common), config.fsync);
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
@@ -131,7 +137,7 @@ impl Workspace {
 
     /// Takes over other settings.
     pub fn configure(&mut self, config: Config) {
-        git::set_limit(config.git_timeout);
+        set_limits(&config);
         self.config = config;
     }
 

@@ -29,6 +29,7 @@ fn every_setting_is_shown_with_its_origin() {
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
     lint                false                               .ralph/config.yaml:2
+    lock_timeout        2m                                  default
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2
     max_cost_per_day    none                                default

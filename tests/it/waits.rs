@@ -1,9 +1,15 @@
 //! Nothing waits without a limit: guardians that an agent stops, programs of git that hang, files
 //! that are not files, locks of runs that cannot be seen.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path, process::Stdio};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    path::Path,
+    process::Stdio,
+};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::json;
 
 use crate::support::{Live, RALPH, SETTINGS, TestProject, agent, until, wait_for};
@@ -147,6 +153,60 @@ fn a_signal_ends_a_command_and_the_git_that_it_waits_for() {
         // Ended by the signal.
         live.end(&trial).code(-1);
         trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
+    let lines = "journal=\"$TRIAL_DIR/repo/logs/ralph.jsonl\"
+        until grep -q agent_started \"$journal\"; do sleep 0.02; done
+        flock \"$journal\" sh -c 'touch $TRIAL_DIR/held; sleep 600' &
+        until [ -e \"$TRIAL_DIR/held\" ]; do sleep 0.02; done; \"$RALPH\" task-complete a 2>&1; exit 1";
+    let settings = format!("{SETTINGS}lock_timeout: 1s\n");
+    let trial = staged(lines).file(".ralph/config.yaml", &settings);
+    let words = ["run", "--", "sh", "-c", &staged_script(lines)];
+    let (exit, said) = limited(&trial, &words);
+    // The run ends too if it has something to write meanwhile.
+    assert!([Some(0), Some(1)].contains(&exit), "{said}");
+    let said = said + &trial.read("logs/attempts/a/1/stdout");
+    assert!(said.contains("ralph.jsonl` for longer than 1.0s (`lock_timeout`); `fuser"), "{said}");
+    trial.no_process_is_left();
+    // The lock ends with the attempt that holds it.
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
+fn a_lock_of_another_program_ends_a_command_at_the_limit() {
+    let settings = format!("{SETTINGS}lock_timeout: 1s\n");
+    let work = agent("commit");
+    for (file, words) in [
+        (".git/ralph/graph.lock", &["task-reset", "a"][..]),
+        ("logs/ralph.jsonl", &["task-reset", "a"]),
+        ("logs/ralph.jsonl", &["run", "--", &work]),
+    ] {
+        let trial = TestProject::new()
+            .graph("tasks: [{id: a}]\n")
+            .file(".ralph/config.yaml", &settings)
+            .agent("commit");
+        trial.run(["task-block", "a", "--reason", "x"]);
+        let hold = format!("exec flock {file} sh -c 'touch \"$TRIAL_DIR/locked\"; exec sleep 600'");
+        let mut holder = trial
+            .process("sh")
+            .args(["-c", &hold])
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for(&trial.sign("locked"));
+        let (exit, said) = limited(&trial, words);
+        let group = Pid::from_raw(i32::try_from(holder.id()).unwrap()).unwrap();
+        kill_process_group(group, Signal::KILL).unwrap();
+        holder.wait().unwrap();
+        assert_eq!(exit, Some(1), "{file} {words:?}: {said}");
+        assert!(said.contains("(`lock_timeout`)") && said.contains(file), "{words:?}: {said}");
+        trial.run(["task-reset", "a"]);
+        trial.run(["run"]).graph_complete();
     }
 }
 
