@@ -11,6 +11,7 @@ pub mod lint;
 pub mod load;
 pub mod merge;
 pub mod task;
+pub mod task_edit;
 pub mod task_paths;
 pub mod yaml;
 

@@ -11,10 +11,10 @@ use std::fmt;
 
 use crate::core::graph::yaml::Tree;
 
-mod cut;
+pub(super) mod cut;
 mod fit;
 mod rules;
-mod value;
+pub(super) mod value;
 
 use cut::CutSource;
 use rules::{Side, Three, Want, plainly};

@@ -12,7 +12,7 @@ const WORDS: [&str; 13] =
     ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "infinity", "none"];
 
 /// Writes `value` in the style of `kind`, if that style can represent it.
-pub(super) fn like(kind: NodeKind, value: &str) -> String {
+pub(crate) fn like(kind: NodeKind, value: &str) -> String {
     match kind {
         NodeKind::SingleQuoted if !value.chars().any(needs_escape) => {
             format!("'{}'", value.replace('\'', "''"))
@@ -61,7 +61,7 @@ pub(super) fn double(value: &str) -> String {
 }
 
 /// Whether a character is invisible, breaks lines, or changes the text direction.
-fn needs_escape(c: char) -> bool {
+pub(crate) fn needs_escape(c: char) -> bool {
     c.is_control()
         || (c != ' ' && c.is_whitespace())
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

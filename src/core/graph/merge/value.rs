@@ -11,7 +11,7 @@ use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value. The order of entries matters in lists but not in mappings.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(in crate::core::graph) enum Value {
     /// A scalar. `is_text` is set if it is quoted, or is a string even without quotes.
     Single {
         is_text: bool,
@@ -23,7 +23,7 @@ pub(super) enum Value {
 
 impl Value {
     /// Reads one node. None for a tag, a key that is not a scalar, or a duplicate key.
-    pub(super) fn read(text: &str, tree: &Tree, node: NodeId) -> Option<Value> {
+    pub(in crate::core::graph) fn read(text: &str, tree: &Tree, node: NodeId) -> Option<Value> {
         if tree.is_tagged(node) {
             return None;
         }
@@ -56,12 +56,12 @@ impl Value {
     }
 
     /// Reads a whole file; an empty file is an empty mapping.
-    pub(super) fn of_file(text: &str, tree: &Tree) -> Option<Value> {
+    pub(in crate::core::graph) fn of_file(text: &str, tree: &Tree) -> Option<Value> {
         tree.root().map_or(Some(Value::Map(Vec::new())), |root| Value::read(text, tree, root))
     }
 
     /// The text of a scalar.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(in crate::core::graph) fn text(&self) -> Option<&str> {
         match self {
             Value::Single { text, .. } => Some(text),
             Value::List(_) | Value::Map(_) => None,
@@ -69,7 +69,7 @@ impl Value {
     }
 
     /// The value of a key of a mapping.
-    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+    pub(in crate::core::graph) fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Value::Map(entries) => {
                 entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -79,7 +79,7 @@ impl Value {
     }
 
     /// Whether the value is null, as in `tasks:` alone.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(in crate::core::graph) fn is_nothing(&self) -> bool {
         match self {
             Value::Single { is_text, text } => {
                 !is_text && ["", "~", "null", "Null", "NULL"].contains(&text.as_str())
@@ -89,7 +89,7 @@ impl Value {
     }
 
     /// The parts with their names, if each has a unique name.
-    pub(super) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
+    pub(in crate::core::graph) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
         match self {
             Value::Map(entries) if shape != ValueShape::Whole => {
                 Some(entries.iter().map(|(key, value)| (key.clone(), value)).collect())
@@ -105,7 +105,7 @@ impl Value {
     }
 
     /// The name of an item in a list of this shape.
-    pub(super) fn name(&self, list: ValueShape) -> Option<String> {
+    pub(in crate::core::graph) fn name(&self, list: ValueShape) -> Option<String> {
         let of = |key: &str| Some(self.get(key)?.text()?.to_owned());
         match list {
             ValueShape::Tasks => of("id"),
@@ -113,6 +113,21 @@ impl Value {
             ValueShape::Other => of("id").or_else(|| of("name")),
             ValueShape::Set => Some(self.text()?.to_owned()),
             ValueShape::File | ValueShape::Task | ValueShape::Fields | ValueShape::Whole => None,
+        }
+    }
+}
+
+impl From<&serde_json::Value> for Value {
+    /// The value as it reads when it is written without more quotes than needed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others are scalars without quotes")]
+    fn from(value: &serde_json::Value) -> Value {
+        match value {
+            serde_json::Value::String(text) => Value::Single { is_text: true, text: text.clone() },
+            serde_json::Value::Array(items) => Value::List(items.iter().map(Value::from).collect()),
+            serde_json::Value::Object(entries) => Value::Map(
+                entries.iter().map(|(key, value)| (key.clone(), Value::from(value))).collect(),
+            ),
+            plain => Value::Single { is_text: false, text: plain.to_string() },
         }
     }
 }
@@ -141,7 +156,7 @@ impl PartialEq for Value {
 
 /// The role of a place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueShape {
+pub(in crate::core::graph) enum ValueShape {
     /// The whole file.
     File,
     /// `tasks` or `nodes`.
@@ -162,7 +177,7 @@ pub(super) enum ValueShape {
 
 impl ValueShape {
     /// The shape of the value under this name.
-    pub(super) fn below(self, name: &str) -> ValueShape {
+    pub(in crate::core::graph) fn below(self, name: &str) -> ValueShape {
         match (self, name) {
             (ValueShape::File, "tasks" | "nodes") => ValueShape::Tasks,
             (ValueShape::File, "edges") => ValueShape::Edges,

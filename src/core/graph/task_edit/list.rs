@@ -1,0 +1,351 @@
+//! Inserts, removes and moves whole items of a list of mappings: tasks and edges.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{GraphDraft, TextSplice, write::ValueStyle};
+use crate::core::graph::{
+    edit::{Unsupported, next_line},
+    merge::{
+        cut::{Cut, CutPart, CutPiece, CutStyle},
+        value::ValueShape,
+    },
+    yaml::{NodeId, NodeKind, column, line_start},
+};
+
+/// The keys of a mapping to insert, with their values.
+pub(super) type Entries = Vec<(String, Value)>;
+
+/// A list, cut into its items.
+pub(super) struct CutList {
+    node: NodeId,
+    pub(super) cut: Cut,
+}
+
+impl CutList {
+    /// The range of an item with the comments directly above it.
+    pub(super) fn own(&self, text: &str, index: usize) -> Range<usize> {
+        let CutPiece { lead, part } = &self.cut.pieces[index];
+        let start = part.at.start - lead.len();
+        let kept = lead_above_comments(&text[start..part.at.start]);
+        start + kept..part.at.end
+    }
+
+    /// The start of that range, or of the blank lines above it.
+    fn own_with_blanks(&self, text: &str, index: usize) -> Range<usize> {
+        let own = self.own(text, index);
+        let lead = self.cut.pieces[index].part.at.start - self.cut.pieces[index].lead.len();
+        let mut start = own.start;
+        while start > lead {
+            let line = line_start(text.as_bytes(), start - 1);
+            if line < lead || !text[line..start].trim().is_empty() {
+                break;
+            }
+            start = line;
+        }
+        start..own.end
+    }
+
+    pub(super) fn col(&self) -> Option<usize> {
+        match self.cut.style {
+            CutStyle::Block(col) => Some(col),
+            CutStyle::Flow => None,
+        }
+    }
+}
+
+/// The length of a lead up to its last comments without a blank line between them and the item.
+fn lead_above_comments(lead: &str) -> usize {
+    let mut at = lead.len();
+    for line in lead.split_inclusive('\n').rev() {
+        if !line.trim_start().starts_with('#') {
+            break;
+        }
+        at -= line.len();
+    }
+    at
+}
+
+/// The length of the blank lines at the start of a lead.
+fn leading_blanks(lead: &str) -> usize {
+    lead.split_inclusive('\n')
+        .take_while(|line| line.ends_with('\n') && line.trim().is_empty())
+        .map(str::len)
+        .sum()
+}
+
+impl GraphDraft<'_> {
+    /// Cuts a list at the top of the file.
+    ///
+    /// # Errors
+    /// It is not in a common layout.
+    pub(super) fn cut_list(
+        &self,
+        name: &str,
+        list: NodeId,
+        shape: ValueShape,
+    ) -> Result<CutList, Unsupported> {
+        let part = CutPart { node: Some(list), at: self.place_of(list), pad: 0 };
+        let cut = self.source().cut(&part, shape).ok_or_else(|| Unsupported {
+            reason: format!("the layout of the list `{name}` is too unusual"),
+        })?;
+        Ok(CutList { node: list, cut })
+    }
+
+    /// The lines of a block list with its key, or the brackets of a flow list.
+    fn place_of(&self, list: NodeId) -> Range<usize> {
+        let range = self.tree.range(list);
+        if self.tree.kind(list) == (NodeKind::Sequence { flow: true }) {
+            return range;
+        }
+        let bytes = self.text.as_bytes();
+        let entries = self.tree.root().into_iter().flat_map(|root| self.tree.entries(root));
+        let (mut start, mut end) = (range.start, self.text.len());
+        for (key, value) in entries {
+            let line = line_start(bytes, self.tree.range(key).start);
+            if value == list {
+                start = line;
+            } else if line > range.start {
+                end = end.min(line);
+            }
+        }
+        start..end.max(range.end)
+    }
+
+    /// Inserts items before the item at `index`, or at the end.
+    pub(super) fn insert_items(
+        &mut self,
+        list: &CutList,
+        index: usize,
+        items: &[Entries],
+        is_line: bool,
+    ) {
+        if items.is_empty() {
+            return;
+        }
+        if list.cut.pieces.is_empty() {
+            self.fill_empty(list.node, items, is_line);
+            return;
+        }
+        let style = self.style(list);
+        let model = &list.cut.pieces[index.saturating_sub(1)];
+        let texts: Vec<String> = match list.col() {
+            Some(col) => {
+                items.iter().map(|item| self.block_item(col, model, item, style)).collect()
+            }
+            None => items.iter().map(|item| self.flow_item(model, item, style)).collect(),
+        };
+        self.put_items(list, index, &texts);
+    }
+
+    /// Puts the texts of items before the item at `index`, or at the end.
+    fn put_items(&mut self, list: &CutList, index: usize, texts: &[String]) {
+        let pieces = &list.cut.pieces;
+        if list.col().is_none() {
+            let first = &pieces[0].lead;
+            let gap = pieces.get(1).map_or(if first.is_empty() { " " } else { first }, |p| &p.lead);
+            let glue = format!(",{gap}");
+            let body = texts.join(&glue);
+            if let Some(before) = index.checked_sub(1) {
+                self.splice(pieces[before].part.at.end, format!("{glue}{body}"));
+            } else {
+                self.splice(pieces[0].part.at.start, format!("{body}{glue}"));
+            }
+            return;
+        }
+        let newline = self.newline;
+        let is_spaced = |piece: &&CutPiece| leading_blanks(&piece.lead) > 0;
+        let spaced = pieces.iter().skip(1).filter(is_spaced).count();
+        let is_spaced = spaced > 0 && spaced * 2 >= pieces.len() - 1;
+        let gap = if is_spaced { newline } else { "" };
+        if let Some(before) = index.checked_sub(1) {
+            let at = pieces[before].part.at.end;
+            let open = if self.text[..at].ends_with('\n') { "" } else { newline };
+            let body: String = texts.iter().map(|text| format!("{gap}{text}")).collect();
+            self.splice(at, format!("{open}{body}"));
+        } else {
+            let at = list.own(self.text, 0).start;
+            self.splice(at, texts.iter().map(|text| format!("{text}{gap}")).collect());
+        }
+    }
+
+    fn style(&self, list: &CutList) -> ValueStyle {
+        let first = list.cut.pieces.first().and_then(|piece| piece.part.node);
+        let key = first.and_then(|item| self.tree.entries(item).next());
+        let is_json = key.is_some_and(|(key, _)| self.tree.kind(key) == NodeKind::DoubleQuoted);
+        // The columns of the list itself show how deep lists are below their keys.
+        let offset = list.col().unwrap_or(2).min(2);
+        ValueStyle { newline: self.newline, is_json, offset }
+    }
+
+    /// An item of a block list, like the item `model`.
+    fn block_item(
+        &self,
+        col: usize,
+        model: &CutPiece,
+        item: &Entries,
+        style: ValueStyle,
+    ) -> String {
+        let node = model.part.node.expect("an item has a node");
+        let pad = " ".repeat(col);
+        if self.tree.kind(node) == (NodeKind::Mapping { flow: true }) {
+            return format!("{pad}- {}{}", self.flow_item(model, item, style), style.newline);
+        }
+        let start = self.tree.range(node).start;
+        let is_behind_dash = line_start(self.text.as_bytes(), start) == model.part.at.start;
+        let key = if is_behind_dash { column(self.text, start).max(col + 2) } else { col + 2 };
+        let mut text = format!("{pad}-{}", " ".repeat(key - col - 1));
+        for (at, (name, value)) in item.iter().enumerate() {
+            if at > 0 {
+                text.push_str(&" ".repeat(key));
+            }
+            text.push_str(&style.entry(key, name, value));
+        }
+        text
+    }
+
+    /// A mapping in braces, with the same line breaks as `model`.
+    fn flow_item(&self, model: &CutPiece, item: &Entries, style: ValueStyle) -> String {
+        let entries: Vec<String> =
+            item.iter().map(|(key, value)| style.flow_entry(key, value)).collect();
+        let node = model.part.node.expect("an item has a node");
+        let (open, gap, close) = self.gaps(node).unwrap_or_default();
+        let gap = if gap.is_empty() { " ".to_owned() } else { gap };
+        format!("{{{open}{}{close}}}", entries.join(&format!(",{gap}")))
+    }
+
+    /// The blanks of a mapping in braces: after the brace, between entries, before the brace.
+    fn gaps(&self, node: NodeId) -> Option<(String, String, String)> {
+        let range = self.tree.range(node);
+        let text = &self.text[range.clone()];
+        if !text.starts_with('{') {
+            return None;
+        }
+        let blank = |text: &str| text.trim().is_empty().then(|| text.to_owned());
+        let entries: Vec<_> = self.tree.entries(node).collect();
+        let (first, last) = (entries.first()?, entries.last()?);
+        let open = blank(&self.text[range.start + 1..self.tree.range(first.0).start])?;
+        let close = blank(&self.text[self.tree.range(last.1).end..range.end - 1])?;
+        let gap = entries.get(1).and_then(|second| {
+            let gap = &self.text[self.tree.range(first.1).end..self.tree.range(second.0).start];
+            blank(gap.trim_start().strip_prefix(',')?)
+        });
+        Some((open, gap.unwrap_or_default(), close))
+    }
+
+    /// Fills an empty list.
+    fn fill_empty(&mut self, list: NodeId, items: &[Entries], is_line: bool) {
+        let range = self.tree.range(list);
+        let root = self.tree.root().expect("a list has a root");
+        let key = self.tree.entries(root).next();
+        let is_json = key.is_some_and(|(key, _)| self.tree.kind(key) == NodeKind::DoubleQuoted);
+        let style = ValueStyle { newline: self.newline, is_json, offset: 2 };
+        let flow = |item: &Entries| {
+            let entries = item.iter().map(|(key, value)| style.flow_entry(key, value));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        };
+        if self.tree.kind(root) == (NodeKind::Mapping { flow: true }) {
+            let items: Vec<String> = items.iter().map(flow).collect();
+            self.replace(range, format!("[{}]", items.join(", ")));
+            return;
+        }
+        let mut text = String::new();
+        for item in items {
+            if is_line {
+                text += &format!("  - {}{}", flow(item), style.newline);
+                continue;
+            }
+            let entries = item.iter().map(|(key, value)| style.entry(4, key, value));
+            let entries: Vec<String> = entries.collect();
+            text += &format!("  - {}", entries.join("    "));
+        }
+        let bytes = self.text.as_bytes();
+        let end = next_line(bytes, range.end);
+        let blanks = self.text[..range.start].trim_end_matches(' ').len();
+        self.replace(blanks..range.end, String::new());
+        let open = if bytes[..end].ends_with(b"\n") { "" } else { self.newline };
+        self.splice(end, format!("{open}{text}"));
+    }
+
+    /// Removes items.
+    pub(super) fn remove_items(&mut self, list: &CutList, is_removed: impl Fn(usize) -> bool) {
+        let pieces = &list.cut.pieces;
+        let kept = (0..pieces.len()).find(|index| !is_removed(*index));
+        let removed = (0..pieces.len()).filter(|index| is_removed(*index));
+        let Some(kept) = kept else {
+            self.empty_list(list);
+            return;
+        };
+        if list.col().is_none() {
+            if kept > 0 {
+                self.replace(pieces[0].part.at.start..pieces[kept].part.at.start, String::new());
+            }
+            for index in removed.filter(|index| *index > kept) {
+                let at = pieces[index - 1].part.at.end..pieces[index].part.at.end;
+                self.replace(at, String::new());
+            }
+            return;
+        }
+        for index in removed {
+            let at = list.own_with_blanks(self.text, index);
+            let at = if index == 0 { list.own(self.text, 0).start..at.end } else { at };
+            self.replace(at, String::new());
+        }
+        if kept > 0 {
+            let CutPiece { lead, part } = &pieces[kept];
+            let start = part.at.start - lead.len();
+            self.replace(start..start + leading_blanks(lead), String::new());
+        }
+    }
+
+    fn empty_list(&mut self, list: &CutList) {
+        let pieces = &list.cut.pieces;
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            return;
+        };
+        let range = self.tree.range(list.node);
+        if list.col().is_none() {
+            self.replace(range, "[]".to_owned());
+            return;
+        }
+        let start = first.part.at.start - first.lead.len();
+        let bytes = self.text.as_bytes();
+        let line = line_start(bytes, start.saturating_sub(1));
+        let colon = self.text[line..start].find(':').map_or(start, |at| line + at + 1);
+        self.splice(colon, " []".to_owned());
+        self.replace(start..last.part.at.end, String::new());
+    }
+
+    /// Moves the item at `from` before the item that is at `to` now, or to the end.
+    pub(super) fn move_item(&mut self, list: &CutList, from: usize, to: usize) {
+        let own = list.own(self.text, from);
+        let mut text = self.text[own].to_owned();
+        if list.col().is_some() && !text.ends_with('\n') {
+            text.push_str(self.newline);
+        }
+        self.remove_items(list, |index| index == from);
+        self.put_items(list, to, &[text]);
+    }
+
+    /// Replaces the bytes of an item and the comments above it.
+    pub(super) fn replace_item(&mut self, list: &CutList, index: usize, with: String) {
+        let own = list.own(self.text, index);
+        self.replace(own, with);
+    }
+}
+
+/// Orders splices by their place; those at one place stay in the order in which they were made.
+pub(super) fn apply(text: &str, mut splices: Vec<TextSplice>) -> Option<String> {
+    splices.sort_by_key(|splice| (splice.at.start, splice.at.end));
+    let mut out =
+        String::with_capacity(text.len() + splices.iter().map(|s| s.with.len()).sum::<usize>());
+    let mut done = 0;
+    for TextSplice { at, with } in splices {
+        out.push_str(text.get(done..at.start)?);
+        out.push_str(&with);
+        done = at.end;
+    }
+    out.push_str(text.get(done..)?);
+    Some(out)
+}

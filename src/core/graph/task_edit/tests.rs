@@ -1,0 +1,322 @@
+//! Edits in every shape and style of graph, and random ones.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::core::graph::{TaskGraph, load};
+
+const BLOCK: &str = "\
+version: 1 # keep
+tasks:
+  # The first.
+  - id: a
+    title: 'A' # short
+    description: |
+      one
+
+      two
+    tags: [x, y]
+
+  # Section.
+
+  # About b.
+  - id: b
+    depends_on:
+      - a # why
+      # more
+      - c
+    verify: make
+  - {id: c, title: C}
+# the end
+meta: {n: 1}
+";
+
+/// Texts of graphs with the tasks `a`, `b` and `c`, in every shape and style.
+pub(super) fn shapes() -> Vec<String> {
+    let mut all: Vec<String> = [
+        BLOCK,
+        "tasks:\n- id: a\n- id: b\n  depends_on: [a]\n- id: c\n",
+        "tasks:\n- id: a\n- id: b\n- id: c",
+        "nodes:\n  -\n    id: a\n  -\n    id: b\n  -\n    id: c\nedges: []\n",
+        "nodes:\n  - id: a\n  - id: b\n  - id: c\n\nedges:\n  - {from: a, to: b} # e\n  - from: b\n    to: c\n",
+        "edges: [{from: a, to: b}]\ntasks: [{id: a}, {id: b, title: B}, {id: c}]\n",
+        "tasks: [ {id: a},\n         {id: b, tags: [x]},\n         {id: c} ]\n",
+        "{\"tasks\": [{\"id\": \"a\"}, {\"id\": \"b\", \"depends_on\": [\"a\"]}, {\"id\": \"c\"}]}\n",
+        "{\n  \"tasks\": [\n    {\n      \"id\": \"a\",\n      \"title\": \"A\"\n    },\n    {\n      \
+         \"id\": \"b\",\n      \"depends_on\": [\"a\"]\n    },\n    {\"id\": \"c\"}\n  ],\n  \
+         \"edges\": []\n}\n",
+        "defaults: &d {priority: 1}\ntasks:\n  -   id:   a\n      x-d: *d\n\n  -   id:   b\n\n  -   id: c\n",
+        "\u{feff}tasks:\n  - id: a\n    description: >-\n      folded\n      text\n  - id: b\n  - id: c\n",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let crlf: Vec<String> = all.iter().map(|text| text.replace('\n', "\r\n")).collect();
+    all.extend(crlf);
+    all
+}
+
+pub(super) fn graph(text: &str) -> TaskGraph {
+    let document = Document::parse(text).unwrap_or_else(|fault| panic!("{fault}: {text}"));
+    load::load(&document).unwrap_or_else(|faults| panic!("{faults:#?}: {text}")).graph
+}
+
+fn id(text: &str) -> TaskId {
+    TaskId::new(text).unwrap()
+}
+
+fn new(name: &str, fields: &[(&str, Value)], depends_on: &[&str]) -> NewTask {
+    NewTask {
+        id: id(name),
+        fields: fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        depends_on: depends_on.iter().map(|name| id(name)).collect(),
+    }
+}
+
+fn ids(graph: &TaskGraph) -> Vec<String> {
+    graph.tasks().iter().map(|task| task.id.to_string()).collect()
+}
+
+/// The ids of the dependencies of a task, sorted.
+fn needs(graph: &TaskGraph, name: &str) -> Vec<String> {
+    let number = graph.number(&id(name)).unwrap_or_else(|| panic!("no {name}"));
+    let mut all: Vec<String> =
+        graph.dependencies(number).map(|at| graph.task(at).id.to_string()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn new_tasks_follow_the_style_of_their_neighbors() {
+    let fields = [
+        ("verify", json!(["make test", "make lint"])),
+        ("title", json!("New: one")),
+        ("description", json!("first\n\n# second")),
+        ("priority", json!(1)),
+    ];
+    let tasks = [new("x1", &fields, &["a"]), new("x2", &[], &["x1"])];
+    let at = |text: &str, place| insert(text, &tasks, &place).unwrap();
+    let block = "\
+- id: x1
+  title: \"New: one\"
+  description: |-
+    first
+
+    # second
+  priority: 1
+  depends_on: [a]
+  verify:
+  - make test
+  - make lint
+- id: x2
+  depends_on: [x1]
+";
+    let text = "tasks:\n- id: a\n- id: b";
+    assert_eq!(at(text, TaskPlace::Last), format!("{text}\n{}", block.trim_end()));
+    assert_eq!(
+        at("tasks:\n# c\n- id: a\n", TaskPlace::First),
+        format!("tasks:\n{block}# c\n- id: a\n")
+    );
+    let found = at(BLOCK, TaskPlace::After(id("a")));
+    assert!(found.contains("tags: [x, y]\n\n  - id: x1\n"), "{found}");
+    let found = at(BLOCK, TaskPlace::Last);
+    assert!(found.contains("- {id: x2, depends_on: [x1]}\n# the end\n"), "{found}");
+    let spaced = at("tasks:\n  - id: a\n\n  - id: b\n", TaskPlace::Last);
+    assert!(spaced.contains("- id: b\n\n  - id: x1\n") && spaced.contains("\n\n  - id: x2\n"));
+    let edges = at("nodes:\n- {id: a}\nedges: []\n", TaskPlace::Last);
+    assert!(edges.ends_with("edges:\n  - {from: a, to: x1}\n  - {from: x1, to: x2}\n"), "{edges}");
+    let pretty = "{\n \"tasks\": [\n  {\n   \"id\": \"a\",\n   \"title\": \"A\"\n  }\n ]\n}\n";
+    let want = "{\n \"tasks\": [\n  {\n   \"id\": \"a\",\n   \"title\": \"A\"\n  },\n  {\n   \
+                \"id\": \"x1\",\n   \"title\": \"T\"\n  }\n ]\n}\n";
+    let one = [new("x1", &[("title", json!("T"))], &[])];
+    assert_eq!(insert(pretty, &one, &TaskPlace::Last).unwrap(), want);
+    assert_eq!(
+        insert("tasks: [] # c\n", &one, &TaskPlace::Last).unwrap(),
+        "tasks: # c\n  - id: x1\n    title: T\n"
+    );
+    assert_eq!(
+        insert("{tasks: []}", &one, &TaskPlace::Last).unwrap(),
+        "{tasks: [{id: x1, title: T}]}"
+    );
+}
+
+#[test]
+fn a_removed_task_takes_its_own_comments_along() {
+    let found = remove(BLOCK, &[id("b")]).unwrap();
+    assert!(found.contains("tags: [x, y]\n\n  # Section.\n  - {id: c, title: C}\n"), "{found}");
+    let found = remove(BLOCK, &[id("a")]).unwrap();
+    assert!(found.contains("tasks:\n  # Section.\n\n  # About b.\n  - id: b\n"), "{found}");
+    let found = remove(BLOCK, &["a", "b", "c"].map(id)).unwrap();
+    assert_eq!(found, "version: 1 # keep\ntasks: []\n# the end\nmeta: {n: 1}\n");
+    let flow = "tasks: [{id: a}, {id: b}, {id: c}]\n";
+    assert_eq!(remove(flow, &[id("a"), id("b")]).unwrap(), "tasks: [{id: c}]\n");
+    assert_eq!(remove(flow, &[id("b"), id("c")]).unwrap(), "tasks: [{id: a}]\n");
+    let used = "tasks:\n  - id: a\n    tags: &t [x]\n  - id: b\n    tags: *t\n";
+    assert!(remove(used, &[id("a")]).unwrap_err().reason.contains("alias"));
+}
+
+#[test]
+fn fields_are_set_in_place() {
+    let set = |fields: &[(&str, Value)]| {
+        let fields: Vec<(String, Option<Value>)> = fields
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (!value.is_null()).then(|| value.clone())))
+            .collect();
+        move |text: &str, name: &str| {
+            set_fields(text, &id(name), &fields).unwrap_or_else(|why| panic!("{why}: {fields:?}"))
+        }
+    };
+    let swap = |old: &str, new: &str| {
+        assert!(BLOCK.contains(old));
+        BLOCK.replacen(old, new, 1)
+    };
+    assert_eq!(
+        set(&[("title", json!("it's"))])(BLOCK, "a"),
+        swap("'A' # short", "'it''s' # short")
+    );
+    assert_eq!(set(&[("tags", json!(["y", "z"]))])(BLOCK, "a"), swap("[x, y]", "[y, z]"));
+    assert_eq!(
+        set(&[("depends_on", json!(["c", "d", "a"]))])(BLOCK, "b"),
+        swap(
+            "      - a # why\n      # more\n      - c\n",
+            "      # more\n      - c\n      - d\n      - a # why\n"
+        )
+    );
+    assert_eq!(
+        set(&[("title", json!("x\ny"))])(BLOCK, "a"),
+        swap("title: 'A' # short\n", "title: |- # short\n      x\n      y\n")
+    );
+    assert_eq!(
+        set(&[("description", json!("short"))])(BLOCK, "a"),
+        swap("description: |\n      one\n\n      two\n", "description: short\n")
+    );
+    assert_eq!(
+        set(&[("priority", json!(1)), ("title", json!("B"))])(BLOCK, "b"),
+        swap("  - id: b\n", "  - id: b\n    title: B\n    priority: 1\n")
+    );
+    assert_eq!(
+        set(&[("verify", json!(["make", "a b"]))])(BLOCK, "b"),
+        swap("verify: make\n", "verify:\n      - make\n      - a b\n")
+    );
+    assert_eq!(set(&[("verify", Value::Null)])(BLOCK, "b"), swap("    verify: make\n", ""));
+    assert_eq!(
+        set(&[("priority", json!("P1"))])(BLOCK, "c"),
+        swap("{id: c, title: C}", "{id: c, title: C, priority: P1}")
+    );
+    assert_eq!(
+        set(&[("title", json!("B"))])("tasks: [{id: b}]", "b"),
+        "tasks: [{id: b, title: B}]"
+    );
+    assert_eq!(
+        set(&[("title", json!("B"))])("tasks:\n- id: b", "b"),
+        "tasks:\n- id: b\n  title: B"
+    );
+}
+
+#[test]
+fn dependencies_follow_the_shape_of_the_file() {
+    for text in shapes() {
+        let link = |add: &[&str], remove: &[&str]| Relink {
+            id: id("c"),
+            add: add.iter().map(|name| id(name)).collect(),
+            remove: remove.iter().map(|name| id(name)).collect(),
+        };
+        if needs(&graph(&text), "b").contains(&"c".to_owned()) {
+            continue;
+        }
+        let more = relink(&text, &[link(&["b", "a"], &[])]).unwrap();
+        assert_eq!(needs(&graph(&more), "c"), ["a", "b"], "{more}");
+        assert_eq!(
+            more.contains("depends_on"),
+            !text.contains("edges") || text.contains("depends_on"),
+            "{more}"
+        );
+        let less = relink(&more, &[link(&[], &["b", "a"])]).unwrap();
+        assert_eq!(needs(&graph(&less), "c"), [""; 0], "{less}");
+    }
+}
+
+#[test]
+fn a_moved_task_keeps_its_text() {
+    for text in shapes() {
+        for (place, order) in [
+            (TaskPlace::First, ["c", "a", "b"]),
+            (TaskPlace::Last, ["a", "b", "c"]),
+            (TaskPlace::Before(id("b")), ["a", "c", "b"]),
+            (TaskPlace::After(id("a")), ["a", "c", "b"]),
+        ] {
+            let found = move_to(&text, &id("c"), &place).unwrap();
+            assert_eq!(ids(&graph(&found)), order, "{found}");
+            let back = move_to(&found, &id("c"), &TaskPlace::Last).unwrap();
+            assert_eq!(ids(&graph(&back)), ["a", "b", "c"], "{back}");
+        }
+    }
+    let found = move_to(BLOCK, &id("b"), &TaskPlace::First).unwrap();
+    assert!(found.contains("tasks:\n  # About b.\n  - id: b\n"), "{found}");
+    assert!(found.contains("verify: make\n\n  # The first.\n  - id: a\n"), "{found}");
+}
+
+#[test]
+fn the_piece_of_a_task_can_be_edited_as_text() {
+    for text in shapes() {
+        for name in ["a", "b", "c"] {
+            let own = piece(&text, &id(name)).unwrap();
+            assert!(own.starts_with(['-', '{', '#']) && !own.contains('\r'), "{own:?}");
+            assert_eq!(replace_piece(&text, &id(name), &own).unwrap(), text);
+        }
+    }
+    assert_eq!(piece(BLOCK, &id("b")).unwrap().lines().next(), Some("# About b."));
+    let new = "# why\n- id: b\n  title: |\n    x\n\n    y\n";
+    let found = replace_piece(BLOCK, &id("b"), new).unwrap();
+    assert!(
+        found.contains("  # why\n  - id: b\n    title: |\n      x\n\n      y\n  - {id: c"),
+        "{found}"
+    );
+    for bad in
+        ["", "- id: x\n", "- id: b\n- id: d\n", "x", "- id: [\n", "- id: b\nmeta: 1\n", "id: b\n"]
+    {
+        assert!(replace_piece(BLOCK, &id("b"), bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_tasks_are_inserted_at_once() {
+    let tasks: Vec<NewTask> = (0..10_000)
+        .map(|n| new(&format!("n{n}"), &[("title", json!(format!("Task {n}: x")))], &["a"]))
+        .collect();
+    let text = insert(BLOCK, &tasks, &TaskPlace::Last).unwrap();
+    assert_eq!(graph(&text).tasks().len(), 10_003);
+    let ids: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
+    assert_eq!(remove(&text, &ids).unwrap(), BLOCK);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_is_inserted_reads_back_and_can_be_removed(
+        shape in 0..22_usize,
+        title in "[a-z:#'\"\\-\\[{ \\n\\t\u{7}é]{0,12}",
+        description in "[a-z# \\-\\n]{0,30}",
+        place in 0..4_usize,
+        on in any::<bool>(),
+    ) {
+        let text = &shapes()[shape];
+        let title = format!("t{title}");
+        let fields = [("title", json!(title)), ("description", json!(description))];
+        let task = new("n", &fields, if on { &["c"] } else { &[] });
+        let place = [TaskPlace::First, TaskPlace::Last, TaskPlace::Before(id("b")), TaskPlace::After(id("a"))][place].clone();
+        let found = insert(text, &[task], &place).unwrap();
+        let read = graph(&found);
+        let number = read.number(&id("n")).unwrap();
+        prop_assert_eq!(&read.task(number).title, &title);
+        prop_assert_eq!(read.task(number).description.clone().unwrap_or_default(), description);
+        prop_assert_eq!(needs(&read, "n"), if on { vec!["c".to_owned()] } else { Vec::new() });
+        let gone = remove(&found, &[id("n")]).unwrap();
+        prop_assert_eq!(ids(&graph(&gone)), ["a", "b", "c"]);
+        if !text.contains("edges: []") && !text.contains("\"edges\": []") && place != TaskPlace::First {
+            // A literal block at the end needs the last line break.
+            prop_assert_eq!(gone.trim_end(), text.trim_end());
+        }
+    }
+}
