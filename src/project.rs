@@ -6,6 +6,7 @@ pub mod config_layers;
 pub mod schema;
 pub mod event_store;
 pub mod graph_file;
+pub mod kept_change;
 pub mod workspace;
 pub mod attempt;
 pub mod landing_graph;

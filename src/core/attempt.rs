@@ -137,6 +137,7 @@ impl AttemptState {
             | Event::Parked { .. }
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
+            | Event::TaskEdited { .. }
             | Event::Reset {}
             | Event::Waiting { .. }
             | Event::Blocked { .. }

@@ -281,6 +281,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// A command changed a task in the graph file, and not its status.
+    TaskEdited {
+        /// The command, such as `task-edit`.
+        command: String,
+        /// The fields that changed; `place` is its place in the file.
+        fields: Vec<String>,
+        /// The cause of the change.
+        cause: Cause,
+    },
     /// The attempts of the task were reset.
     Reset {},
     /// No attempt can start before `until`.

@@ -13,6 +13,7 @@ pub mod merge;
 pub mod task;
 pub mod task_edit;
 pub mod task_paths;
+pub mod title_id;
 pub mod yaml;
 
 use std::collections::HashMap;

@@ -323,6 +323,7 @@ impl History {
             | Event::Terminating { .. }
             | Event::Parked { .. }
             | Event::Recovered { .. }
+            | Event::TaskEdited { .. }
             | Event::Blocked { .. }
             | Event::ClockSet { .. }
             | Event::HookFailed(_)

@@ -132,6 +132,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::Iterated(_)
         | Event::Promised { .. }
         | Event::StatusChanged { .. }
+        | Event::TaskEdited { .. }
         | Event::Reset { .. }
         | Event::Waiting { .. }
         | Event::PauseRequested { .. }

@@ -4,6 +4,8 @@
 //! Because the others do not, every edit is made on the current text, which is compared with the
 //! file again immediately before it is replaced.
 
+mod text;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -21,7 +23,6 @@ use crate::{
             edit::{Change, Document, Unsupported},
             load,
             task::{Status, TaskId},
-            yaml::MAX_BYTES,
         },
         select::{SelectionKey, keys},
     },
@@ -129,7 +130,7 @@ impl GraphFile {
         durable: bool,
         inherit: bool,
     ) -> Result<GraphFile, Box<Rejected>> {
-        let (stamp, text) = read_text(path, name)?;
+        let (stamp, text) = text::read_text(path, name)?;
         let file = GraphFile::assume(path, name, durable, inherit, &text)?;
         Ok(GraphFile { stamp: Some(stamp), ..file })
     }
@@ -302,6 +303,40 @@ impl GraphFile {
         }
     }
 
+    /// Replaces the current text by the result of `edit`, once `keep` has seen both texts. Returns
+    /// the text before; none if the edit changes nothing.
+    ///
+    /// # Errors
+    /// The error of the edit or of `keep`; [`Rejected`] for an edit that makes the graph invalid. The
+    /// file is then unchanged. Errors of the disk.
+    pub fn change(
+        &mut self,
+        state: &StateFolder,
+        edit: impl Fn(&str) -> Result<Option<String>>,
+        keep: impl Fn(&str, &str) -> Result<()>,
+    ) -> Result<Option<String>> {
+        let _turn = state.lock_graph().context("lock the graph file")?;
+        loop {
+            self.reread().map_err(|rejected| anyhow!(*rejected))?;
+            let Some(text) = edit(self.text())?.filter(|text| text != self.text()) else {
+                return Ok(None);
+            };
+            let name = format!("{}, with this change", self.name);
+            GraphFile::assume(&self.path, &name, self.durable, self.inherit, &text)
+                .map_err(|rejected| anyhow!(*rejected))?;
+            if state::stamp(&self.path).ok() != self.stamp {
+                self.stamp = None;
+                continue;
+            }
+            let before = self.text().to_owned();
+            keep(&before, &text)?;
+            state::replace(&self.path, text.as_bytes(), self.durable)
+                .with_context(|| format!("write `{}`", self.name))?;
+            self.reread().map_err(|rejected| anyhow!(*rejected))?;
+            return Ok(Some(before));
+        }
+    }
+
     /// Puts the file back if something that is not a regular file is in its place: no editor does
     /// that. Returns where that is now, if there was such a thing.
     ///
@@ -425,45 +460,6 @@ pub fn with_status(text: &str, id: &TaskId, write: Write<'_>) -> Result<Option<S
     };
     file.splice(number, write)?;
     Ok(Some(file.document.text().to_owned()))
-}
-
-fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<Rejected>> {
-    let refuse = |message: String, help: &str| {
-        let fault = Diagnostic::error(message, 0..0);
-        let fault = if help.is_empty() { fault } else { fault.help(help) };
-        Box::new(Rejected { name: name.to_owned(), text: String::new(), faults: vec![fault] })
-    };
-    let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => refuse(
-            format!("there is no `{name}`"),
-            "`ralph init` writes an example; a list `tasks:`, each with an `id`, is enough",
-        ),
-        _ => refuse(format!("cannot read `{name}`: {error}"), ""),
-    };
-    if regular_file::is_special(path) {
-        let help = "remove what is there, and restore the file, as with `git checkout`";
-        return Err(refuse(format!("`{name}` is not a regular file"), help));
-    }
-    let length = fs::metadata(path).map_err(unreadable)?.len();
-    if length > MAX_BYTES as u64 {
-        return Err(refuse(
-            format!("`{name}` is {} MiB long; the limit is {} MiB", length >> 20, MAX_BYTES >> 20),
-            "a graph of 100,000 tasks is about 13 MiB: is this the right file?",
-        ));
-    }
-    // The stamp is taken first, so that a change during the read is noticed later.
-    let stamp = state::stamp(path).map_err(unreadable)?;
-    let bytes = regular_file::read(path).map_err(unreadable)?;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((stamp, text)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(&error.into_bytes()).into_owned();
-            let fault = Diagnostic::error("the file is not UTF-8", at..at + '\u{fffd}'.len_utf8())
-                .help("save it as UTF-8");
-            Err(Box::new(Rejected { name: name.to_owned(), text, faults: vec![fault] }))
-        }
-    }
 }
 
 fn differences(old: &TaskGraph, new: &TaskGraph) -> Vec<Foreign> {

@@ -139,6 +139,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::Recovered { .. }
         | Event::Reset {} => of_task(id, event, view).into_iter().collect(),
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
+        Event::TaskEdited { command, fields, .. } => vec![edited(id, command, fields)],
         Event::ChildStarted(_)
         | Event::ChildStopRequested(_)
         | Event::ChildEnded(_)
@@ -280,6 +281,11 @@ fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     }
     lines.push(line(Style::Faint, format!("    output in {}", check.log)));
     lines
+}
+
+/// Returns the line of a task that a command changed.
+fn edited(id: &str, command: &str, fields: &[String]) -> Line {
+    line(None, format!("{id}: {} changed by `{}`", fields.join(", "), command))
 }
 
 fn changed(

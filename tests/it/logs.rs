@@ -214,6 +214,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("status_changed", "a", r#""old":null,"new":"pending","cause":"edited_during_attempt""#),
     ("status_changed", "a", r#""old":"complete","new":"pending","cause":"put_back""#),
     ("status_changed", "a", r#""old":"in-progress","new":"pending","cause":"recovered""#),
+    ("task_edited", "a", r#""command":"task-edit","fields":["title","verify"],"cause":"command""#),
     ("reset", "a", ""),
     ("waiting", "", r#""until":"2026-11-20T23:00:00.000Z","why":"a backs off""#),
     ("blocked", "", r#""holders":[{"task_id":"a","why":"parked after 3 attempts","frees":2}]"#),

@@ -14,7 +14,7 @@ pub enum Cause {
     Released,
     /// The attempt needs input from a person.
     Asked,
-    /// A person's command: `task-reset`, `task-complete`, `task-block`, `answer`.
+    /// A person's command, such as `task-add`, `task-reset` or `undo`.
     Command,
     /// The file was edited between attempts.
     Edited,

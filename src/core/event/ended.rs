@@ -304,6 +304,7 @@ impl Event {
             | Event::Parked { .. }
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
+            | Event::TaskEdited { .. }
             | Event::Reset { .. }
             | Event::Waiting { .. }
             | Event::Blocked { .. }

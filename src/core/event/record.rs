@@ -439,6 +439,11 @@ mod tests {
                 cause: Cause::Edited,
                 reason: None,
             },
+            Event::TaskEdited {
+                command: "task-edit".to_owned(),
+                fields: vec!["title".to_owned()],
+                cause: Cause::Command,
+            },
             Event::Reset {},
             Event::Waiting { until: DateTime::UNIX_EPOCH, why: "w".to_owned() },
             Event::Blocked {

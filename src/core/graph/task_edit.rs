@@ -4,6 +4,7 @@
 //! is parsed again and compared with the value that the edit should lead to, and refused if they
 //! differ. Whether the result is a valid graph is for the caller to check.
 
+mod differences;
 mod fields;
 mod list;
 mod piece;
@@ -16,6 +17,7 @@ use std::{
 
 use serde_json::Value as Json;
 
+pub use self::differences::{TaskDifference, differences};
 use self::list::{CutList, Entries};
 pub use self::piece::{piece, replace_piece};
 use crate::core::graph::{

@@ -81,6 +81,7 @@ impl AttemptLog {
         let is_change = matches!(
             record.event,
             Event::StatusChanged { .. }
+                | Event::TaskEdited { .. }
                 | Event::GraphGuarded { .. }
                 | Event::Reported { .. }
                 | Event::Asked { .. }

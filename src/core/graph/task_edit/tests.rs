@@ -280,6 +280,25 @@ fn the_piece_of_a_task_can_be_edited_as_text() {
 }
 
 #[test]
+fn differences_are_named_by_task_and_field() {
+    let told = |after: &str| -> Vec<String> {
+        differences(BLOCK, after)
+            .iter()
+            .map(|one| format!("{} {:?} {:?} {}", one.id, one.old, one.new, one.fields.join(",")))
+            .collect()
+    };
+    let edges = format!("{BLOCK}edges: [{{from: a, to: c}}]\n");
+    assert_eq!(told(&edges), ["c Some(Pending) Some(Pending) depends_on"]);
+    let titled = set_fields(BLOCK, &id("c"), &[("title".to_owned(), Some(json!("x")))]).unwrap();
+    assert_eq!(told(&titled), ["c Some(Pending) Some(Pending) title"]);
+    assert_eq!(told(&remove(BLOCK, &[id("b")]).unwrap()), ["b Some(Pending) None "]);
+    let moved = move_to(BLOCK, &id("c"), &TaskPlace::First).unwrap();
+    assert_eq!(told(&moved), ["c Some(Pending) Some(Pending) place"]);
+    let added = insert(BLOCK, &[new("x", &[("status", json!("done"))], &[])], &TaskPlace::First);
+    assert_eq!(told(&added.unwrap()), ["x None Some(Complete) "]);
+}
+
+#[test]
 fn ten_thousand_tasks_are_inserted_at_once() {
     let tasks: Vec<NewTask> = (0..10_000)
         .map(|n| new(&format!("n{n}"), &[("title", json!(format!("Task {n}: x")))], &["a"]))
