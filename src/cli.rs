@@ -2,6 +2,7 @@
 
 mod complete;
 mod control;
+mod edit;
 mod examples;
 mod flags;
 mod groups;
@@ -25,6 +26,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::core::exit::{Exit, Failure};
 pub use control::{
     CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
+};
+pub use edit::{
+    FieldArgs, PlaceArgs, TaskAddArgs, TaskEditArgs, TaskMoveArgs, TaskRemoveArgs, TaskShowArgs,
+    UndoArgs,
 };
 pub use flags::Flags;
 pub use look::{
@@ -118,6 +123,16 @@ pub enum Command {
     Costs(Flags<CostsArgs>),
     /// Validate the graph; report every error with its location
     Check(Flags<CheckArgs>),
+    /// Add a task to the graph
+    TaskAdd(Flags<Box<TaskAddArgs>>),
+    /// Change a task, by flags or in an editor
+    TaskEdit(Flags<Box<TaskEditArgs>>),
+    /// Show a task, its place in the graph and its attempts
+    TaskShow(Flags<TaskShowArgs>),
+    /// Move a task to another place in the graph file
+    TaskMove(Flags<TaskMoveArgs>),
+    /// Remove tasks from the graph
+    TaskRemove(Flags<TaskRemoveArgs>),
     /// Mark a task complete
     TaskComplete(Flags<TaskCompleteArgs>),
     /// Set tasks to pending, with all attempts available again
@@ -126,6 +141,8 @@ pub enum Command {
     TaskBlock(Flags<TaskBlockArgs>),
     /// Answer a task that needs input
     Answer(Flags<AnswerArgs>),
+    /// Take back a change of the graph that a command made
+    Undo(Flags<UndoArgs>),
     /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
     /// List the slots of attempts, and remove them

@@ -35,7 +35,14 @@ pub mod spawn;
 pub mod status;
 pub mod talk;
 pub mod task;
+pub mod task_add;
+pub mod task_edit;
+mod task_editor;
+pub mod task_move;
+pub mod task_remove;
+pub mod task_show;
 pub mod template;
+pub mod undo;
 pub mod verify;
 pub mod slots;
 
@@ -109,6 +116,12 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Plan(Flags(options)) => plan::run(&at, options),
         Command::DagStatus(Flags(options)) => dag_status::run(&at, options),
         Command::Graph(Flags(options)) => graph::run(&at, options),
+        Command::TaskAdd(Flags(options)) => task_add::run(&at, &options),
+        Command::TaskEdit(Flags(options)) => task_edit::run(&at, &options),
+        Command::TaskShow(Flags(options)) => task_show::run(&at, &options),
+        Command::TaskMove(Flags(options)) => task_move::run(&at, &options),
+        Command::TaskRemove(Flags(options)) => task_remove::run(&at, &options),
+        Command::Undo(Flags(options)) => undo::run(&at, &options),
         Command::TaskReset(Flags(options)) => {
             task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
         }

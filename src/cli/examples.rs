@@ -79,6 +79,51 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "task-add",
+        &[
+            ("ralph task-add \"Write the parser\" --verify \"cargo test parser\"", ""),
+            ("ralph task-add \"Document it\" --after write-the-parser --tag docs", ""),
+            ("ralph task-add \"Port the tests\" --description - --json < notes.md", ""),
+        ],
+    ),
+    (
+        "task-edit",
+        &[
+            ("ralph task-edit parser", "in an editor"),
+            ("ralph task-edit parser --priority P0 --after lexer", ""),
+            ("ralph task-edit parser --set timeout=30m --unset story", "any field"),
+        ],
+    ),
+    (
+        "task-show",
+        &[
+            ("ralph task-show parser", ""),
+            ("ralph task-show parser --json | jq .depends_on", "for programs"),
+        ],
+    ),
+    (
+        "task-move",
+        &[
+            ("ralph task-move parser --first", "before other tasks of its priority"),
+            ("ralph task-move docs --after parser", ""),
+        ],
+    ),
+    (
+        "task-remove",
+        &[
+            ("ralph task-remove spike", ""),
+            ("ralph task-remove lexer --rewire", "its dependents wait on its dependencies"),
+        ],
+    ),
+    (
+        "undo",
+        &[
+            ("ralph undo", "take back the newest change"),
+            ("ralph undo --list", "what can be taken back"),
+            ("ralph undo 3", "only the change with this number"),
+        ],
+    ),
+    (
         "task-reset",
         &[("ralph task-reset parser docs", "both are pending, with all attempts available")],
     ),

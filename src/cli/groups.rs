@@ -41,7 +41,19 @@ const GROUPS: &[CommandGroup] = &[
     CommandGroup {
         title: "Tasks",
         is_main: true,
-        commands: &["check", "task-complete", "task-reset", "task-block", "answer"],
+        commands: &[
+            "check",
+            "task-add",
+            "task-edit",
+            "task-show",
+            "task-move",
+            "task-remove",
+            "task-complete",
+            "task-reset",
+            "task-block",
+            "answer",
+            "undo",
+        ],
     },
     CommandGroup { title: "Recover", is_main: true, commands: &["restore", "slots"] },
     CommandGroup {

@@ -47,12 +47,16 @@ pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     } else if all.is_empty() {
         "no attempt yet\n".to_owned()
     } else {
-        let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
-        let rows: Vec<[String; 6]> = iter::once(head).chain(all.iter().map(row)).collect();
-        terminal::table(&rows)
+        terminal::table(&rows(&all))
     };
     terminal::print(&text)?;
     Ok(Exit::Success)
+}
+
+/// The table of attempts, with its heading.
+pub(super) fn rows(all: &[PastAttemptView]) -> Vec<[String; 6]> {
+    let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
+    iter::once(head).chain(all.iter().map(row)).collect()
 }
 
 fn row(attempt: &PastAttemptView) -> [String; 6] {

@@ -162,7 +162,7 @@ impl DagStatusPage {
 }
 
 /// What there is to say of a task besides its title.
-fn note(task: &TaskView, now: DateTime<Utc>) -> String {
+pub(super) fn note(task: &TaskView, now: DateTime<Utc>) -> String {
     match &task.standing {
         TaskStanding::InProgress { .. } => in_progress(task),
         TaskStanding::Parked { why } => format!("{why}; `ralph task-reset {}`", task.id),
@@ -177,6 +177,10 @@ fn note(task: &TaskView, now: DateTime<Utc>) -> String {
         TaskStanding::Complete { at, commits } => {
             format!("at {}, {}", moment(*at, now), counted(*commits, "commit"))
         }
+        TaskStanding::MarkedComplete { completed_at } => {
+            completed_at.as_ref().map_or_else(String::new, |at| format!("at {at}"))
+        }
+        TaskStanding::Cancelled {} => String::new(),
         TaskStanding::Ready {} => Priority(task.priority).to_string(),
         TaskStanding::KeptApart { why } => why.clone(),
         TaskStanding::Retrying { until } => format!("retrying at {}", moment(*until, now)),

@@ -12,7 +12,7 @@ use chrono::Utc;
 use super::{
     Invocation,
     inside::AttemptContext,
-    task::{self, live_attempt},
+    task_editor::{ChangeCommand, TaskEditor, live_attempt},
 };
 use crate::{
     adapters::{
@@ -110,7 +110,7 @@ pub fn ask(text: &str) -> Result<Exit> {
 /// # Errors
 /// An unknown task; a task that does not need input; an answer inside an attempt.
 pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
-    let mut desk = task::TaskEditor::open(invocation)?;
+    let mut desk = TaskEditor::open(invocation)?;
     if text.is_some() {
         desk.refuse_inside("answer")?;
     }
@@ -143,7 +143,12 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
     desk.store.emit(None, Some(&id), answered)?;
-    let old = desk.write(&id, Write::Plain(Status::Pending), None)?;
+    let command = ChangeCommand {
+        name: "answer",
+        about: std::slice::from_ref(&id),
+        final_because: Some("the next prompts of the task have the answer"),
+    };
+    let old = desk.write(&id, Write::Plain(Status::Pending), None, &command)?;
     terminal::print(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))?;
     Ok(Exit::Success)
 }

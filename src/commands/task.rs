@@ -3,89 +3,24 @@
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Invocation, inside::SurroundingAttempt};
+use super::{
+    Invocation,
+    inside::SurroundingAttempt,
+    task_editor::{ChangeCommand, TaskEditor, live_attempt},
+};
 use crate::{
     adapters::terminal,
     core::{
-        event::{Cause, Event},
+        event::Event,
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
     },
     project::{
         attempt::AttemptRecord,
-        event_store::EventStore,
-        graph_file::{GraphFile, Write, rfc3339},
-        workspace::{Workspace, find},
+        graph_file::{Write, rfc3339},
+        workspace::find,
     },
-    view::lines::clock,
 };
-
-/// The graph and the journal, for a command that changes a task.
-pub(super) struct TaskEditor {
-    pub(super) workspace: Workspace,
-    pub(super) file: GraphFile,
-    pub(super) store: EventStore,
-}
-
-impl TaskEditor {
-    pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
-        let workspace = invocation.workspace()?;
-        let file = workspace.graph()?;
-        let store = workspace.event_store()?;
-        Ok(TaskEditor { workspace, file, store })
-    }
-
-    pub(super) fn status(&self, number: usize) -> Status {
-        self.file.graph().task(number).status
-    }
-
-    /// Refuses a command for people in an attempt.
-    pub(super) fn refuse_inside(&self, command: &str) -> Result<()> {
-        SurroundingAttempt::of(&self.workspace).map_or(Ok(()), |around| Err(around.refuse(command)))
-    }
-
-    /// Refuses to change a task while an attempt is running.
-    fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
-        let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? else {
-            return Ok(());
-        };
-        let active = self.store.history().active.of(id);
-        let since = active.map_or(String::new(), |active| clock(active.since));
-        let message = format!(
-            "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
-        );
-        Err(Failure::new(Exit::Running, message).into())
-    }
-
-    pub(super) fn write(
-        &mut self,
-        id: &TaskId,
-        write: Write<'_>,
-        reason: Option<&str>,
-    ) -> Result<Status> {
-        let old = self.file.graph().number(id).map(|number| self.status(number));
-        self.file.write(&self.workspace.state, id, write)?;
-        let changed = Event::StatusChanged {
-            old,
-            new: Some(write.status()),
-            cause: Cause::Command,
-            reason: reason.map(str::to_owned),
-        };
-        self.store.emit(None, Some(id), changed)?;
-        Ok(old.unwrap_or(Status::Pending))
-    }
-}
-
-/// The number of the running attempt at the task.
-pub(super) fn live_attempt(
-    workspace: &Workspace,
-    store: &EventStore,
-    id: &TaskId,
-) -> Result<Option<u32>> {
-    let active = store.history().active.of(id);
-    let live = active.is_some() && workspace.is_live(store.history())?;
-    Ok(active.filter(|_| live).map(|active| active.attempt))
-}
 
 /// Sets tasks to pending, with all attempts available again.
 ///
@@ -106,7 +41,18 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
         }
         let mut old = Status::Pending;
         if desk.status(number) != Status::Pending {
-            old = desk.write(&id, Write::Plain(Status::Pending), None)?;
+            let is_lasting = matches!(
+                desk.status(number),
+                Status::Complete | Status::Blocked | Status::Cancelled
+            );
+            let why = "its attempts were reset; `ralph task-block` keeps it from being tried";
+            let final_because = (counted > 0 || !is_lasting).then_some(why);
+            let command = ChangeCommand {
+                name: "task-reset",
+                about: std::slice::from_ref(&id),
+                final_because,
+            };
+            old = desk.write(&id, Write::Plain(Status::Pending), None, &command)?;
         }
         desk.store.emit(None, Some(&id), Event::Reset {})?;
         let change =
@@ -132,7 +78,8 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let at = rfc3339(Utc::now());
-    let old = desk.write(&id, Write::Complete { at: &at }, None)?;
+    let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
+    let old = desk.write(&id, Write::Complete { at: &at }, None, &command)?;
     terminal::print(&format!("{id}: {old} -> complete\n"))?;
     Ok(Exit::Success)
 }
@@ -180,7 +127,8 @@ pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     desk.refuse_inside("task-block")?;
     let (id, _) = find(&desk.file, id)?;
     desk.refuse_if_live(&id)?;
-    let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason))?;
+    let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));
+    let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
     terminal::print(&format!("{id}: {old} -> blocked ({reason})\n"))?;
     Ok(Exit::Success)
 }

@@ -31,11 +31,11 @@ pub struct KeptChange {
     pub number: u32,
     /// When it was made.
     pub at: DateTime<Utc>,
-    /// The command with the tasks, such as `task-add parser`.
+    /// The command, such as `task-add`.
     pub command: String,
     /// The graph file.
     pub graph: PathBuf,
-    /// The tasks that it changed.
+    /// The tasks that it was about.
     pub tasks: Vec<TaskId>,
     /// Why it cannot be taken back, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -71,42 +71,29 @@ impl GraphView {
         for number in view.admitted() {
             let state = view.state(number, now);
             graph.counts.add(view, number, state);
-            let task = |standing| TaskView::of(view.graph.task(number), standing);
-            match state {
-                TaskState::Complete => graph.complete.extend(complete(view, number).map(task)),
-                TaskState::Cancelled => {}
-                TaskState::Running | TaskState::Claimed => {
-                    let standing = in_progress(view, number, (facts.live, &facts.attempts), now);
-                    graph.in_progress.push(task(standing));
+            let list = match state {
+                // One that no attempt completed is only counted.
+                TaskState::Complete => {
+                    let task = |standing| TaskView::of(view.graph.task(number), standing);
+                    graph.complete.extend(complete(view, number).map(task));
+                    continue;
                 }
-                TaskState::Parked(_) | TaskState::Spent => {
-                    let why = parked(view, number, state);
-                    graph.parked.push(task(TaskStanding::Parked { why }));
-                }
-                TaskState::NeedsInput => {
-                    let question = view.history.of(&view.graph.task(number).id).question();
-                    let question = question.map(str::to_owned);
-                    graph.needs_input.push(task(TaskStanding::NeedsInput { question }));
-                }
-                TaskState::Blocked => {
-                    let reason = view.history.of(&view.graph.task(number).id).reason.clone();
-                    graph.held.push(task(TaskStanding::Blocked { reason }));
-                }
+                TaskState::Cancelled => continue,
                 // A run that begins tries its agent again.
-                TaskState::Ready | TaskState::Denied => ready.push(view.key(number)),
-                TaskState::Conflicting => {
-                    let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
-                    let why = why.unwrap_or_default();
-                    graph.kept_apart.push(task(TaskStanding::KeptApart { why }));
+                TaskState::Ready | TaskState::Denied => {
+                    ready.push(view.key(number));
+                    continue;
                 }
-                TaskState::Retrying(until) => {
-                    graph.backing_off.push(task(TaskStanding::Retrying { until }));
-                }
-                TaskState::RateLimited(until) => {
-                    graph.backing_off.push(task(TaskStanding::RateLimited { until }));
-                }
-                TaskState::Waiting => graph.blocked.push(task(waiting(view, number, now))),
-            }
+                TaskState::Running | TaskState::Claimed => &mut graph.in_progress,
+                TaskState::Parked(_) | TaskState::Spent => &mut graph.parked,
+                TaskState::NeedsInput => &mut graph.needs_input,
+                TaskState::Blocked => &mut graph.held,
+                TaskState::Conflicting => &mut graph.kept_apart,
+                TaskState::Retrying(_) | TaskState::RateLimited(_) => &mut graph.backing_off,
+                TaskState::Waiting => &mut graph.blocked,
+            };
+            let standing = standing(view, number, (facts.live, &facts.attempts), now);
+            list.push(TaskView::of(view.graph.task(number), standing));
         }
         ready.sort_unstable();
         let ready = ready.into_iter().map(|key| view.graph.task(key.number));
@@ -115,6 +102,40 @@ impl GraphView {
         graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
         graph.merge_held = view.history.active.held.as_ref().map(HeldView::of);
         graph
+    }
+}
+
+/// Returns where one task stands; `running` is whether a run goes on, and its attempts.
+pub(super) fn standing(
+    view: &View<'_>,
+    number: usize,
+    running: (bool, &[AttemptView]),
+    now: DateTime<Utc>,
+) -> TaskStanding {
+    let past = view.history.of(&view.graph.task(number).id);
+    match view.state(number, now) {
+        TaskState::Complete => complete(view, number).unwrap_or_else(|| {
+            let at = view.graph.task(number).extra.get("completed_at");
+            let at = at.and_then(serde_json::Value::as_str).map(str::to_owned);
+            TaskStanding::MarkedComplete { completed_at: at }
+        }),
+        TaskState::Cancelled => TaskStanding::Cancelled {},
+        TaskState::Running | TaskState::Claimed => in_progress(view, number, running, now),
+        state @ (TaskState::Parked(_) | TaskState::Spent) => {
+            TaskStanding::Parked { why: parked(view, number, state) }
+        }
+        TaskState::NeedsInput => {
+            TaskStanding::NeedsInput { question: past.question().map(str::to_owned) }
+        }
+        TaskState::Blocked => TaskStanding::Blocked { reason: past.reason.clone() },
+        TaskState::Ready | TaskState::Denied => TaskStanding::Ready {},
+        TaskState::Conflicting => {
+            let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
+            TaskStanding::KeptApart { why: why.unwrap_or_default() }
+        }
+        TaskState::Retrying(until) => TaskStanding::Retrying { until },
+        TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
+        TaskState::Waiting => waiting(view, number, now),
     }
 }
 
@@ -169,13 +190,15 @@ fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
 
 fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {
     let on: Vec<usize> = view.waits_for(number).collect();
-    let id = |number: &usize| view.graph.task(*number).id.clone();
-    let dependency =
-        |number: &usize| DependencyView { id: id(number), state: word(view.state(*number, now)) };
     TaskStanding::Waiting {
-        on: on.iter().map(id).collect(),
-        waiting_on: on.iter().map(dependency).collect(),
+        on: on.iter().map(|number| view.graph.task(*number).id.clone()).collect(),
+        waiting_on: on.iter().map(|number| neighbor(view, *number, now)).collect(),
     }
+}
+
+/// Returns a task next to another one, with its state.
+pub(super) fn neighbor(view: &View<'_>, number: usize, now: DateTime<Utc>) -> DependencyView {
+    DependencyView { id: view.graph.task(number).id.clone(), state: word(view.state(number, now)) }
 }
 
 /// The state of a task in the words that every text uses.

@@ -11,6 +11,8 @@ use super::{
     run::RunView,
     slot::SlotView,
     spend::CostView,
+    task::TaskView,
+    task_details::TaskDetails,
 };
 
 /// What each command prints with `--json`, by command.
@@ -42,6 +44,12 @@ pub struct PrintedViews {
     /// `ralph show`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<PastAttemptDetails>,
+    /// `ralph task-add`, `task-edit` and `task-move`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_edit: Option<TaskView>,
+    /// `ralph task-show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_show: Option<TaskDetails>,
     /// `ralph costs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostView>,

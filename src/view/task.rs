@@ -68,6 +68,13 @@ pub enum TaskStanding {
         /// The number of its commits.
         commits: usize,
     },
+    /// It is complete, and not by an attempt on record.
+    MarkedComplete {
+        /// When, by the graph file.
+        completed_at: Option<String>,
+    },
+    /// It will not be done.
+    Cancelled {},
     /// It can start.
     Ready {},
     /// It can start once what conflicts with it has ended.
@@ -141,6 +148,23 @@ impl TaskView {
     pub fn of(task: &Task, standing: TaskStanding) -> TaskView {
         let (id, title) = (task.id.clone(), task.title.clone());
         TaskView { id, title, priority: task.priority.0, standing }
+    }
+
+    /// The state in one or two words.
+    pub fn status_word(&self) -> &'static str {
+        match self.standing {
+            TaskStanding::InProgress { .. } => "in progress",
+            TaskStanding::Parked { .. } => "parked",
+            TaskStanding::NeedsInput { .. } => "needs input",
+            TaskStanding::Blocked { .. } => "blocked",
+            TaskStanding::Complete { .. } | TaskStanding::MarkedComplete { .. } => "complete",
+            TaskStanding::Cancelled {} => "cancelled",
+            TaskStanding::Ready {} => "ready",
+            TaskStanding::KeptApart { .. } => "kept apart",
+            TaskStanding::Retrying { .. } => "retrying",
+            TaskStanding::RateLimited { .. } => "rate-limited",
+            TaskStanding::Waiting { .. } => "waiting",
+        }
     }
 }
 

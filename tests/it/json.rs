@@ -43,6 +43,12 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "One setting, or a mapping of all settings if no name is given.",
     ),
     (&["prompt", "left", "--json"], "The variables of a template."),
+    (&["task-show", "start", "--json"], "A task with its place in the graph and its attempts."),
+    (
+        &["task-edit", "start", "--set", "notes=x", "--json"],
+        "The task; `task-add` and `task-move` print the same.",
+    ),
+    (&["undo", "--list", "--json"], "The changes of the graph that were kept, the newest first."),
 ];
 
 fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'static str>>) {

@@ -58,6 +58,7 @@ mod slots;
 mod spawn;
 mod status;
 mod support;
+mod tasks;
 mod terminal;
 mod tidy;
 #[cfg(target_os = "linux")]

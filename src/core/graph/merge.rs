@@ -69,16 +69,23 @@ pub enum Clash {
     RemovedByThem,
 }
 
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Conflict {
+    /// The place in words, such as "`title` of task `parser`".
+    pub fn place(&self) -> String {
         let names: Vec<String> = self.path.iter().map(|name| format!("`{name}`")).collect();
-        let what = match names.as_slice() {
+        match names.as_slice() {
             [list, task, rest @ ..] if ["`tasks`", "`nodes`"].contains(&list.as_str()) => {
                 let of = rest.first().map(|field| format!("{field} of "));
                 format!("{}task {task}", of.unwrap_or_default())
             }
             names => names.join(" of "),
-        };
+        }
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.place();
         match self.clash {
             Clash::Different => write!(f, "{what} differs between the two sides"),
             Clash::RemovedByUs => write!(f, "{what} was removed by ours and changed by theirs"),

@@ -78,7 +78,7 @@ pub fn insert(text: &str, tasks: &[NewTask], place: &TaskPlace) -> Result<String
     let mut draft = GraphDraft::parse(text)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let index = draft.index_of(&list, place)?;
+    let index = list.index_of(place)?;
     let by_edges = draft.edges().filter(|_| draft.uses_edges(tasks_node));
     let items: Vec<Entries> =
         tasks.iter().map(|task| entries_of(task, by_edges.is_none())).collect();
@@ -123,7 +123,7 @@ pub fn move_to(text: &str, id: &TaskId, place: &TaskPlace) -> Result<String, Uns
     let mut draft = GraphDraft::parse(text)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let (from, to) = (draft.number_of(&list, id)?, draft.index_of(&list, place)?);
+    let (from, to) = (list.number_of(id)?, list.index_of(place)?);
     if to == from || to == from + 1 {
         return Ok(text.to_owned());
     }
@@ -147,7 +147,7 @@ pub fn set_fields(
     let mut draft = GraphDraft::parse(&without)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let number = draft.number_of(&list, id)?;
+    let number = list.number_of(id)?;
     let mut set: Vec<(&String, &Json)> =
         fields.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
     set.sort_by_key(|(key, _)| fields::rank(key));
@@ -177,7 +177,7 @@ fn remove_fields(
     let draft = GraphDraft::parse(text)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let number = draft.number_of(&list, id)?;
+    let number = list.number_of(id)?;
     let mut document = Document::parse(text).map_err(unreadable)?;
     let node = node_of(&document, number).ok_or_else(|| missing(id))?;
     document.edit(node, &removals)?;
@@ -207,7 +207,7 @@ pub fn relink(text: &str, links: &[Relink]) -> Result<String, Unsupported> {
     let present = draft.edge_pairs();
     let mut added = Vec::new();
     for link in links {
-        let number = draft.number_of(&list, &link.id)?;
+        let number = list.number_of(&link.id)?;
         let own = draft.field(&name, number, "depends_on")?.map(names_of);
         let in_task = own.is_some() || by_edges.is_none();
         let mut names = own.clone().unwrap_or_default();
@@ -361,20 +361,6 @@ impl<'a> GraphDraft<'a> {
     fn uses_edges(&self, tasks: NodeId) -> bool {
         let has = |task| self.tree.entry(self.text, task, "depends_on").is_some();
         !self.tree.items(tasks).any(has)
-    }
-
-    fn number_of(&self, list: &CutList, id: &TaskId) -> Result<usize, Unsupported> {
-        list.cut.by_name.get(id.as_str()).copied().ok_or_else(|| missing(id))
-    }
-
-    /// The number of the task that a new one at `place` goes before.
-    fn index_of(&self, list: &CutList, place: &TaskPlace) -> Result<usize, Unsupported> {
-        match place {
-            TaskPlace::First => Ok(0),
-            TaskPlace::Last => Ok(list.cut.pieces.len()),
-            TaskPlace::Before(id) => self.number_of(list, id),
-            TaskPlace::After(id) => Ok(self.number_of(list, id)? + 1),
-        }
     }
 
     /// Checks that no alias outside of these tasks needs what they contain.

@@ -88,7 +88,10 @@ mod tests {
             ("Größe & Façade", "groesse-facade"),
             ("日本語", "task"),
             ("", "task"),
-            ("Rewrite the whole of the storage layer in terms of pages", "rewrite-the-whole-of-the-storage-layer"),
+            (
+                "Rewrite the whole of the storage layer in terms of pages",
+                "rewrite-the-whole-of-the-storage-layer",
+            ),
             ("HTTP/2 support", "http-2-support"),
             ("\u{1b}[31mred\n-- x: y", "31mred-x-y"),
         ] {

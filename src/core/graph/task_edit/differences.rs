@@ -32,14 +32,14 @@ struct ComparedTask<'v> {
 }
 
 /// Returns what changed, in the order of the text before and then of the text after. Empty if one
-/// of the texts is not a graph.
-pub fn differences(before: &str, after: &str) -> Vec<TaskDifference> {
+/// of the texts is not a graph. If two tasks changed places, the one in `about` moved.
+pub fn differences(before: &str, after: &str, about: &[TaskId]) -> Vec<TaskDifference> {
     let (Ok((_, before)), Ok((_, after))) = (read(before), read(after)) else {
         return Vec::new();
     };
     let (old, new) = (ids(&before), ids(&after));
     let (was, is) = (compared(&before), compared(&after));
-    let moved = moved(&old, &new);
+    let moved = moved(&old, &new, about);
     let added = new.iter().filter(|id| !was.contains_key(*id));
     let mut found = Vec::new();
     for name in old.iter().chain(added) {
@@ -122,7 +122,7 @@ fn changed_fields(one: &ComparedTask<'_>, other: &ComparedTask<'_>) -> Vec<Strin
 }
 
 /// The one task that has another place among those that both sides have.
-fn moved<'n>(old: &'n [String], new: &[String]) -> Option<&'n String> {
+fn moved<'n>(old: &'n [String], new: &[String], about: &[TaskId]) -> Option<&'n String> {
     let common = |names: &'n [String], others: &[String]| -> Vec<&'n String> {
         let others: BTreeSet<&String> = others.iter().collect();
         names.iter().filter(|name| others.contains(name)).collect()
@@ -133,8 +133,8 @@ fn moved<'n>(old: &'n [String], new: &[String]) -> Option<&'n String> {
     let first = old.iter().zip(&new).position(|(one, other)| one != other)?;
     let last = old.len() - old.iter().rev().zip(new.iter().rev()).position(|(a, b)| a != b)?;
     let (old, new) = (&old[first..last], &new[first..last]);
-    if old[1..] == new[..new.len() - 1] {
-        return old.first().copied();
-    }
-    (old[..old.len() - 1] == new[1..]).then(|| old.last().copied()).flatten()
+    let down = (old[1..] == new[..new.len() - 1]).then(|| old[0]);
+    let up = (old[..old.len() - 1] == new[1..]).then(|| old[old.len() - 1]);
+    let is_meant = |name: &&String| about.iter().any(|id| id.as_str() == *name);
+    up.filter(is_meant).or(down).or(up)
 }

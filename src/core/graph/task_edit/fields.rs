@@ -59,11 +59,8 @@ impl GraphDraft<'_> {
         value: &Value,
         style: ValueStyle,
     ) -> Result<(), Unsupported> {
-        let known = |piece: &CutPiece| {
-            let name = cut.by_name.iter().find(|(_, at)| std::ptr::eq(&cut.pieces[**at], piece));
-            name.map_or(usize::MAX, |(name, _)| rank(name))
-        };
-        let after = cut.pieces.iter().rposition(|piece| known(piece) < rank(key)).unwrap_or(0);
+        let before = cut.by_name.iter().filter(|(name, _)| rank(name) < rank(key));
+        let after = before.map(|(_, at)| *at).max().unwrap_or(0);
         let piece = &cut.pieces[after];
         match cut.style {
             CutStyle::Block(col) => {

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{GraphDraft, TextSplice, write::ValueStyle};
+use super::{GraphDraft, TaskPlace, TextSplice, missing, write::ValueStyle};
 use crate::core::graph::{
     edit::{Unsupported, next_line},
     merge::{
         cut::{Cut, CutPart, CutPiece, CutStyle},
         value::ValueShape,
     },
+    task::TaskId,
     yaml::{NodeId, NodeKind, column, line_start},
 };
 
@@ -47,6 +48,28 @@ impl CutList {
         start..own.end
     }
 
+    /// The number of a task.
+    ///
+    /// # Errors
+    /// The task is not in the list.
+    pub(super) fn number_of(&self, id: &TaskId) -> Result<usize, Unsupported> {
+        self.cut.by_name.get(id.as_str()).copied().ok_or_else(|| missing(id))
+    }
+
+    /// The number of the task that a new one at `place` goes before.
+    ///
+    /// # Errors
+    /// The place names a task that is not in the list.
+    pub(super) fn index_of(&self, place: &TaskPlace) -> Result<usize, Unsupported> {
+        match place {
+            TaskPlace::First => Ok(0),
+            TaskPlace::Last => Ok(self.cut.pieces.len()),
+            TaskPlace::Before(id) => self.number_of(id),
+            TaskPlace::After(id) => Ok(self.number_of(id)? + 1),
+        }
+    }
+
+    /// The column of the dashes; none for a list in brackets.
     pub(super) fn col(&self) -> Option<usize> {
         match self.cut.style {
             CutStyle::Block(col) => Some(col),
@@ -162,11 +185,11 @@ impl GraphDraft<'_> {
         if let Some(before) = index.checked_sub(1) {
             let at = pieces[before].part.at.end;
             let open = if self.text[..at].ends_with('\n') { "" } else { newline };
-            let body: String = texts.iter().map(|text| format!("{gap}{text}")).collect();
+            let body: String = texts.iter().flat_map(|text| [gap, text.as_str()]).collect();
             self.splice(at, format!("{open}{body}"));
         } else {
             let at = list.own(self.text, 0).start;
-            self.splice(at, texts.iter().map(|text| format!("{text}{gap}")).collect());
+            self.splice(at, texts.iter().flat_map(|text| [text.as_str(), gap]).collect());
         }
     }
 
@@ -250,16 +273,14 @@ impl GraphDraft<'_> {
             self.replace(range, format!("[{}]", items.join(", ")));
             return;
         }
-        let mut text = String::new();
-        for item in items {
+        let lines = |item: &Entries| {
             if is_line {
-                text += &format!("  - {}{}", flow(item), style.newline);
-                continue;
+                return format!("  - {}{}", flow(item), style.newline);
             }
             let entries = item.iter().map(|(key, value)| style.entry(4, key, value));
-            let entries: Vec<String> = entries.collect();
-            text += &format!("  - {}", entries.join("    "));
-        }
+            format!("  - {}", entries.collect::<Vec<_>>().join("    "))
+        };
+        let text = items.iter().map(lines).collect::<Vec<_>>().concat();
         let bytes = self.text.as_bytes();
         let end = next_line(bytes, range.end);
         let blanks = self.text[..range.start].trim_end_matches(' ').len();
@@ -301,7 +322,7 @@ impl GraphDraft<'_> {
 
     fn empty_list(&mut self, list: &CutList) {
         let pieces = &list.cut.pieces;
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+        let (Some(first), Some(end)) = (pieces.first(), pieces.last()) else {
             return;
         };
         let range = self.tree.range(list.node);
@@ -314,7 +335,7 @@ impl GraphDraft<'_> {
         let line = line_start(bytes, start.saturating_sub(1));
         let colon = self.text[line..start].find(':').map_or(start, |at| line + at + 1);
         self.splice(colon, " []".to_owned());
-        self.replace(start..last.part.at.end, String::new());
+        self.replace(start..end.part.at.end, String::new());
     }
 
     /// Moves the item at `from` before the item that is at `to` now, or to the end.

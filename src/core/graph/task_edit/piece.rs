@@ -7,6 +7,7 @@ use crate::core::graph::{
     edit::Unsupported,
     merge::value::{Value, ValueShape},
     task::TaskId,
+    yaml::Tree,
 };
 
 /// Returns the text of one task with the comments directly above it, as if it were the first column
@@ -18,7 +19,7 @@ pub fn piece(text: &str, id: &TaskId) -> Result<String, Unsupported> {
     let draft = GraphDraft::parse(text)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let own = &text[list.own(text, draft.number_of(&list, id)?)];
+    let own = &text[list.own(text, list.number_of(id)?)];
     let col = list.col().unwrap_or(0);
     let mut piece = String::with_capacity(own.len());
     for line in own.split_inclusive('\n') {
@@ -33,26 +34,30 @@ pub fn piece(text: &str, id: &TaskId) -> Result<String, Unsupported> {
 ///
 /// # Errors
 /// The text is not YAML, its layout does not allow the edit, the task is not in it, or the new piece
-/// is not one task with the same id.
+/// is not one task with the same id. If the new piece is not YAML, neither is the text returned.
 pub fn replace_piece(text: &str, id: &TaskId, new: &str) -> Result<String, Unsupported> {
     let mut draft = GraphDraft::parse(text)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let number = draft.number_of(&list, id)?;
+    let number = list.number_of(id)?;
     draft.check_unused(&list, &HashSet::from([number]))?;
     let with = match list.col() {
         None => new.trim().replace('\n', draft.newline),
-        Some(col) => new
-            .lines()
-            .map(|line| {
+        Some(col) => {
+            let line = |line: &str| {
                 let pad = if line.trim().is_empty() { 0 } else { col };
-                format!("{:pad$}{line}{}", "", draft.newline)
-            })
-            .collect(),
+                " ".repeat(pad) + line + draft.newline
+            };
+            new.lines().map(line).collect::<Vec<_>>().concat()
+        }
     };
     draft.replace_item(&list, number, with);
     let changed = draft.applied()?;
-    let (after, value) = read(&changed)?;
+    // The errors of a text that is not YAML have places in the whole text, for the caller to show.
+    if Tree::parse(&changed).is_err() {
+        return Ok(changed);
+    }
+    let (_, value) = read(&changed)?;
     let Some(Value::List(tasks)) = value.get(&name) else {
         return not_one(id);
     };
@@ -64,7 +69,7 @@ pub fn replace_piece(text: &str, id: &TaskId, new: &str) -> Result<String, Unsup
         return not_one(id);
     };
     draft.list_mut(&name)?[number] = task.clone();
-    if value != draft.want || after.root().is_none() {
+    if value != draft.want {
         return not_one(id);
     }
     Ok(changed)

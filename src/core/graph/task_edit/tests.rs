@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::graph::{TaskGraph, load};
+use crate::core::graph::{
+    TaskGraph, load,
+    merge::{Texts, merge},
+};
 
 const BLOCK: &str = "\
 version: 1 # keep
@@ -272,9 +275,7 @@ fn the_piece_of_a_task_can_be_edited_as_text() {
         found.contains("  # why\n  - id: b\n    title: |\n      x\n\n      y\n  - {id: c"),
         "{found}"
     );
-    for bad in
-        ["", "- id: x\n", "- id: b\n- id: d\n", "x", "- id: [\n", "- id: b\nmeta: 1\n", "id: b\n"]
-    {
+    for bad in ["", "- id: x\n", "- id: b\n- id: d\n", "x", "- id: b\nmeta: 1\n", "id: b\n"] {
         assert!(replace_piece(BLOCK, &id("b"), bad).is_err(), "{bad:?}");
     }
 }
@@ -282,7 +283,7 @@ fn the_piece_of_a_task_can_be_edited_as_text() {
 #[test]
 fn differences_are_named_by_task_and_field() {
     let told = |after: &str| -> Vec<String> {
-        differences(BLOCK, after)
+        differences(BLOCK, after, &[])
             .iter()
             .map(|one| format!("{} {:?} {:?} {}", one.id, one.old, one.new, one.fields.join(",")))
             .collect()
@@ -294,6 +295,10 @@ fn differences_are_named_by_task_and_field() {
     assert_eq!(told(&remove(BLOCK, &[id("b")]).unwrap()), ["b Some(Pending) None "]);
     let moved = move_to(BLOCK, &id("c"), &TaskPlace::First).unwrap();
     assert_eq!(told(&moved), ["c Some(Pending) Some(Pending) place"]);
+    let swapped = move_to(BLOCK, &id("c"), &TaskPlace::Before(id("b"))).unwrap();
+    for name in ["b", "c"] {
+        assert_eq!(differences(BLOCK, &swapped, &[id(name)])[0].id, id(name));
+    }
     let added = insert(BLOCK, &[new("x", &[("status", json!("done"))], &[])], &TaskPlace::First);
     assert_eq!(told(&added.unwrap()), ["x None Some(Complete) "]);
 }
@@ -336,6 +341,38 @@ proptest! {
         if !text.contains("edges: []") && !text.contains("\"edges\": []") && place != TaskPlace::First {
             // A literal block at the end needs the last line break.
             prop_assert_eq!(gone.trim_end(), text.trim_end());
+        }
+    }
+
+    #[test]
+    fn an_insertion_is_taken_back_without_later_changes(
+        shape in 0..22_usize,
+        title in "[a-z:#'-]{1,9}",
+        place in 0..4_usize,
+        on in any::<bool>(),
+        later in any::<bool>(),
+    ) {
+        let before = &shapes()[shape];
+        let places = [
+            TaskPlace::First,
+            TaskPlace::Last,
+            TaskPlace::Before(id("b")),
+            TaskPlace::After(id("a")),
+        ];
+        let task = new("x", &[("title", json!(format!("t{title}")))], if on { &["c"] } else { &[] });
+        let after = insert(before, &[task], &places[place]).unwrap();
+        let change = [("story".to_owned(), Some(json!("s")))];
+        let change = |text: &str| set_fields(text, &id("b"), &change).unwrap();
+        let ours = if later { change(&after) } else { after.clone() };
+        let found = merge(Texts { base: &after, ours: &ours, theirs: before }).unwrap();
+        prop_assert_eq!(found.conflicts, []);
+        if later {
+            let want = graph(&change(before));
+            prop_assert_eq!(ids(&graph(&found.text)), ids(&want));
+            let story = graph(&found.text).task(1).story.clone();
+            prop_assert_eq!(story, Some("s".to_owned()));
+        } else {
+            prop_assert_eq!(&found.text, before);
         }
     }
 }

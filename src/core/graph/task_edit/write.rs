@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::core::graph::{
-    edit::{is_plain, like, needs_escape},
+    edit::{like, needs_escape},
     yaml::NodeKind,
 };
 
@@ -124,7 +124,9 @@ fn fits_literal(text: &str) -> bool {
 /// Whether a list is written on one line: it has only short words.
 fn fits_line(items: &[Value]) -> bool {
     let is_word = |item: &Value| match item {
-        Value::String(text) => is_plain(text) && !text.contains(' '),
+        Value::String(text) => {
+            !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
         Value::Array(_) | Value::Object(_) => false,
     };

@@ -1,0 +1,251 @@
+//! `ralph task-add`: adds a task to the graph. The fields that `task-edit` has too are read here.
+
+use std::{
+    cell::RefCell,
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Map, Value};
+
+use super::{
+    Invocation,
+    task_editor::{ChangeCommand, TaskEditor, line_of, shown, unsupported, usage},
+};
+use crate::{
+    cli::{FieldArgs, TaskAddArgs},
+    core::{
+        exit::Exit,
+        graph::{
+            task::{Priority, TaskId},
+            task_edit::{NewTask, Relink, TaskPlace, insert, relink},
+            title_id::id_of_title,
+        },
+    },
+    project::graph_file::graph_of,
+    regular_file,
+    view::task::TaskStanding,
+};
+
+/// The longest description, in bytes.
+const DESCRIPTION: u64 = 16 << 20;
+
+/// Adds a task.
+///
+/// # Errors
+/// An invalid field, an id in use, an unknown task, a cycle; inside an attempt.
+pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "task-add")?;
+    let mut fields = vec![("title".to_owned(), Value::from(line(&options.title, "the title")?))];
+    fields.extend(fields_of(invocation, &options.fields)?);
+    let wanted = options.id.as_deref().map(|id| {
+        TaskId::new(id).or_else(|rule| usage(format!("the id `{}` {rule}", id.escape_debug())))
+    });
+    let wanted = wanted.transpose()?;
+    let after = editor.find_all(&options.fields.after)?;
+    let before = editor.find_all(&options.fields.before)?;
+    let name = editor.file.name().to_owned();
+    let added = RefCell::new(None);
+    let edit = |text: &str| {
+        let graph = graph_of(text.as_bytes()).ok_or_else(|| anyhow!("`{name}` is invalid"))?;
+        let is_taken = |id: &str| TaskId::new(id).is_ok_and(|id| graph.number(&id).is_some());
+        let id = match &wanted {
+            Some(id) if is_taken(id.as_str()) => {
+                return usage(format!(
+                    "`{name}` already has a task `{id}`; `ralph task-edit {id}` changes it"
+                ));
+            }
+            Some(id) => id.clone(),
+            None => id_of_title(&options.title, is_taken),
+        };
+        let task = NewTask { id: id.clone(), fields: fields.clone(), depends_on: unique(&after) };
+        let links: Vec<Relink> = unique(&before)
+            .into_iter()
+            .map(|other| Relink { id: other, add: vec![id.clone()], remove: Vec::new() })
+            .collect();
+        added.replace(Some(id));
+        let refuse = unsupported(&name);
+        let text = insert(text, &[task], &TaskPlace::Last).map_err(&refuse)?;
+        relink(&text, &links).map(Some).map_err(&refuse)
+    };
+    editor.change(&ChangeCommand::of("task-add", &[]), edit)?;
+    let id = added.into_inner().context("no task was added")?;
+    let task = editor.view_of(&id)?;
+    let standing = match &task.standing {
+        TaskStanding::Waiting { on, .. } => {
+            let on: Vec<&str> = on.iter().map(TaskId::as_str).collect();
+            format!("waiting on {}", on.join(", "))
+        }
+        TaskStanding::Ready {} => "ready".to_owned(),
+        _ => task.status_word().to_owned(),
+    };
+    let place = line_of(&editor.file, editor.number(&id)?);
+    editor.print(&id, options.json, &format!("{id}: added at {name}:{place}, {standing}"))?;
+    Ok(Exit::Success)
+}
+
+/// The ids without repetitions.
+fn unique(ids: &[TaskId]) -> Vec<TaskId> {
+    let mut found: Vec<TaskId> = Vec::with_capacity(ids.len());
+    for id in ids {
+        if !found.contains(id) {
+            found.push(id.clone());
+        }
+    }
+    found
+}
+
+/// The fields that the flags set, except dependencies.
+pub(super) fn fields_of(
+    invocation: &Invocation,
+    flags: &FieldArgs,
+) -> Result<Vec<(String, Value)>> {
+    let mut fields: Vec<(String, Value)> = Vec::new();
+    let mut add = |name: &str, value: Value| fields.push((name.to_owned(), value));
+    if let Some(path) = &flags.description {
+        add("description", Value::from(description(invocation, path)?));
+    }
+    if let Some(text) = &flags.priority {
+        if Priority::parse(text).is_none() {
+            return usage(format!(
+                "`{}` is not a priority: a whole number, `P0` to `P4`, or critical, high, medium, \
+                 low",
+                text.escape_debug()
+            ));
+        }
+        add(
+            "priority",
+            text.parse::<i64>().map_or_else(|_| Value::from(text.as_str()), Value::from),
+        );
+    }
+    for (name, value) in [("story", &flags.story), ("milestone", &flags.milestone)] {
+        if let Some(text) = value {
+            add(name, Value::from(line(text, &format!("`{name}`"))?));
+        }
+    }
+    if !flags.tags.is_empty() {
+        let tags = flags.tags.iter().map(|tag| line(tag.trim(), "a tag"));
+        add("tags", Value::from(tags.collect::<Result<Vec<_>>>()?));
+    }
+    if !flags.verify.is_empty() {
+        let commands = flags.verify.iter().map(|command| lines(command, "a verify command"));
+        add("verify", Value::from(commands.collect::<Result<Vec<_>>>()?));
+    }
+    for pair in &flags.set {
+        let Some((name, value)) = pair.split_once('=') else {
+            return usage(format!("`--set {}` has no `=`", pair.escape_debug()));
+        };
+        check_name(name)?;
+        if fields.iter().any(|(other, _)| other == name) {
+            return usage(format!("`{name}` is set twice"));
+        }
+        fields.push((name.to_owned(), value_of(name, value)?));
+    }
+    Ok(fields)
+}
+
+/// Checks the name of a field that `--set` and `--unset` may change.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let reserved = match name {
+        "id" => "the id names the task in the journal; it stays",
+        "status" => "use `ralph task-complete`, `task-reset` or `task-block`",
+        "depends_on" => "use `--after`, and `ralph task-edit --not-after`",
+        "claimed_at" | "claimed_by" | "completed_at" => "`ralph` writes it",
+        _ if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) => {
+            "a field is one word"
+        }
+        _ => return Ok(()),
+    };
+    usage(format!("the field `{}` cannot be set: {reserved}", name.escape_debug()))
+}
+
+/// The value of `--set`: a JSON list, mapping, number or boolean, or a text.
+fn value_of(name: &str, text: &str) -> Result<Value> {
+    let value = match serde_json::from_str::<Value>(text) {
+        Ok(value @ (Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_))) => {
+            value
+        }
+        Ok(Value::String(text)) => Value::from(text),
+        _ => Value::from(text),
+    };
+    check_value(name, &value)?;
+    Ok(value)
+}
+
+fn check_value(name: &str, value: &Value) -> Result<()> {
+    match value {
+        Value::String(text) => lines(text, &format!("`{name}`")).map(|_| ()),
+        Value::Array(items) => items.iter().try_for_each(|item| check_value(name, item)),
+        Value::Object(entries) => check_entries(name, entries),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+fn check_entries(name: &str, entries: &Map<String, Value>) -> Result<()> {
+    entries.iter().try_for_each(|(key, value)| {
+        lines(key, &format!("a key of `{name}`"))?;
+        check_value(name, value)
+    })
+}
+
+/// A text of one line without control characters.
+pub(super) fn line(text: &str, what: &str) -> Result<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return usage(format!("{what} is empty"));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        None => Ok(text.to_owned()),
+        Some('\n' | '\r') => {
+            usage(format!("{what} has more than one line; `--description` takes longer texts"))
+        }
+        Some(c) => usage(format!("{what} contains the control character `{}`", c.escape_debug())),
+    }
+}
+
+/// A text without control characters, except line breaks and tabs.
+fn lines(text: &str, what: &str) -> Result<String> {
+    let text = text.replace("\r\n", "\n");
+    if text.trim().is_empty() {
+        return usage(format!("{what} is empty"));
+    }
+    match text.chars().find(|c| c.is_control() && !['\n', '\t'].contains(c)) {
+        None => Ok(text),
+        Some(c) => usage(format!("{what} contains the control character `{}`", c.escape_debug())),
+    }
+}
+
+/// Reads a description from a file or from standard input.
+fn description(invocation: &Invocation, path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let name = if path == Path::new("-") {
+        io::stdin().take(DESCRIPTION + 1).read_to_end(&mut bytes).context("read standard input")?;
+        "standard input".to_owned()
+    } else {
+        let whole = invocation.file(path)?;
+        let read = || -> io::Result<Vec<u8>> {
+            if fs::metadata(&whole)?.len() > DESCRIPTION {
+                return Ok(vec![b' '; usize::try_from(DESCRIPTION).unwrap_or(usize::MAX) + 1]);
+            }
+            regular_file::read(&whole)
+        };
+        bytes = read().or_else(|error| {
+            usage(format!(
+                "cannot read `{}`: {error}; `--description` takes a file or `-`, and \
+                 `--set description=TEXT` a text",
+                shown(path)
+            ))
+        })?;
+        format!("`{}`", shown(path))
+    };
+    if bytes.len() as u64 > DESCRIPTION {
+        return usage(format!("{name} is longer than {} MiB", DESCRIPTION >> 20));
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return usage(format!("{name} is not UTF-8"));
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(lines(text, &name)?.trim_end().to_owned())
+}

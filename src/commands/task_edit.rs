@@ -1,0 +1,253 @@
+//! `ralph task-edit`: changes a task, by flags or in an editor.
+
+use std::{
+    env, fs,
+    io::{self, BufRead as _},
+    path::{Path, PathBuf},
+    process::{self, Command},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{
+    Invocation,
+    task_add::{check_name, fields_of, line},
+    task_editor::{ChangeCommand, TaskEditor, shown, unsupported, usage},
+};
+use crate::{
+    adapters::{signal, state, terminal},
+    cli::TaskEditArgs,
+    core::{
+        exit::{self, Exit, Failure},
+        graph::{
+            merge::{Conflict, Texts, merge},
+            task::TaskId,
+            task_edit::{Relink, TaskDifference, piece, relink, replace_piece, set_fields},
+        },
+    },
+    project::workspace::find,
+    regular_file,
+};
+
+/// Changes a task.
+///
+/// # Errors
+/// An unknown task, an invalid field, a change that makes the graph invalid; inside an attempt.
+pub fn run(invocation: &Invocation, options: &TaskEditArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "task-edit")?;
+    let (id, _) = find(&editor.file, &options.id)?;
+    let fields = fields(invocation, options)?;
+    let links = links(&editor, &id, options)?;
+    let found = if fields.is_empty() && links.is_empty() {
+        in_editor(&mut editor, &id)?
+    } else {
+        let name = editor.file.name().to_owned();
+        let edit = |text: &str| {
+            let refuse = unsupported(&name);
+            let text = set_fields(text, &id, &fields).map_err(&refuse)?;
+            relink(&text, &links).map(Some).map_err(&refuse)
+        };
+        editor.change(&ChangeCommand::of("task-edit", std::slice::from_ref(&id)), edit)?
+    };
+    if !found.is_empty() {
+        editor.warn_if_live(&id)?;
+    }
+    editor.print(&id, options.json, &told(&id, &found))?;
+    Ok(Exit::Success)
+}
+
+/// What changed, on one line.
+fn told(id: &TaskId, found: &[TaskDifference]) -> String {
+    let mut parts = Vec::new();
+    for change in found {
+        let mut what = change.fields.clone();
+        if change.old != change.new {
+            what.push("status".to_owned());
+        }
+        parts.push(format!("{}: {} changed", change.id, what.join(", ")));
+    }
+    if parts.is_empty() { format!("{id} is unchanged") } else { parts.join("; ") }
+}
+
+/// The fields to set, and those to remove.
+fn fields(invocation: &Invocation, options: &TaskEditArgs) -> Result<Vec<(String, Option<Value>)>> {
+    let mut fields: Vec<(String, Option<Value>)> = Vec::new();
+    if let Some(title) = &options.title {
+        fields.push(("title".to_owned(), Some(Value::from(line(title, "the title")?))));
+    }
+    let set = fields_of(invocation, &options.fields)?;
+    fields.extend(set.into_iter().map(|(name, value)| (name, Some(value))));
+    for name in &options.unset {
+        check_name(name)?;
+        fields.push((name.clone(), None));
+    }
+    for (at, (name, _)) in fields.iter().enumerate() {
+        if fields[..at].iter().any(|(other, _)| other == name) {
+            return usage(format!("`{name}` is changed twice"));
+        }
+    }
+    Ok(fields)
+}
+
+fn links(editor: &TaskEditor, id: &TaskId, options: &TaskEditArgs) -> Result<Vec<Relink>> {
+    let mut links = vec![Relink {
+        id: id.clone(),
+        add: editor.find_all(&options.fields.after)?,
+        remove: editor.find_all(&options.not_after)?,
+    }];
+    let (mut add, mut remove) = (vec![id.clone()], Vec::new());
+    for others in [&options.fields.before, &options.not_before] {
+        for other in editor.find_all(others)? {
+            links.push(Relink { id: other, add: add.clone(), remove: remove.clone() });
+        }
+        (add, remove) = (remove, add);
+    }
+    links.retain(|link| !link.add.is_empty() || !link.remove.is_empty());
+    for (at, link) in links.iter().enumerate() {
+        if links[..at].iter().any(|other| other.id == link.id) {
+            return usage(format!("the dependencies of `{}` are changed twice", link.id));
+        }
+    }
+    Ok(links)
+}
+
+/// Opens the task in an editor until its text is valid or the person gives up.
+fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>> {
+    let program = program()?;
+    let name = editor.file.name().to_owned();
+    let base = editor.file.text().to_owned();
+    let original = piece(&base, id).map_err(unsupported(&name))?;
+    let draft = TaskDraft::new(editor, id)?;
+    editor.warn_if_live(id)?;
+    let is_editing = Arc::new(AtomicBool::new(true));
+    let heard = Arc::clone(&is_editing);
+    // Ctrl-C in the editor is for the editor.
+    signal::listen(move |number| {
+        if !heard.load(Ordering::Relaxed) {
+            process::exit(128 + number);
+        }
+    })?;
+    let mut typed = original.clone();
+    loop {
+        draft.write(&typed)?;
+        is_editing.store(true, Ordering::Relaxed);
+        let status = open(&program, &draft.path);
+        is_editing.store(false, Ordering::Relaxed);
+        typed = draft.read().unwrap_or(typed);
+        let status = status.with_context(|| format!("run the editor `{program}`"))?;
+        if !status.success() {
+            let why = format!("the editor `{program}` failed ({status})");
+            return Err(draft.refuse(Exit::Error, &why, typed != original));
+        }
+        if typed == original || typed.trim().is_empty() {
+            draft.remove();
+            return Ok(Vec::new());
+        }
+        let edit = |text: &str| edited(text, &base, id, &typed, &name).map(Some);
+        let error =
+            match editor.change(&ChangeCommand::of("task-edit", std::slice::from_ref(id)), edit) {
+                Ok(found) => {
+                    draft.remove();
+                    return Ok(found);
+                }
+                Err(error) => error,
+            };
+        terminal::say(&exit::words(&error));
+        if !asks_again() {
+            return Err(draft.refuse(Exit::Invalid, &format!("`{id}` is unchanged"), true));
+        }
+    }
+}
+
+/// The text of the graph with the typed text in place of the task. Changes of the file since it was
+/// opened are kept.
+fn edited(text: &str, base: &str, id: &TaskId, typed: &str, name: &str) -> Result<String> {
+    let theirs = replace_piece(base, id, typed).map_err(unsupported(name))?;
+    if text == base {
+        return Ok(theirs);
+    }
+    let conflict = |what: &str| {
+        let message = format!("`{name}` has changed since the editor was opened: {what}");
+        anyhow::Error::from(Failure::new(Exit::Error, message))
+    };
+    let merged = merge(Texts { base, ours: text, theirs: &theirs })
+        .map_err(|refused| conflict(&refused.reason))?;
+    match merged.conflicts.as_slice() {
+        [] => Ok(merged.text),
+        conflicts => {
+            let places: Vec<String> = conflicts.iter().map(Conflict::place).collect();
+            Err(conflict(&places.join(", ")))
+        }
+    }
+}
+
+/// The editor of the person, a shell command.
+fn program() -> Result<String> {
+    let named = ["VISUAL", "EDITOR"].iter().filter_map(|name| env::var(name).ok());
+    match named.into_iter().find(|program| !program.trim().is_empty()) {
+        Some(program) => Ok(program),
+        None if terminal::can_ask() => Ok("vi".to_owned()),
+        None => usage("no editor: set $VISUAL or $EDITOR, or change fields by flags, as `--title`"),
+    }
+}
+
+fn open(program: &str, path: &Path) -> io::Result<process::ExitStatus> {
+    Command::new("sh").args(["-c", &format!("{program} \"$@\""), program]).arg(path).status()
+}
+
+/// Asks whether to open the editor again. No answer means no.
+fn asks_again() -> bool {
+    if !terminal::can_ask() {
+        return false;
+    }
+    terminal::say("Edit again? [Y/n]");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.is_ok_and(|bytes| bytes > 0) && !answer.trim().to_lowercase().starts_with('n')
+}
+
+/// The file that an editor changes.
+struct TaskDraft {
+    path: PathBuf,
+    durable: bool,
+}
+
+impl TaskDraft {
+    fn new(editor: &TaskEditor, id: &TaskId) -> Result<TaskDraft> {
+        let folder = editor.workspace.state.dir().join("edit");
+        fs::create_dir_all(&folder).context("create the folder of the text to edit")?;
+        let path = folder.join(format!("{id}-{}.yaml", process::id()));
+        Ok(TaskDraft { path, durable: editor.workspace.durable() })
+    }
+
+    fn write(&self, text: &str) -> Result<()> {
+        state::replace(&self.path, text.as_bytes(), self.durable)
+            .with_context(|| format!("write `{}`", shown(&self.path)))
+    }
+
+    fn read(&self) -> Result<String> {
+        regular_file::read_to_string(&self.path)
+            .with_context(|| format!("read `{}`", shown(&self.path)))
+    }
+
+    fn remove(&self) {
+        // What stays is only a text that nobody needs.
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// The error that ends the command. A typed text stays.
+    fn refuse(&self, exit: Exit, why: &str, keeps: bool) -> anyhow::Error {
+        let kept = if keeps {
+            format!("; what you typed is in {}", shown(&self.path))
+        } else {
+            self.remove();
+            "; nothing is changed".to_owned()
+        };
+        Failure::new(exit, format!("{why}{kept}")).into()
+    }
+}

@@ -1,0 +1,282 @@
+//! Changes of the graph file by a person's command: checked, kept for `ralph undo`, and recorded.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::{
+    Invocation, active, inside::SurroundingAttempt, open_attempts,
+    status::open_attempts as attempt_views,
+};
+use crate::{
+    adapters::terminal,
+    core::{
+        diagnostic::position,
+        event::{Cause, Event},
+        exit::{Exit, Failure},
+        graph::{
+            edit::{Document, Unsupported},
+            load::node_of,
+            task::{Status, TaskId},
+            task_edit::{TaskDifference, differences},
+        },
+        select::View,
+    },
+    project::{
+        event_store::EventStore,
+        graph_file::{GraphFile, Rejected, Write, with_status},
+        kept_change::{KeptChange, KeptChanges},
+        workspace::{self, Workspace, find, view},
+    },
+    view::{lines::clock, task::TaskView},
+};
+
+/// The graph and the journal, for a command that changes a task.
+pub(super) struct TaskEditor {
+    pub(super) workspace: Workspace,
+    pub(super) file: GraphFile,
+    pub(super) store: EventStore,
+}
+
+impl TaskEditor {
+    pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
+        let workspace = invocation.workspace()?;
+        let file = workspace.graph()?;
+        let store = workspace.event_store()?;
+        Ok(TaskEditor { workspace, file, store })
+    }
+
+    pub(super) fn status(&self, number: usize) -> Status {
+        self.file.graph().task(number).status
+    }
+
+    /// Refuses a command for people in an attempt.
+    pub(super) fn refuse_inside(&self, command: &str) -> Result<()> {
+        SurroundingAttempt::of(&self.workspace).map_or(Ok(()), |around| Err(around.refuse(command)))
+    }
+
+    /// Refuses to change a task while an attempt is running.
+    pub(super) fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
+        let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? else {
+            return Ok(());
+        };
+        let active = self.store.history().active.of(id);
+        let since = active.map_or(String::new(), |active| clock(active.since));
+        let message = format!(
+            "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
+        );
+        Err(Failure::new(Exit::Running, message).into())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        id: &TaskId,
+        write: Write<'_>,
+        reason: Option<&str>,
+        command: &ChangeCommand<'_>,
+    ) -> Result<Status> {
+        let old = self.file.graph().number(id).map(|number| self.status(number));
+        let name = self.file.name().to_owned();
+        self.change_text(Some(command), |text| {
+            with_status(text, id, write)
+                .with_context(|| format!("edit the status of `{id}` in `{name}`"))?
+                .with_context(|| format!("the task `{id}` is no longer in `{name}`"))
+                .map(Some)
+        })?;
+        let changed = Event::StatusChanged {
+            old,
+            new: Some(write.status()),
+            cause: Cause::Command,
+            reason: reason.map(str::to_owned),
+        };
+        self.store.emit(None, Some(id), changed)?;
+        Ok(old.unwrap_or(Status::Pending))
+    }
+}
+
+/// A command that changes the graph file, as it is kept and recorded.
+pub(super) struct ChangeCommand<'a> {
+    /// The name of the command.
+    pub(super) name: &'a str,
+    /// The tasks that it is about; none for those that it adds.
+    pub(super) about: &'a [TaskId],
+    /// Why the change cannot be taken back, if it cannot.
+    pub(super) final_because: Option<&'a str>,
+}
+
+impl<'a> ChangeCommand<'a> {
+    /// A command whose change can be taken back.
+    pub(super) fn of(name: &'a str, about: &'a [TaskId]) -> ChangeCommand<'a> {
+        ChangeCommand { name, about, final_because: None }
+    }
+}
+
+impl TaskEditor {
+    /// Opens the graph for a command that people use to change it.
+    pub(super) fn for_person(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
+        let editor = TaskEditor::open(invocation)?;
+        editor.refuse_inside(command)?;
+        Ok(editor)
+    }
+
+    /// Changes the graph file and records what changed. Returns it; empty if nothing did.
+    ///
+    /// # Errors
+    /// The error of the edit; an edit that makes the graph invalid. Errors of the disk.
+    pub(super) fn change(
+        &mut self,
+        command: &ChangeCommand<'_>,
+        edit: impl Fn(&str) -> Result<Option<String>>,
+    ) -> Result<Vec<TaskDifference>> {
+        let Some(before) = self.change_text(Some(command), edit)? else {
+            return Ok(Vec::new());
+        };
+        let found = differences(&before, self.file.text(), command.about);
+        self.record(command.name, &found)?;
+        Ok(found)
+    }
+
+    /// Changes the graph file without a record in the journal; keeps the change if a command is
+    /// given. Returns the text before; none if nothing changed.
+    pub(super) fn change_text(
+        &mut self,
+        command: Option<&ChangeCommand<'_>>,
+        edit: impl Fn(&str) -> Result<Option<String>>,
+    ) -> Result<Option<String>> {
+        let kept = KeptChanges::of(&self.workspace.state);
+        let graph = self.workspace.graph_path().to_owned();
+        let keep = |before: &str, after: &str| {
+            let Some(command) = command else { return Ok(()) };
+            let mut tasks = command.about.to_vec();
+            if tasks.is_empty() {
+                let found = differences(before, after, &[]).into_iter();
+                tasks.extend(found.filter(|found| found.old.is_none()).map(|found| found.id));
+            }
+            let change = KeptChange {
+                number: 0,
+                at: Utc::now(),
+                command: command.name.to_owned(),
+                graph: graph.clone(),
+                tasks,
+                final_because: command.final_because.map(str::to_owned),
+            };
+            kept.keep(change, before, after).context("keep the graph for `ralph undo`")
+        };
+        let before = self.file.change(&self.workspace.state, edit, keep).map_err(drawn)?;
+        if before.is_some() {
+            // The journal may be the first file of `ralph` here.
+            self.workspace.ignore_own_files()?;
+        }
+        Ok(before)
+    }
+
+    /// Records the changes of a command in the journal.
+    pub(super) fn record(&mut self, command: &str, found: &[TaskDifference]) -> Result<()> {
+        let cause = Cause::Command;
+        for TaskDifference { id, old, new, fields } in found {
+            if old != new {
+                let changed = Event::StatusChanged { old: *old, new: *new, cause, reason: None };
+                self.store.emit(None, Some(id), changed)?;
+            }
+            if !fields.is_empty() {
+                let (command, fields) = (command.to_owned(), fields.clone());
+                self.store.emit(None, Some(id), Event::TaskEdited { command, fields, cause })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds tasks by ids that were typed.
+    pub(super) fn find_all(&self, ids: &[String]) -> Result<Vec<TaskId>> {
+        ids.iter().map(|id| Ok(find(&self.file, id.trim())?.0)).collect()
+    }
+
+    /// The task as `--json` prints it.
+    pub(super) fn view_of(&self, id: &TaskId) -> Result<TaskView> {
+        let number = self.number(id)?;
+        let (history, policy) = (self.store.history(), self.workspace.policy());
+        let open = open_attempts(&self.workspace, history)?;
+        let active = active(&open, self.file.graph(), history);
+        let view = View { active: &active, ..view(&self.file, history, &policy) };
+        let live = self.workspace.is_live(history)?;
+        let now = Utc::now();
+        let attempts = attempt_views(&self.workspace, history, now);
+        Ok(TaskView::at(&view, number, (live, &attempts), now))
+    }
+
+    /// The number of a task that was in the graph a moment ago.
+    pub(super) fn number(&self, id: &TaskId) -> Result<usize> {
+        let gone = || format!("the task `{id}` is no longer in `{}`", self.file.name());
+        self.file.graph().number(id).with_context(gone)
+    }
+
+    /// Prints a task as JSON, or a line about it.
+    pub(super) fn print(&self, id: &TaskId, as_json: bool, line: &str) -> Result<()> {
+        terminal::print(&if as_json {
+            terminal::json(&self.view_of(id)?)
+        } else {
+            format!("{}\n", terminal::visible(line))
+        })?;
+        Ok(())
+    }
+
+    /// Says that a running attempt is not judged by this change.
+    pub(super) fn warn_if_live(&self, id: &TaskId) -> Result<()> {
+        if let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? {
+            terminal::say(&format!(
+                "note: attempt {attempt} at `{id}` is running; it is judged by the definition at \
+                 its start, and the next attempt gets the new one"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The number of the running attempt at the task.
+pub(super) fn live_attempt(
+    workspace: &Workspace,
+    store: &EventStore,
+    id: &TaskId,
+) -> Result<Option<u32>> {
+    let active = store.history().active.of(id);
+    let live = active.is_some() && workspace.is_live(store.history())?;
+    Ok(active.filter(|_| live).map(|active| active.attempt))
+}
+
+/// The line of the file on which a task begins.
+pub(super) fn line_of(file: &GraphFile, number: usize) -> usize {
+    let document = Document::parse(file.text()).ok();
+    let at = document.and_then(|document| {
+        let node = node_of(&document, number)?;
+        Some(document.tree().range(node).start)
+    });
+    position(file.text(), at.unwrap_or(0)).0
+}
+
+/// An edit that the layout of the file does not allow, as an error for people.
+pub(super) fn unsupported(name: &str) -> impl Fn(Unsupported) -> anyhow::Error {
+    let name = name.to_owned();
+    move |why| {
+        let message = format!("cannot change `{name}`: {why}; edit the file, and `ralph check` it");
+        Failure::new(Exit::Error, message).into()
+    }
+}
+
+/// Draws the errors of a graph that a change would make invalid.
+pub(super) fn drawn(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<Rejected>() {
+        Ok(rejected) => workspace::refused(&rejected),
+        Err(error) => error,
+    }
+}
+
+/// A usage error.
+pub(super) fn usage<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure::new(Exit::Usage, message.into()).into())
+}
+
+/// The name of a path in messages.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string().escape_debug().to_string()
+}

@@ -1,0 +1,227 @@
+//! `ralph undo`: takes back a change of the graph that a command made.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::{
+    Invocation,
+    status::full,
+    task_editor::{TaskEditor, usage},
+};
+use crate::{
+    adapters::terminal,
+    cli::UndoArgs,
+    core::{
+        event::Event,
+        exit::{Exit, Failure},
+        graph::{
+            merge::{Conflict, Texts, merge},
+            task::{Status, TaskId},
+            task_edit::{TaskDifference, differences},
+        },
+    },
+    project::{
+        graph_file::{GraphFile, read_graph},
+        kept_change::{KeptChange, KeptChanges},
+    },
+};
+
+/// How many tasks of a change are named.
+const NAMED: usize = 3;
+
+/// A change as `--list --json` prints it.
+#[derive(Serialize)]
+struct ListedChange<'a> {
+    #[serde(flatten)]
+    change: &'a KeptChange,
+    /// Why it cannot be taken back now, if it cannot.
+    refused: Option<String>,
+}
+
+/// Takes back a change, or lists the changes.
+///
+/// # Errors
+/// There is no such change, or it cannot be taken back; inside an attempt.
+pub fn run(invocation: &Invocation, options: &UndoArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "undo")?;
+    let kept = KeptChanges::of(&editor.workspace.state);
+    let changes = kept.list(editor.workspace.graph_path());
+    if options.list {
+        return list(&editor, &kept, &changes, options.json);
+    }
+    let found = match options.number {
+        None => changes.first(),
+        Some(number) => changes.iter().find(|change| change.number == number),
+    };
+    let Some(change) = found else {
+        return match options.number {
+            Some(number) if !changes.is_empty() => {
+                usage(format!("no change {number}; `ralph undo --list` lists the changes"))
+            }
+            _ => {
+                let why = "nothing to undo: no command has changed the graph, or all its changes \
+                           were taken back";
+                Err(Failure::new(Exit::Error, why).into())
+            }
+        };
+    };
+    take_back(&mut editor, &kept, change)?;
+    Ok(Exit::Success)
+}
+
+fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -> Result<()> {
+    let texts = kept.texts(change).context("read the copies of the graph")?;
+    if let Some(why) = never(editor, change, &texts)? {
+        return Err(refused(change, &why));
+    }
+    let name = editor.file.name().to_owned();
+    let edit = |text: &str| match reversed(text, &texts, &name) {
+        Ok(text) => Ok(Some(text)),
+        Err(why) => Err(refused(change, &why)),
+    };
+    let before = editor.change_text(None, edit)?;
+    kept.remove(change.number).context("remove the copies of the graph")?;
+    let Some(before) = before else {
+        let line = format!("`{name}` no longer has the change of `{}`", title(change));
+        terminal::print(&format!("{line}; there is nothing to take back\n"))?;
+        return Ok(());
+    };
+    let found = differences(&before, editor.file.text(), &change.tasks);
+    editor.record("undo", &found)?;
+    for TaskDifference { id, old, new, .. } in &found {
+        // Otherwise the commit that completed it counts again.
+        if *old == Some(Status::Complete) && new.is_some_and(|new| new != Status::Complete) {
+            editor.store.emit(None, Some(id), Event::Reset {})?;
+        }
+    }
+    terminal::print(&format!("took back `{}`\n", title(change)))?;
+    for one in &found {
+        terminal::print(&format!("  {}\n", line(one)))?;
+    }
+    Ok(())
+}
+
+/// Why a change cannot be taken back, whatever the file contains.
+fn never(
+    editor: &TaskEditor,
+    change: &KeptChange,
+    (before, after): &(String, String),
+) -> Result<Option<String>> {
+    if let Some(why) = &change.final_because {
+        return Ok(Some(why.clone()));
+    }
+    let log = editor.workspace.attempt_log()?;
+    for one in differences(before, after, &change.tasks) {
+        // The place of a task is nothing that an attempt works with.
+        if one.old == one.new && one.fields.iter().all(|field| field == "place") {
+            continue;
+        }
+        let is_open = editor.store.history().active.of(&one.id).is_some();
+        let later = log.of(Some(&one.id)).find(|entry| entry.started_at >= change.at);
+        if let Some(entry) = later {
+            return Ok(Some(format!("attempt {} has worked on `{}` since", entry.attempt, one.id)));
+        }
+        if is_open {
+            return Ok(Some(format!("an attempt at `{}` is running", one.id)));
+        }
+    }
+    Ok(None)
+}
+
+/// The text without a change, or why there is none.
+fn reversed(text: &str, (before, after): &(String, String), name: &str) -> Result<String, String> {
+    let merged = merge(Texts { base: after, ours: text, theirs: before })
+        .map_err(|refused| refused.reason)?;
+    if !merged.conflicts.is_empty() {
+        let places: Vec<String> = merged.conflicts.iter().map(Conflict::place).collect();
+        return Err(format!("{} changed since", places.join(", ")));
+    }
+    if let Err(why) = read_graph(name, &merged.text) {
+        let needed = needed(text, &merged.text);
+        return Err(needed.unwrap_or(why));
+    }
+    Ok(merged.text)
+}
+
+/// The task that depends on one which would be removed.
+fn needed(text: &str, without: &str) -> Option<String> {
+    let file = GraphFile::assume("".as_ref(), "", false, false, text).ok()?;
+    let graph = file.graph();
+    let removed = differences(text, without, &[]).into_iter().filter(|one| one.new.is_none());
+    let removed: Vec<TaskId> = removed.map(|one| one.id).collect();
+    for id in &removed {
+        let dependents = graph.dependents(graph.number(id)?).map(|at| &graph.task(at).id);
+        if let Some(other) = dependents.into_iter().find(|other| !removed.contains(other)) {
+            return Some(format!("`{other}` depends on `{id}` by now"));
+        }
+    }
+    None
+}
+
+fn refused(change: &KeptChange, why: &str) -> anyhow::Error {
+    let message = format!("cannot take back `{}` (change {}): {why}", title(change), change.number);
+    Failure::new(Exit::Error, message).into()
+}
+
+/// The command with its tasks.
+fn title(change: &KeptChange) -> String {
+    let mut words = vec![change.command.clone()];
+    words.extend(change.tasks.iter().take(NAMED).map(TaskId::to_string));
+    if change.tasks.len() > NAMED {
+        words.push("…".to_owned());
+    }
+    words.join(" ")
+}
+
+/// A difference in words.
+fn line(one: &TaskDifference) -> String {
+    let mut what = match (one.old, one.new) {
+        (None, _) => vec!["added".to_owned()],
+        (_, None) => vec!["removed".to_owned()],
+        (Some(old), Some(new)) if old != new => vec![format!("{old} -> {new}")],
+        _ => Vec::new(),
+    };
+    if !one.fields.is_empty() {
+        what.push(format!("{} changed", one.fields.join(", ")));
+    }
+    format!("{}: {}", one.id, what.join("; "))
+}
+
+fn list(
+    editor: &TaskEditor,
+    kept: &KeptChanges,
+    changes: &[KeptChange],
+    as_json: bool,
+) -> Result<Exit> {
+    let listed = |change| -> Result<ListedChange<'_>> {
+        let texts = kept.texts(change).context("read the copies of the graph")?;
+        let refused = match never(editor, change, &texts)? {
+            Some(why) => Some(why),
+            None => reversed(editor.file.text(), &texts, editor.file.name()).err(),
+        };
+        Ok(ListedChange { change, refused })
+    };
+    let listed = changes.iter().map(listed).collect::<Result<Vec<_>>>()?;
+    let text = if as_json {
+        terminal::json(&listed)
+    } else if listed.is_empty() {
+        "no change to take back\n".to_owned()
+    } else {
+        let head = ["number", "when", "change"].map(str::to_owned);
+        let row = |ListedChange { change, .. }: &ListedChange<'_>| {
+            [change.number.to_string(), full(change.at), title(change)]
+        };
+        let rows: Vec<[String; 3]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+        let table = terminal::table(&rows);
+        let whys = std::iter::once(None).chain(listed.iter().map(|one| one.refused.as_ref()));
+        let mut lines = Vec::new();
+        for (line, why) in table.lines().zip(whys) {
+            lines.push(line.to_owned());
+            lines.extend(why.map(|why| format!("        not now: {}", terminal::visible(why))));
+        }
+        let width = terminal::stdout_width().unwrap_or(usize::MAX);
+        lines.iter().flat_map(|line| [terminal::fit(line, width), "\n".into()]).collect()
+    };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
