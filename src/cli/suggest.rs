@@ -91,10 +91,11 @@ fn suggestions(word: &str, next: Option<&str>) -> Vec<String> {
     let word = word.to_lowercase().replace('_', "-");
     let names: Vec<String> = commands().into_iter().map(|(name, _)| name).collect();
     let joined = next.map(|next| format!("{word}-{next}"));
-    if let Some(name) = joined.into_iter().chain([word.clone()]).find(|name| names.contains(name)) {
-        return vec![name];
+    let exact = joined.iter().chain([&word]).find(|name| names.contains(name));
+    if let Some(name) = exact {
+        return vec![name.clone()];
     }
-    if let Some(meant) = synonym(&word) {
+    if let Some(meant) = joined.as_deref().and_then(synonym).or_else(|| synonym(&word)) {
         return meant;
     }
     let shortened = |name: &&String| {
@@ -171,7 +172,14 @@ mod tests {
             ("sched", "schedule"),
             ("dag", "dag-status"),
             ("at", "attempts, attach"),
-            ("task", "task-complete, task-reset, task-block"),
+            (
+                "task",
+                "task-add, task-edit, task-show, task-move, task-remove, task-complete, task-reset, \
+                 task-block",
+            ),
+            ("add", "task-add"),
+            ("task rm", "task-remove"),
+            ("rm", "task-remove"),
             // Misspelt, a synonym too.
             ("rnu", "run"),
             ("dag-stauts", "dag-status"),

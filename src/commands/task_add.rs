@@ -39,7 +39,11 @@ const DESCRIPTION: u64 = 16 << 20;
 pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     let mut editor = TaskEditor::for_person(invocation, "task-add")?;
     let mut fields = vec![("title".to_owned(), Value::from(line(&options.title, "the title")?))];
-    fields.extend(fields_of(invocation, &options.fields)?);
+    let others = fields_of(invocation, &options.fields)?;
+    if others.iter().any(|(name, _)| name == "title") {
+        return usage("`title` is set twice");
+    }
+    fields.extend(others);
     let wanted = options.id.as_deref().map(|id| {
         TaskId::new(id).or_else(|rule| usage(format!("the id `{}` {rule}", id.escape_debug())))
     });

@@ -25,12 +25,14 @@ use crate::{
     core::{
         exit::{self, Exit, Failure},
         graph::{
+            edit::Document,
+            load,
             merge::{Conflict, Texts, merge},
             task::TaskId,
             task_edit::{Relink, TaskDifference, piece, relink, replace_piece, set_fields},
         },
     },
-    project::workspace::find,
+    project::{fatal::invalid, workspace::find},
     regular_file,
 };
 
@@ -123,7 +125,6 @@ fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>
     let base = editor.file.text().to_owned();
     let original = piece(&base, id).map_err(unsupported(&name))?;
     let draft = TaskDraft::new(editor, id)?;
-    editor.warn_if_live(id)?;
     let is_editing = Arc::new(AtomicBool::new(true));
     let heard = Arc::clone(&is_editing);
     // Ctrl-C in the editor is for the editor.
@@ -149,14 +150,15 @@ fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>
             return Ok(Vec::new());
         }
         let edit = |text: &str| edited(text, &base, id, &typed, &name).map(Some);
-        let error =
-            match editor.change(&ChangeCommand::of("task-edit", std::slice::from_ref(id)), edit) {
-                Ok(found) => {
-                    draft.remove();
-                    return Ok(found);
-                }
-                Err(error) => error,
-            };
+        let command = ChangeCommand::of("task-edit", std::slice::from_ref(id));
+        // Alone, the text has its errors where they are, and not in the next task.
+        let error = match draft.check(&typed).and_then(|()| editor.change(&command, edit)) {
+            Ok(found) => {
+                draft.remove();
+                return Ok(found);
+            }
+            Err(error) => error,
+        };
         terminal::say(&exit::words(&error));
         if !asks_again() {
             return Err(draft.refuse(Exit::Invalid, &format!("`{id}` is unchanged"), true));
@@ -233,6 +235,14 @@ impl TaskDraft {
     fn read(&self) -> Result<String> {
         regular_file::read_to_string(&self.path)
             .with_context(|| format!("read `{}`", shown(&self.path)))
+    }
+
+    /// Checks that a text is YAML.
+    fn check(&self, text: &str) -> Result<()> {
+        match Document::parse(text) {
+            Ok(_) => Ok(()),
+            Err(fault) => Err(invalid(&shown(&self.path), text, &[load::diagnostic(fault)])),
+        }
     }
 
     fn remove(&self) {

@@ -184,6 +184,8 @@ fn invalid_changes_are_refused_and_change_nothing() {
         (vec!["task-add", "T", "--after", "docs", "--before", "lexer"], 65, "cycle"),
         (vec!["task-add", "T", "--description", "none.md"], 64, "cannot read `none.md`"),
         (vec!["task-add", "T", "--set", "status=done"], 64, "task-complete"),
+        (vec!["task-add", "T", "--set", "title=x"], 64, "`title` is set twice"),
+        (vec!["task-edit", "lexer", "--story", "x", "--set", "story=y"], 64, "set twice"),
         (vec!["task-add", "T", "--set", "depend_on=x"], 65, "depends_on"),
         (vec!["task-add", "T", "--set", "timeout=soon"], 65, "timeout"),
         (vec!["task-edit", "lexer", "--after", "docs"], 65, "cycle"),
