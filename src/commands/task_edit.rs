@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{
     Invocation,
     task_add::{check_name, fields_of, line},
-    task_editor::{ChangeCommand, TaskEditor, shown, unsupported, usage},
+    task_editor::{ChangeCommand, TaskEditor, live_attempt, shown, unsupported, usage},
 };
 use crate::{
     adapters::{signal, state, terminal},
@@ -29,7 +29,9 @@ use crate::{
             load,
             merge::{Conflict, Texts, merge},
             task::TaskId,
-            task_edit::{Relink, TaskDifference, piece, relink, replace_piece, set_fields},
+            task_edit::{
+                Relink, TaskDifference, differences, piece, relink, replace_piece, set_fields,
+            },
         },
     },
     project::{fatal::invalid, workspace::find},
@@ -149,7 +151,15 @@ fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>
             draft.remove();
             return Ok(Vec::new());
         }
-        let edit = |text: &str| edited(text, &base, id, &typed, &name).map(Some);
+        let live = live_attempt(&editor.workspace, &editor.store, id)?;
+        let edit = |text: &str| {
+            let new = edited(text, &base, id, &typed, &name)?;
+            let changes_status = || differences(text, &new, &[]).iter().any(|it| it.old != it.new);
+            match live {
+                Some(attempt) if changes_status() => Err(status_is_taken(id, attempt)),
+                _ => Ok(Some(new)),
+            }
+        };
         let command = ChangeCommand::of("task-edit", std::slice::from_ref(id));
         // Alone, the text has its errors where they are, and not in the next task.
         let error = match draft.check(&typed).and_then(|()| editor.change(&command, edit)) {
@@ -186,6 +196,13 @@ fn edited(text: &str, base: &str, id: &TaskId, typed: &str, name: &str) -> Resul
             Err(conflict(&places.join(", ")))
         }
     }
+}
+
+/// The refusal to change the status of a task that an attempt works on.
+fn status_is_taken(id: &TaskId, attempt: u32) -> anyhow::Error {
+    let message =
+        format!("attempt {attempt} at `{id}` is running; leave its status to the run, or stop it");
+    Failure::new(Exit::Running, message).into()
 }
 
 /// The editor of the person, a shell command.

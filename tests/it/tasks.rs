@@ -355,18 +355,33 @@ fn a_run_picks_up_what_is_added_and_keeps_what_it_works_on() {
 }
 
 #[test]
-fn a_run_in_the_checkout_takes_over_the_changes_of_a_person() {
+fn a_run_takes_over_the_changes_of_a_person() {
     let graph = "tasks:\n  - id: a\n  - id: b\n  - id: c\n";
-    let trial = TestProject::new().in_place().graph(graph).agent("gate");
+    for trial in [TestProject::new(), TestProject::new().in_place()] {
+        let trial = trial.graph(graph).agent("gate");
+        let run = trial.start_until(["run"], "waiting-a");
+        trial.run(["task-add", "Third", "--priority", "1"]);
+        trial.run(["task-remove", "b"]);
+        trial.run(["task-move", "c", "--first"]);
+        trial.leave("open");
+        run.end(&trial).graph_complete();
+        assert_eq!(trial.tasks("completed"), ["a", "third", "c"]);
+        let text = trial.graph_text();
+        assert!(text.starts_with("tasks:\n  - id: c\n") && !text.contains("id: b"), "{text}");
+        assert_eq!(trial.lines("graph_guarded"), [json!(null); 0]);
+    }
+}
+
+#[test]
+fn the_status_of_a_running_task_is_left_to_the_run() {
+    let trial = TestProject::new().graph("tasks:\n  - id: a\n").agent("gate");
+    let trial = editor(trial, "sed -i 's/status: .*/status: cancelled/' \"$1\"");
     let run = trial.start_until(["run"], "waiting-a");
-    trial.run(["task-add", "Third", "--priority", "1"]);
-    trial.run(["task-remove", "b"]);
-    trial.run(["task-move", "c", "--first"]);
+    let before = trial.graph_text();
+    trial.run(["task-edit", "a"]).code(65).stderr_has("leave its status to the run");
+    assert_eq!(trial.graph_text(), before);
     trial.leave("open");
     run.end(&trial).graph_complete();
-    assert_eq!(trial.tasks("completed"), ["a", "third", "c"]);
-    assert!(!trial.graph_text().contains("id: b"));
-    assert_eq!(trial.lines("graph_guarded"), [json!(null); 0]);
 }
 
 #[test]
