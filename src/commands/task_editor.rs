@@ -165,8 +165,9 @@ impl TaskEditor {
         };
         let before = self.file.change(&self.workspace.state, edit, keep).map_err(drawn)?;
         if before.is_some() {
-            // The journal may be the first file of `ralph` here.
-            self.workspace.ignore_own_files()?;
+            // The journal may be the first file of `ralph` here. The change is made, whatever git
+            // says.
+            let _ = self.workspace.ignore_own_files();
         }
         Ok(before)
     }

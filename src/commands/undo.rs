@@ -124,6 +124,16 @@ fn never(
         if is_open {
             return Ok(Some(format!("an attempt at `{}` is running", one.id)));
         }
+        let graph = editor.file.graph();
+        let completed = graph.number(&one.id).filter(|_| one.new == Some(Status::Complete));
+        if let Some(number) = completed {
+            let mut dependents = graph.dependents(number).map(|at| &graph.task(at).id);
+            let began = |id: &&TaskId| log.of(Some(id)).any(|it| it.started_at >= change.at);
+            if let Some(other) = dependents.find(began) {
+                let why = format!("`{other}`, which depends on `{}`, was attempted since", one.id);
+                return Ok(Some(why));
+            }
+        }
     }
     Ok(None)
 }

@@ -417,6 +417,13 @@ fn a_status_is_taken_back_where_that_makes_sense() {
     assert_eq!(trial.tasks("completed"), ["lexer"]);
     trial.run(["task-reset", "lexer"]);
     trial.run(["undo"]).stdout("took back `task-reset lexer`\n  lexer: pending -> complete\n");
+    trial.run(["task-complete", "parser"]);
+    trial.run(["run", "--once"]);
+    assert_eq!(trial.tasks("completed"), ["lexer", "docs"]);
+    trial
+        .run(["undo"])
+        .code(1)
+        .stderr_has("`docs`, which depends on `parser`, was attempted since");
     let failing = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail");
     failing.run(["run", "--max-iterations", "1"]).code(2);
     failing.run(["task-block", "a", "--reason", "x"]);

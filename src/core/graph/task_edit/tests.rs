@@ -306,6 +306,55 @@ fn differences_are_named_by_task_and_field() {
 }
 
 #[test]
+fn every_task_of_a_real_graph_can_be_edited() {
+    for text in [
+        include_str!("../../../../tests/graphs/edges.yaml"),
+        include_str!("../../../../tests/graphs/nested.yaml"),
+        include_str!("../../../../task-graph.yaml"),
+    ] {
+        let before = graph(text);
+        for task in before.tasks() {
+            let number = before.number(&task.id).unwrap();
+            let own = piece(text, &task.id).unwrap();
+            assert_eq!(replace_piece(text, &task.id, &own).unwrap(), text);
+            let fields = [
+                ("title", json!("N: x")),
+                ("description", json!("a\nb")),
+                ("tags", json!(["x y", "z"])),
+                ("verify", json!(["make"])),
+                ("priority", json!(1)),
+            ];
+            let fields = fields.map(|(key, value)| (key.to_owned(), Some(value)));
+            let found = set_fields(text, &task.id, &fields).unwrap();
+            let after = graph(&found);
+            assert_eq!(after.task(number).description.as_deref(), Some("a\nb"), "{found}");
+            assert_eq!(
+                (after.task(number).title.as_str(), after.task(number).priority.0),
+                ("N: x", 1)
+            );
+            let comments = |text: &str| text.matches(" #").count();
+            assert_eq!(comments(&found), comments(text), "{found}");
+            for place in [TaskPlace::First, TaskPlace::Last] {
+                let found = move_to(text, &task.id, &place).unwrap();
+                assert_eq!(graph(&found).tasks().len(), before.tasks().len());
+                assert_eq!(comments(&found), comments(text), "{found}");
+            }
+            let links: Vec<Relink> = before
+                .dependents(number)
+                .map(|other| Relink {
+                    id: before.task(other).id.clone(),
+                    add: Vec::new(),
+                    remove: vec![task.id.clone()],
+                })
+                .collect();
+            let found =
+                remove(&relink(text, &links).unwrap(), std::slice::from_ref(&task.id)).unwrap();
+            assert_eq!(graph(&found).tasks().len(), before.tasks().len() - 1);
+        }
+    }
+}
+
+#[test]
 fn ten_thousand_tasks_are_inserted_at_once() {
     let tasks: Vec<NewTask> = (0..10_000)
         .map(|n| new(&format!("n{n}"), &[("title", json!(format!("Task {n}: x")))], &["a"]))
