@@ -263,7 +263,7 @@ impl TaskDraft {
     }
 
     fn remove(&self) {
-        // What stays is only a text that nobody needs.
+        // A file that stays is harmless.
         let _ = fs::remove_file(&self.path);
     }
 

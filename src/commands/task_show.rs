@@ -118,7 +118,7 @@ fn text(details: &TaskDetails, own_verify: bool) -> String {
         verify.iter().map(|one| visible(one).into_owned()).collect(),
     );
     listed("Depends on", neighbors(&details.depends_on));
-    let heading = match details.waiting_for_it {
+    let heading = match details.unfinished_dependents {
         0 => "Dependents".to_owned(),
         count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
     };

@@ -34,8 +34,8 @@ pub struct TaskDetails {
     pub depends_on: Vec<DependencyView>,
     /// The tasks that depend on it, with their states.
     pub dependents: Vec<DependencyView>,
-    /// The number of unfinished tasks that depend on it, also through others.
-    pub waiting_for_it: usize,
+    /// The number of unfinished tasks that depend on it, directly or through others.
+    pub unfinished_dependents: usize,
     /// Its attempts, oldest first.
     pub attempts: Vec<PastAttemptView>,
 }
@@ -90,7 +90,7 @@ impl TaskDetails {
             verify: facts.verify,
             depends_on: near(&mut view.graph.dependencies(number)),
             dependents: near(&mut view.graph.dependents(number)),
-            waiting_for_it: waiting_for(view, number),
+            unfinished_dependents: waiting_for(view, number),
             attempts: facts.attempts,
         }
     }

@@ -277,7 +277,7 @@ fn a_task_is_shown_with_its_place_in_the_graph() {
     assert!(text.contains("lexer.1"), "{text}");
     let details = trial.run(["task-show", "lexer", "--json"]).json();
     assert_eq!(details["attempts"][0]["verdict"], "complete");
-    assert_eq!(details["waiting_for_it"], 2);
+    assert_eq!(details["unfinished_dependents"], 2);
     assert_eq!(details["state"], "complete");
 }
 
