@@ -266,11 +266,10 @@ impl History {
             | Event::Interrupted(ended)
             | Event::NeedsInput(ended)
             | Event::Iterated(ended) => self.close(record, ended),
-            Event::ChildStarted(child) => self.children.extend(id.map(|id| OpenChild {
-                task_id: id.clone(),
-                since: record.timestamp,
-                child: child.clone(),
-            })),
+            Event::ChildStarted(child) => {
+                let (since, child) = (record.timestamp, child.clone());
+                self.children.extend(id.map(|id| OpenChild { task_id: id.clone(), since, child }));
+            }
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, |past| {
                 past.reset();
