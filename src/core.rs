@@ -25,6 +25,7 @@ pub mod hmac;
 pub mod history;
 pub mod notes;
 pub mod graph;
+pub mod import;
 pub mod isolation;
 pub mod merge_queue;
 pub mod select;

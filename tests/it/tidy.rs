@@ -25,6 +25,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("console", &["adapters/terminal"]),
     ("croner", &["core/timetable"]),
+    ("csv", &["core/import/table"]),
     ("dialoguer", &["commands/init/wizard"]),
     ("duct", &["adapters/process"]),
     ("git2", &["adapters/git"]),
@@ -33,8 +34,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("httparse", &["adapters/http_trigger"]),
     ("humantime", &["core/duration"]),
     ("indicatif", &["report/fancy"]),
+    ("jsonc_parser", &["core/import/json"]),
     ("minijinja", &["core/prompt"]),
     ("petgraph", &["core/graph"]),
+    ("pulldown_cmark", &["core/import/markdown"]),
     ("regex_lite", &["core/agents/promise"]),
     ("schemars", &["project/config", "view"]),
     (

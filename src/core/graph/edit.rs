@@ -15,7 +15,7 @@ mod quote;
 
 pub(crate) use draft::next_line;
 use draft::{DraftDocument, blank_lines_end, has_tab_lines};
-pub(crate) use quote::{is_plain, like, needs_escape};
+pub(crate) use quote::{double, is_plain, like, needs_escape};
 
 /// A text and its tree, kept in sync by edits.
 #[derive(Clone, Debug)]

@@ -1,0 +1,164 @@
+//! Backlogs of other tools: read into tasks, and written back.
+//!
+//! One reader per format turns a text into a [`SourceBacklog`], whose tasks have the fields of the
+//! graph. What has no place there is kept under its own name, and what cannot be kept is listed as a
+//! [`LostField`]. `plan` maps ids and dependencies, and `render` makes the text of the graph.
+
+pub mod detect;
+mod beads;
+mod builder;
+mod fields;
+mod github;
+mod ids;
+mod json;
+mod markdown;
+mod other_graph;
+pub mod plan;
+mod prd;
+pub mod render;
+mod table;
+mod task_master;
+mod tickets;
+mod value;
+mod words;
+
+use std::{fmt, ops::Range};
+
+use serde_json::Value;
+
+use crate::core::diagnostic::Diagnostic;
+
+/// The size of the largest text of one task, in bytes.
+pub const MAX_TEXT: usize = 1 << 20;
+
+/// The format of a backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BacklogFormat {
+    /// `prd.json`: stories with `passes` or `dependsOn`.
+    Prd,
+    /// The JSONL of beads.
+    Beads,
+    /// The `tasks.json` of task-master.
+    TaskMaster,
+    /// GitHub issues, as `gh issue list --json` or the API prints them.
+    Github,
+    /// A plan in Markdown.
+    Markdown,
+    /// Tickets with YAML front matter.
+    Tickets,
+    /// A table with a header: CSV or TSV.
+    Csv,
+    /// A task graph.
+    Graph,
+}
+
+impl BacklogFormat {
+    /// All formats.
+    pub const ALL: [BacklogFormat; 8] = [
+        BacklogFormat::Prd,
+        BacklogFormat::Beads,
+        BacklogFormat::TaskMaster,
+        BacklogFormat::Github,
+        BacklogFormat::Markdown,
+        BacklogFormat::Tickets,
+        BacklogFormat::Csv,
+        BacklogFormat::Graph,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            BacklogFormat::Prd => "prd",
+            BacklogFormat::Beads => "beads",
+            BacklogFormat::TaskMaster => "task-master",
+            BacklogFormat::Github => "github",
+            BacklogFormat::Markdown => "markdown",
+            BacklogFormat::Tickets => "tickets",
+            BacklogFormat::Csv => "csv",
+            BacklogFormat::Graph => "graph",
+        }
+    }
+}
+
+impl fmt::Display for BacklogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The tasks of one text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceBacklog {
+    /// The tasks, in the order of the text.
+    pub tasks: Vec<SourceTask>,
+    /// What is not kept as it is, in the order of the text.
+    pub lost: Vec<LostField>,
+    /// The fields of the whole backlog, for the top of a new graph.
+    pub top: Vec<(String, Value)>,
+}
+
+/// A task as its source has it, with the fields of the graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceTask {
+    /// Its name in the source, which need not be a valid id.
+    pub key: String,
+    /// A name that identifies it everywhere, such as the address of an issue.
+    pub source: Option<String>,
+    /// The bytes of its id, or of its first line.
+    pub at: Range<usize>,
+    /// The fields, without `id` and `depends_on`.
+    pub fields: Vec<(String, Value)>,
+    /// What it waits for.
+    pub depends_on: Vec<SourceLink>,
+    /// The task that contains it.
+    pub parent: Option<SourceLink>,
+}
+
+impl SourceTask {
+    /// The value of a field.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+/// The name of another task, and where it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLink {
+    /// Its name in the source.
+    pub key: String,
+    /// The bytes of the name.
+    pub at: Range<usize>,
+}
+
+/// Something that the graph does not have as the source has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostField {
+    /// The task, by its name in the source; none for a part of the whole backlog.
+    pub task: Option<String>,
+    /// The field, or the kind of text.
+    pub field: String,
+    /// The reason, as a lower-case fragment.
+    pub why: String,
+    /// Whether the value is still in the graph, in another form.
+    pub is_kept: bool,
+    /// The bytes.
+    pub at: Range<usize>,
+}
+
+/// Reads a backlog.
+///
+/// # Errors
+/// All errors, in the order of the text.
+pub fn read(format: BacklogFormat, text: &str) -> Result<SourceBacklog, Vec<Diagnostic>> {
+    let reading = match format {
+        BacklogFormat::Prd => prd::read(text),
+        BacklogFormat::Beads => beads::read(text),
+        BacklogFormat::TaskMaster => task_master::read(text),
+        BacklogFormat::Github => github::read(text),
+        BacklogFormat::Markdown => Ok(markdown::read(text)),
+        BacklogFormat::Tickets => tickets::read(text),
+        BacklogFormat::Csv => table::read(text),
+        BacklogFormat::Graph => other_graph::read(text),
+    }?;
+    reading.finish(text)
+}

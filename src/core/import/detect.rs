@@ -1,0 +1,204 @@
+//! Knows the format of a backlog by its content.
+
+use super::{
+    BacklogFormat,
+    fields::{self, FieldRole},
+    github, json, markdown, prd, tickets,
+    value::SourceValue,
+};
+use crate::core::graph::yaml::Tree;
+
+/// The format of a text; none if it looks like no backlog.
+pub fn detect(text: &str) -> Option<BacklogFormat> {
+    let bare = text.trim_start_matches('\u{feff}');
+    let start = bare.trim_start();
+    if start.starts_with(['{', '[']) && !looks_like_markdown(start) {
+        return in_json(bare);
+    }
+    if let Some(format) = in_yaml(bare) {
+        return Some(format);
+    }
+    if is_table(bare) {
+        return Some(BacklogFormat::Csv);
+    }
+    let is_plan = !markdown::plan(bare).items.is_empty();
+    is_plan.then_some(BacklogFormat::Markdown)
+}
+
+/// Whether a text that starts with a bracket is Markdown: a link, or a checkbox without a dash.
+fn looks_like_markdown(start: &str) -> bool {
+    let line = start.lines().next().unwrap_or_default();
+    start.starts_with('[')
+        && (line.contains("](") || line.starts_with("[ ]") || line.starts_with("[x]"))
+}
+
+fn in_json(text: &str) -> Option<BacklogFormat> {
+    // A long file is known by its first value too, even if a later line is broken.
+    let first_line = text.trim_start().lines().next().unwrap_or_default();
+    let whole = json::value(text).or_else(|_| json::value(first_line)).ok();
+    let Some(whole) = whole else {
+        return by_words(text);
+    };
+    if let Some(list) = github::list_in(&whole)
+        && list.items().first().is_some_and(is_issue)
+    {
+        return Some(BacklogFormat::Github);
+    }
+    if whole.is_list() {
+        let first = whole.items().first()?;
+        return of_item(first.items().first().unwrap_or(first)).or(Some(BacklogFormat::Prd));
+    }
+    let is_tagged = whole
+        .entries()
+        .iter()
+        .any(|entry| entry.value.get("tasks").is_some_and(SourceValue::is_list));
+    if is_tagged {
+        return Some(BacklogFormat::TaskMaster);
+    }
+    if let Some(list) =
+        whole.get("tasks").or_else(|| whole.get("nodes")).filter(|list| list.is_list())
+    {
+        let any = |names: &[&str]| {
+            list.items().iter().any(|item| names.iter().any(|name| item.get(name).is_some()))
+        };
+        if whole.get("edges").is_some()
+            || whole.get("nodes").is_some()
+            || any(&["depends_on", "verify"])
+        {
+            return Some(BacklogFormat::Graph);
+        }
+        if any(&["passes", "acceptanceCriteria", "dependsOn"]) {
+            return Some(BacklogFormat::Prd);
+        }
+        return Some(BacklogFormat::TaskMaster);
+    }
+    if prd::LISTS.iter().any(|name| whole.get(name).is_some_and(SourceValue::is_list)) {
+        return Some(BacklogFormat::Prd);
+    }
+    of_item(&whole)
+}
+
+/// The format that a broken text was probably meant to have, so that its errors are shown.
+fn by_words(text: &str) -> Option<BacklogFormat> {
+    let has = |word: &str| text.contains(&format!("\"{word}\""));
+    if has("userStories") || has("passes") {
+        Some(BacklogFormat::Prd)
+    } else if has("subtasks") || has("testStrategy") {
+        Some(BacklogFormat::TaskMaster)
+    } else if has("issue_type") || has("depends_on_id") {
+        Some(BacklogFormat::Beads)
+    } else if has("number") {
+        Some(BacklogFormat::Github)
+    } else if has("depends_on") {
+        Some(BacklogFormat::Graph)
+    } else {
+        None
+    }
+}
+
+fn is_issue(item: &SourceValue) -> bool {
+    item.get("number").is_some() && item.get("title").is_some()
+}
+
+fn of_item(item: &SourceValue) -> Option<BacklogFormat> {
+    let has = |name: &str| item.get(name).is_some();
+    if is_issue(item) {
+        Some(BacklogFormat::Github)
+    } else if has("issue_type") || has("created_by") && has("status") {
+        Some(BacklogFormat::Beads)
+    } else if has("passes") || has("acceptanceCriteria") || has("dependsOn") {
+        Some(BacklogFormat::Prd)
+    } else if has("subtasks") || has("testStrategy") {
+        Some(BacklogFormat::TaskMaster)
+    } else if has("id") && has("title") && has("status") {
+        Some(BacklogFormat::Beads)
+    } else {
+        None
+    }
+}
+
+fn in_yaml(text: &str) -> Option<BacklogFormat> {
+    let has_rule = text.lines().any(|line| line.trim_end() == "---");
+    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    if has_rule && first.is_some_and(|line| line.trim_end() == "---") {
+        // A broken front matter is shown as an error of a ticket.
+        let is_ticket = match tickets::parts(text) {
+            Ok(parts) => parts.iter().any(|part| part.tree.is_some()),
+            Err(_) => true,
+        };
+        if is_ticket {
+            return Some(BacklogFormat::Tickets);
+        }
+    }
+    let names_tasks = text.lines().any(|line| {
+        let line = line.trim_end();
+        ["tasks:", "nodes:"].iter().any(|key| {
+            line.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        })
+    });
+    if !names_tasks {
+        return None;
+    }
+    match Tree::parse(text) {
+        Ok(tree) => {
+            let root = tree.root()?;
+            let found = ["tasks", "nodes"].iter().any(|key| tree.entry(text, root, key).is_some());
+            found.then_some(BacklogFormat::Graph)
+        }
+        Err(_) => Some(BacklogFormat::Graph),
+    }
+}
+
+/// Whether the first line is a header with a title or an id.
+fn is_table(text: &str) -> bool {
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default();
+    let separator = super::table::separator(text) as char;
+    let names: Vec<&str> =
+        header.split(separator).map(|name| name.trim().trim_matches('"')).collect();
+    let known = names.iter().filter(|name| fields::role(name) != FieldRole::Other).count();
+    let is_short = names.iter().all(|name| name.len() <= 60 && !name.starts_with(['#', '-', '*']));
+    let is_named =
+        names.iter().any(|name| matches!(fields::role(name), FieldRole::Title | FieldRole::Id));
+    names.len() > 1 && known > 1 && is_short && is_named && lines.next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_known_by_their_content() {
+        for (text, want) in [
+            ("{\"userStories\": []}", Some(BacklogFormat::Prd)),
+            (
+                "[{\"category\": \"x\", \"description\": \"y\", \"passes\": false}]",
+                Some(BacklogFormat::Prd),
+            ),
+            (
+                "{\"id\":\"a\",\"title\":\"b\",\"issue_type\":\"bug\"}\n{\"id\":",
+                Some(BacklogFormat::Beads),
+            ),
+            ("{\"tasks\": [{\"id\": 1, \"dependencies\": []}]}", Some(BacklogFormat::TaskMaster)),
+            ("{\"master\": {\"tasks\": []}}", Some(BacklogFormat::TaskMaster)),
+            ("{\"tasks\": [{\"id\": \"a\", \"depends_on\": []}]}", Some(BacklogFormat::Graph)),
+            ("[{\"number\": 1, \"title\": \"b\"}]", Some(BacklogFormat::Github)),
+            (
+                "{\"total_count\": 1, \"items\": [{\"number\": 1, \"title\": \"b\"}]}",
+                Some(BacklogFormat::Github),
+            ),
+            ("\u{feff}---\r\nid: a\r\n---\r\ntext\r\n", Some(BacklogFormat::Tickets)),
+            ("# a.md\n---\nid: a\n# b.md\n---\nid: b\n", Some(BacklogFormat::Tickets)),
+            ("version: 1\ntasks:\n  - id: a\n", Some(BacklogFormat::Graph)),
+            ("id,title\n1,b\n", Some(BacklogFormat::Csv)),
+            ("Key\tSummary\tStatus\nA-1\tb\tDone\n", Some(BacklogFormat::Csv)),
+            ("# Plan\n\n- [ ] a\n", Some(BacklogFormat::Markdown)),
+            ("### Task 1: a\n\ntext\n", Some(BacklogFormat::Markdown)),
+            ("Dear reader, hello,\n\nno tasks.\n", None),
+            ("", None),
+            ("{}", None),
+        ] {
+            assert_eq!(detect(text), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Reads GitHub issues, as `gh issue list --json …` or the API prints them.
+
+use std::ops::Range;
+
+use serde_json::json;
+
+use super::{
+    SourceLink,
+    builder::TaskBuilder,
+    fields::{FieldRole, Reading, clipped, names, tidy},
+    json,
+    value::SourceValue,
+    words,
+};
+use crate::core::{diagnostic::Diagnostic, graph::task::Status};
+
+/// The reason for fields that only describe the issue on GitHub.
+const ON_GITHUB: &str = "only about the page on GitHub; `source` leads there";
+
+pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
+    let mut values = json::lines(text)?;
+    if let [whole] = values.as_slice()
+        && let Some(list) = list_in(whole)
+    {
+        values = list.items().to_vec();
+    }
+    // `gh api --paginate --slurp` makes a list of pages.
+    if values.iter().any(SourceValue::is_list) {
+        values = values.iter().flat_map(|page| page.items().to_vec()).collect();
+    }
+    let mut reading = Reading::default();
+    let mut children: Vec<(String, SourceLink)> = Vec::new();
+    for item in &values {
+        issue(&mut reading, item, &mut children);
+    }
+    for task in &mut reading.backlog.tasks {
+        if task.parent.is_none() {
+            let found = children
+                .iter()
+                .find(|(child, parent)| *child == task.key && parent.key != task.key);
+            task.parent = found.map(|(_, parent)| parent.clone());
+        }
+    }
+    Ok(reading)
+}
+
+/// The list of issues in the answer of a search or of GraphQL.
+pub(super) fn list_in(whole: &SourceValue) -> Option<&SourceValue> {
+    let mut at = whole;
+    for _ in 0..6 {
+        for name in ["items", "issues", "nodes"] {
+            if let Some(list) = at.get(name).filter(|list| list.is_list()) {
+                return Some(list);
+            }
+        }
+        at = ["data", "repository", "issues", "search", "organization"]
+            .iter()
+            .find_map(|name| at.get(name))?;
+    }
+    None
+}
+
+fn issue(reading: &mut Reading, item: &SourceValue, children: &mut Vec<(String, SourceLink)>) {
+    let number = item.get("number").and_then(|value| Some((value.word()?, value.at.clone())));
+    let Some((number, at)) = number else {
+        reading.lose(None, "issue", "it has no `number`", item.at.start..item.at.start + 1);
+        return;
+    };
+    if item.get("pull_request").is_some_and(|value| !value.is_empty()) {
+        reading.lose(Some(&number), "issue", "it is a pull request", at);
+        return;
+    }
+    let mut builder = TaskBuilder::new(at);
+    builder.task.key.clone_from(&number);
+    let url = item.word_of(&["html_url", "url"]).filter(|url| url.contains("/issues/"));
+    let url = url.map(|url| url.replace("https://api.github.com/repos/", "https://github.com/"));
+    builder.task.source.clone_from(&url);
+    builder.take_all(reading, item, role);
+    for label in item.get("labels").map(names).unwrap_or_default() {
+        match priority_label(&label) {
+            Some(priority) if builder.task.get("priority").is_none() => {
+                builder.set("priority", json!(priority));
+            }
+            _ => builder.tag(vec![label]),
+        }
+    }
+    for (name, field) in [("user", "author"), ("author", "author"), ("assignees", "assignees")] {
+        let people: Vec<String> = match item.get(name) {
+            Some(list) if list.is_list() => {
+                list.items().iter().filter_map(|one| one.word_of(&["login"])).collect()
+            }
+            Some(one) => one.word_of(&["login"]).into_iter().collect(),
+            None => continue,
+        };
+        match people.as_slice() {
+            [] => {}
+            [one] if field == "author" => builder.set("author", json!(one)),
+            people => builder.set(field, json!(people)),
+        }
+    }
+    comments(&mut builder, item);
+    let reason = item.word_of(&["stateReason", "state_reason"]).unwrap_or_default();
+    if words::fold(&reason) == "notplanned" || words::fold(&reason) == "duplicate" {
+        builder.set_status(Status::Cancelled);
+    }
+    relations(&mut builder, item, &number, children);
+    builder.finish(reading);
+}
+
+fn role(name: &str) -> Option<FieldRole> {
+    Some(match words::fold(name).as_str() {
+        "number" | "labels" | "user" | "author" | "assignees" | "assignee" | "pullrequest"
+        | "comments" | "statereason" | "closed" | "parent" | "subissues" | "blockedby"
+        | "blocking" | "url" | "htmlurl" => FieldRole::Skipped,
+        "id"
+        | "nodeid"
+        | "reactiongroups"
+        | "reactions"
+        | "ispinned"
+        | "locked"
+        | "activelockreason"
+        | "authorassociation"
+        | "performedviagithubapp"
+        | "timelineurl"
+        | "projectcards"
+        | "projectitems"
+        | "closedby"
+        | "closedbypullrequestsreferences"
+        | "score"
+        | "draft"
+        | "typename"
+        | "repository"
+        | "subissuessummary"
+        | "issuedependenciessummary"
+        | "issuefieldvalues"
+        | "pinnedcomment" => FieldRole::Dropped(ON_GITHUB),
+        other if other.ends_with("url") => FieldRole::Dropped(ON_GITHUB),
+        "body" | "title" | "state" | "milestone" | "closedat" => return None,
+        _ => FieldRole::Other,
+    })
+}
+
+fn comments(builder: &mut TaskBuilder, item: &SourceValue) {
+    let Some(comments) = item.get("comments") else {
+        return;
+    };
+    if comments.is_list() {
+        for comment in comments.items() {
+            let Some(body) = comment.word_of(&["body"]) else {
+                continue;
+            };
+            let author = comment.get("author").or_else(|| comment.get("user"));
+            let author = author.and_then(|one| one.word_of(&["login"]));
+            let author = author.unwrap_or_else(|| "someone".to_owned());
+            builder.describe(&format!("Comment by {author}:\n{}", tidy(&body)));
+        }
+    } else if comments.word().is_some_and(|count| count != "0") {
+        let why =
+            "the source has only their number: `gh issue list --json comments,…` has the text";
+        builder.lose("comments", why, false, comments.at.clone());
+    }
+}
+
+/// The priority that a label such as `priority: high` or `P1` means.
+pub(super) fn priority_label(label: &str) -> Option<i64> {
+    let lower = label.trim().to_ascii_lowercase();
+    let bare = ["priority", "prio", "severity", "urgency", "p"].iter().find_map(|prefix| {
+        let rest = lower.strip_prefix(prefix)?;
+        let rest = rest.trim_start();
+        rest.strip_prefix([':', '/', '-', '=', '_']).map(|rest| rest.trim_matches([':', ' ']))
+    });
+    let word = bare.unwrap_or(&lower);
+    let is_level =
+        word.len() == 2 && word.starts_with('p') && word[1..].bytes().all(|b| b.is_ascii_digit());
+    let is_alone = ["critical", "urgent", "blocker"].contains(&word)
+        || ["high", "medium", "low"].iter().any(|level| {
+            *word == format!("{level} priority") || *word == format!("{level}-priority")
+        });
+    if bare.is_none() && !is_level && !is_alone {
+        return None;
+    }
+    let word = word.trim_end_matches(" priority").trim_end_matches("-priority");
+    words::priority(word).map(|priority| priority.0)
+}
+
+/// Reads what the issue waits for, and its sub-issues.
+fn relations(
+    builder: &mut TaskBuilder,
+    item: &SourceValue,
+    number: &str,
+    children: &mut Vec<(String, SourceLink)>,
+) {
+    let listed = |names: &[&str]| -> Vec<SourceLink> {
+        let found = names.iter().find_map(|name| item.get(name));
+        let list = found.map(|value| value.get("nodes").unwrap_or(value));
+        let numbered = |one: &SourceValue| {
+            let key = one.word_of(&["number"]).or_else(|| one.word())?;
+            Some(SourceLink { key, at: one.at.clone() })
+        };
+        list.map(|list| list.items().iter().filter_map(numbered).collect()).unwrap_or_default()
+    };
+    builder.task.depends_on.extend(listed(&["blockedBy", "blocked_by"]));
+    let own = SourceLink { key: number.to_owned(), at: builder.task.at.clone() };
+    children.extend(
+        listed(&["subIssues", "sub_issues"]).into_iter().map(|link| (link.key, own.clone())),
+    );
+    if let Some(parent) = item.get("parent")
+        && let Some(key) = parent.word_of(&["number"])
+    {
+        builder.task.parent = Some(SourceLink { key, at: parent.at.clone() });
+    }
+    let Some(body) = item.get("body") else {
+        return;
+    };
+    let text = body.text().unwrap_or_default();
+    let home = item.word_of(&["html_url", "url"]).unwrap_or_default();
+    let found = references(&text, &home);
+    let link = |key: String| SourceLink { key, at: body.at.clone() };
+    builder.task.depends_on.extend(found.blocked_by.into_iter().map(link));
+    children.extend(found.children.into_iter().map(|key| (key, own.clone())));
+    for name in found.elsewhere {
+        let why = format!("`{}` is in another repository", clipped(&name));
+        builder.lose("body", &why, false, text_range(&body.at));
+    }
+}
+
+/// The first byte of a long text.
+fn text_range(at: &Range<usize>) -> Range<usize> {
+    at.start..at.start + 1
+}
+
+/// The issues that a text names.
+#[derive(Default)]
+struct IssueReferences {
+    blocked_by: Vec<String>,
+    children: Vec<String>,
+    elsewhere: Vec<String>,
+}
+
+fn references(body: &str, home: &str) -> IssueReferences {
+    const PHRASES: [&str; 5] =
+        ["blocked by", "depends on", "dependent on", "waiting on", "requires"];
+    let mut found = IssueReferences::default();
+    let (mut is_code, mut is_listing) = (false, false);
+    for line in body.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code {
+            continue;
+        }
+        let lower = line.to_ascii_lowercase();
+        if let Some(item) = line.strip_prefix(['-', '*', '+']).map(str::trim_start) {
+            let boxed = ["[ ]", "[x]", "[X]"].iter().find_map(|mark| item.strip_prefix(mark));
+            if is_listing {
+                let (numbers, others) = issues(boxed.unwrap_or(item), home);
+                found.blocked_by.extend(numbers);
+                found.elsewhere.extend(others);
+                continue;
+            }
+            if let Some(rest) = boxed {
+                let (numbers, others) = issues(rest, home);
+                found.children.extend(numbers);
+                found.elsewhere.extend(others);
+            }
+        } else if !line.is_empty() {
+            is_listing = false;
+        }
+        for phrase in PHRASES {
+            for (at, _) in lower.match_indices(phrase) {
+                let rest = &line[at + phrase.len()..];
+                let (numbers, others) = issues(rest, home);
+                is_listing |= numbers.is_empty() && rest.trim_matches([':', '*', ' ']).is_empty();
+                found.blocked_by.extend(numbers);
+                found.elsewhere.extend(others);
+            }
+        }
+    }
+    found
+}
+
+/// The issues at the start of a text, as `#12, #13 and #14`: those of this repository, and others.
+fn issues(text: &str, home: &str) -> (Vec<String>, Vec<String>) {
+    let (mut numbers, mut others) = (Vec::new(), Vec::new());
+    for word in text.split(|c: char| c.is_whitespace() || ",;&".contains(c)) {
+        let word = word.trim_matches(|c: char| ":*.()[]<>\"'`_".contains(c));
+        if word.is_empty()
+            || ["and", "or", "issue", "issues", "on"].contains(&word.to_ascii_lowercase().as_str())
+        {
+            continue;
+        }
+        let digits = |text: &str| -> Option<String> {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            (!digits.is_empty()).then_some(digits)
+        };
+        if let Some(number) = word.strip_prefix('#').and_then(digits) {
+            numbers.push(number);
+        } else if let Some((before, number)) = word.split_once("/issues/") {
+            match digits(number) {
+                Some(number)
+                    if home.is_empty() || home.contains(before.trim_start_matches("https://")) =>
+                {
+                    numbers.push(number);
+                }
+                _ => others.push(word.to_owned()),
+            }
+        } else if let Some((repository, number)) = word.split_once('#')
+            && repository.contains('/')
+            && digits(number).is_some()
+        {
+            match digits(number) {
+                Some(number) if home.contains(&format!("/{repository}/")) => numbers.push(number),
+                _ => others.push(word.to_owned()),
+            }
+        } else {
+            break;
+        }
+    }
+    (numbers, others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_found_in_prose_and_lists() {
+        let body = "Blocked by #12, #13 and o/r#14.\nSee #99.\n\nDepends on:\n- #20\n- [ ] #21\n\n\
+                    ## Parts\n- [ ] #30\n- [x] https://github.com/o/r/issues/31\n- [ ] text #40\n\
+                    ```\nblocked by #50\n```\nrequires x/y#60\n";
+        let found = references(body, "https://github.com/o/r/issues/1");
+        assert_eq!(found.blocked_by, ["12", "13", "14", "20", "21"]);
+        assert_eq!(found.children, ["30", "31"]);
+        assert_eq!(found.elsewhere, ["x/y#60"]);
+    }
+
+    #[test]
+    fn labels_can_be_priorities() {
+        for (label, want) in [
+            ("priority: high", Some(1)),
+            ("Priority/Critical", Some(0)),
+            ("P1", Some(1)),
+            ("p:2", Some(2)),
+            ("high priority", Some(1)),
+            ("urgent", Some(0)),
+            ("high", None),
+            ("bug", None),
+            ("performance", None),
+        ] {
+            assert_eq!(priority_label(label), want, "{label}");
+        }
+    }
+}

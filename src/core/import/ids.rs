@@ -1,0 +1,125 @@
+//! Maps names of other tools to ids of tasks.
+
+use std::collections::HashSet;
+
+use crate::core::graph::task::{MAX_ID, TaskId};
+
+/// The length of an id that is made from a title.
+const LONGEST: usize = 48;
+
+/// An id in the place of each name, in the same order, with whether it differs from the name.
+///
+/// A valid name that is free is kept. All others depend only on the name and on the ids that are
+/// taken, so that the same source always gets the same ids.
+pub(super) fn map<'a>(
+    names: impl Iterator<Item = &'a str> + Clone,
+    taken: &HashSet<String>,
+) -> Vec<(String, bool)> {
+    let kept = names.clone().filter(|name| TaskId::new(name).is_ok() && !taken.contains(*name));
+    let mut used: HashSet<String> = kept.map(str::to_owned).collect();
+    let mut given: HashSet<&str> = HashSet::new();
+    let mut next = |name: &'a str| {
+        let is_kept = used.contains(name) && given.insert(name) && TaskId::new(name).is_ok();
+        if is_kept {
+            return (name.to_owned(), false);
+        }
+        let mut id = cleaned(name);
+        if taken.contains(&id) || used.contains(&id) {
+            id = with_suffix(&id, &hash(name));
+        }
+        let mut count = 2;
+        while taken.contains(&id) || used.contains(&id) {
+            id = with_suffix(&cleaned(name), &format!("{}-{count}", hash(name)));
+            count += 1;
+        }
+        used.insert(id.clone());
+        (id, true)
+    };
+    names.map(&mut next).collect()
+}
+
+/// A name with only the characters of an id.
+fn cleaned(name: &str) -> String {
+    let mut id = String::new();
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+        let repeats = id.ends_with(c) && "-.".contains(c);
+        if !(repeats || id.is_empty() && !c.is_ascii_alphanumeric()) {
+            id.push(c);
+        }
+    }
+    id.truncate(MAX_ID);
+    let id = id.trim_end_matches(['-', '.']);
+    if id.is_empty() { format!("task-{}", hash(name)) } else { id.to_owned() }
+}
+
+fn with_suffix(id: &str, suffix: &str) -> String {
+    let length = id.len().min(MAX_ID - suffix.len() - 1);
+    format!("{}-{suffix}", id[..length].trim_end_matches(['-', '.']))
+}
+
+/// A short id made from a title: `Add a login page` becomes `add-a-login-page`.
+pub(super) fn slug(title: &str) -> String {
+    let mut id = String::new();
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    for word in words {
+        if !id.is_empty() && id.len() + word.len() >= LONGEST {
+            break;
+        }
+        if !id.is_empty() {
+            id.push('-');
+        }
+        id.extend(word.chars().take(LONGEST).map(|c| c.to_ascii_lowercase()));
+    }
+    if id.is_empty() && !title.trim().is_empty() {
+        return format!("task-{}", hash(title));
+    }
+    id
+}
+
+/// Six letters that differ for different texts (FNV-1a).
+pub(super) fn hash(text: &str) -> String {
+    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in text.bytes() {
+        sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{:06x}", (sum ^ (sum >> 24)) & 0x00ff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn valid_names_are_kept_and_others_mapped() {
+        let taken = HashSet::from(["taken".to_owned()]);
+        let names = ["a/b", "a-b", "taken", "T-1", "\u{1b}[31m", "a..b", "../../etc", "日本"];
+        let ids = map(names.iter().copied(), &taken);
+        let of = |at: usize| ids[at].0.as_str();
+        assert_eq!((of(1), of(3)), ("a-b", "T-1"));
+        assert!(of(0).starts_with("a-b-") && of(2).starts_with("taken-"), "{ids:?}");
+        assert_eq!((of(5), of(6)), ("a.b", "etc"));
+        assert!(of(7).starts_with("task-"));
+        assert_eq!(ids, map(names.iter().copied(), &taken));
+        assert_eq!(slug("Add a *login* page"), "add-a-login-page");
+    }
+
+    proptest! {
+        #[test]
+        fn mapped_ids_are_valid_and_unique(
+            names in prop::collection::vec(".{0,80}", 0..40),
+            taken in prop::collection::hash_set("[a-c]{1,2}", 0..9),
+        ) {
+            let ids = map(names.iter().map(String::as_str), &taken);
+            let unique: HashSet<&String> = ids.iter().map(|(id, _)| id).collect();
+            prop_assert_eq!(unique.len(), names.len());
+            for ((id, is_mapped), name) in ids.iter().zip(&names) {
+                prop_assert!(TaskId::new(id).is_ok(), "{:?}", id);
+                prop_assert!(!taken.contains(id));
+                prop_assert_eq!(*is_mapped, id != name);
+            }
+        }
+    }
+}
