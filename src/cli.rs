@@ -1,5 +1,6 @@
 //! The command line: parses it, and prints help. The only user of clap.
 
+mod backlog;
 mod complete;
 mod control;
 mod edit;
@@ -24,6 +25,7 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::core::exit::{Exit, Failure};
+pub use backlog::ImportArgs;
 pub use control::{
     CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
 };
@@ -143,6 +145,8 @@ pub enum Command {
     Answer(Flags<AnswerArgs>),
     /// Take back a change of the graph that a command made
     Undo(Flags<UndoArgs>),
+    /// Add the tasks of a backlog to the graph
+    Import(Flags<ImportArgs>),
     /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
     /// List the slots of attempts, and remove them

@@ -8,6 +8,7 @@ pub mod event_store;
 pub mod graph_file;
 pub mod kept_change;
 pub mod workspace;
+pub mod import;
 pub mod attempt;
 pub mod landing_graph;
 pub mod slot_pool;

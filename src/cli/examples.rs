@@ -161,6 +161,15 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "import",
+        &[
+            ("ralph import prd.json --dry-run", "what would come, and what is lost"),
+            ("ralph import .beads", "a folder of another tool"),
+            ("gh issue list --json number,title,body | ralph import -", "GitHub issues"),
+            ("ralph import TODO.md --milestone M2 --tag todo", "a plan in Markdown"),
+        ],
+    ),
+    (
         "config",
         &[
             ("ralph config", "every setting with its origin"),

@@ -186,7 +186,7 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
          docs/old.task-graph.yaml check`\n\
          backlog: PRD.md, name it as `path` in a task, whose agent then reads it first\n\
          backlog: TODO.md, name it as `path` in a task, whose agent then reads it first\n\
-         backlog: .beads/, list open issues with `bd list` and add them as tasks\n",
+         backlog: .beads/, import it with `ralph import .beads`\n",
     );
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: codex"]);
     assert!(trial.graph_text().contains("\n    path: PRD.md\n"));

@@ -1,4 +1,4 @@
-//! Files that look like a backlog: listed, never imported.
+//! Files that look like a backlog: listed by `ralph init`, imported only by `ralph import`.
 
 /// A file that looks like a backlog.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +40,16 @@ pub fn backlog(paths: &[String]) -> Vec<Backlog> {
     });
     let beads = paths.iter().filter(|path| *path == ".beads/").map(|path| Backlog {
         path: path.clone(),
-        advice: "list open issues with `bd list` and add them as tasks".to_owned(),
+        advice: "import it with `ralph import .beads`".to_owned(),
         document: None,
     });
     let plans = plans.into_iter().map(|(_, path)| Backlog {
         path: path.clone(),
-        advice: "name it as `path` in a task, whose agent then reads it first".to_owned(),
+        advice: if path.to_lowercase().ends_with(".json") {
+            format!("import it with `ralph import {path}`")
+        } else {
+            "name it as `path` in a task, whose agent then reads it first".to_owned()
+        },
         document: Some(path.clone()),
     });
     graphs.chain(plans).chain(beads).collect()

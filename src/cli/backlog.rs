@@ -1,0 +1,40 @@
+//! The flags of `import` and `export`.
+
+use std::path::PathBuf;
+
+use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser as _};
+
+use crate::core::import::BacklogFormat;
+
+fn formats() -> impl clap::builder::TypedValueParser<Value = BacklogFormat> {
+    PossibleValuesParser::new(BacklogFormat::ALL.map(BacklogFormat::name)).map(|name| {
+        let found = BacklogFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.expect("each name is that of a format")
+    })
+}
+
+/// `ralph import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Files or folders with backlogs; `-` for standard input
+    #[arg(value_name = "FILE|FOLDER|-", required = true)]
+    pub sources: Vec<PathBuf>,
+    /// The format [default: known by the content]
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub format: Option<BacklogFormat>,
+    /// Show the tasks, their dependencies, and what is lost and why; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The story of tasks that have none
+    #[arg(long, value_name = "STORY")]
+    pub story: Option<String>,
+    /// The milestone of tasks that have none
+    #[arg(long, value_name = "MILESTONE")]
+    pub milestone: Option<String>,
+    /// A label to add to each task; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// Make a task that contains others (an epic, a list above a list) wait for them
+    #[arg(long)]
+    pub nested: bool,
+}

@@ -1,0 +1,205 @@
+//! What an import says: the tasks, and what is not kept as the source has it.
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use crate::{
+    adapters::terminal::{self, columns, fit, visible},
+    core::{
+        graph::task::Status,
+        import::{
+            LostField,
+            plan::{ImportPlan, ImportedTask},
+        },
+    },
+    project::import::SourceText,
+    view::lines::counted,
+};
+
+/// The width of the text.
+fn width() -> usize {
+    terminal::stdout_width().unwrap_or(100)
+}
+
+/// The tasks of each source.
+pub(super) fn sources(texts: &[SourceText], plan: &ImportPlan, with_tasks: bool) -> String {
+    let mut text = String::new();
+    for (number, source) in texts.iter().enumerate() {
+        let tasks: Vec<&ImportedTask> =
+            plan.tasks.iter().filter(|task| task.file == number).collect();
+        // A folder of tickets has one file for each.
+        if texts.len() > 3 && !with_tasks {
+            continue;
+        }
+        let name = visible(&source.name);
+        wrapped(&mut text, &format!("{name} ({}): {}", source.format, totals(&tasks)));
+        if with_tasks {
+            list(&mut text, &tasks);
+        }
+    }
+    if texts.len() > 3 {
+        let all: Vec<&ImportedTask> = plan.tasks.iter().collect();
+        wrapped(&mut text, &format!("{}: {}", counted(texts.len(), "file"), totals(&all)));
+    }
+    text
+}
+
+/// `5 tasks (3 pending, 2 complete), 4 dependencies`.
+fn totals(tasks: &[&ImportedTask]) -> String {
+    const ORDER: [Status; 6] = [
+        Status::Pending,
+        Status::InProgress,
+        Status::Complete,
+        Status::Blocked,
+        Status::NeedsInput,
+        Status::Cancelled,
+    ];
+    let of = |status: Status| tasks.iter().filter(|task| task.status() == status).count();
+    let statuses: Vec<String> = ORDER
+        .into_iter()
+        .filter(|status| of(*status) > 0)
+        .map(|status| format!("{} {status}", of(status)))
+        .collect();
+    let dependencies: usize = tasks.iter().map(|task| task.dependencies().len()).sum();
+    let noun = if dependencies == 1 { "dependency" } else { "dependencies" };
+    let statuses = statuses.join(", ");
+    let statuses = if statuses.is_empty() { statuses } else { format!(" ({statuses})") };
+    format!("{}{statuses}, {dependencies} {noun}", counted(tasks.len(), "task"))
+}
+
+fn list(text: &mut String, tasks: &[&ImportedTask]) {
+    /// The widest column of ids.
+    const WIDEST: usize = 24;
+    let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(WIDEST);
+    for task in tasks {
+        let status = task.status();
+        let title = task.get("title").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let mark = if task.is_new { " " } else { "=" };
+        let line = format!("{mark} {:wide$}  {status:11}  {}", task.id, visible(title));
+        let _ = writeln!(text, "{}", fit(line.trim_end(), width()));
+        if task.is_renamed {
+            let name = visible(&task.key).into_owned();
+            let _ = writeln!(text, "{}", fit(&format!("      `{name}` in the source"), width()));
+        }
+        let waits = task.dependencies();
+        if !waits.is_empty() {
+            wrapped(text, &format!("      after {}", waits.join(", ")));
+        }
+    }
+}
+
+/// What the graph does not have as the source has it: each reason once, with its first place.
+pub(super) fn losses(
+    texts: &[SourceText],
+    plan: &ImportPlan,
+    is_fresh: bool,
+    graph: &str,
+) -> String {
+    let mut text = String::new();
+    let lines: Vec<Vec<usize>> = texts.iter().map(|source| breaks(&source.text)).collect();
+    for (is_kept, title) in [(true, "Kept in another form:"), (false, "Lost:")] {
+        let mut order: Vec<(&str, &str)> = Vec::new();
+        let mut groups: HashMap<(&str, &str), (usize, usize, &LostField)> = HashMap::new();
+        for (file, lost) in plan.lost.iter().filter(|(_, lost)| lost.is_kept == is_kept) {
+            let key = (lost.field.as_str(), lost.why.as_str());
+            if let Some((count, _, _)) = groups.get_mut(&key) {
+                *count += 1;
+            } else {
+                order.push(key);
+                groups.insert(key, (1, *file, lost));
+            }
+        }
+        let has_top = !is_kept && !is_fresh && !plan.top.is_empty();
+        if order.is_empty() && !has_top {
+            continue;
+        }
+        let _ = writeln!(text, "{title}");
+        for key in order {
+            let (count, file, lost) = groups[&key];
+            let place = place(&texts[file], &lines[file], lost.at.start);
+            let of = lost.task.as_ref().map(|task| format!("`{}`, ", visible(task)));
+            let of = of.unwrap_or_default();
+            let count = if count == 1 {
+                format!("{of}{place}")
+            } else {
+                format!("{count} times, first: {of}{place}")
+            };
+            wrapped(&mut text, &format!("  {}: {} ({count})", visible(key.0), visible(key.1)));
+        }
+        if has_top {
+            let names: Vec<&str> = plan.top.iter().map(|(name, _)| name.as_str()).collect();
+            let names = visible(&names.join("`, `")).into_owned();
+            wrapped(
+                &mut text,
+                &format!("  `{names}`: fields of the whole backlog; `{graph}` has its own top"),
+            );
+        }
+    }
+    text
+}
+
+/// The offsets of all line breaks.
+fn breaks(text: &str) -> Vec<usize> {
+    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
+}
+
+/// `prd.json:12:5`.
+fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
+    let line = breaks.partition_point(|end| *end < at);
+    let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
+    let column = source.text.get(start..at).map_or(0, |text| text.chars().count());
+    format!("{}:{}:{}", visible(&source.name), line + 1, column + 1)
+}
+
+/// Files of a folder that are no backlogs.
+pub(super) fn others(names: &[String]) -> String {
+    let mut text = String::new();
+    if !names.is_empty() {
+        let shown: Vec<String> =
+            names.iter().take(5).map(|name| visible(name).into_owned()).collect();
+        let more = if names.len() > 5 { ", …" } else { "" };
+        let files = counted(names.len(), "file");
+        wrapped(&mut text, &format!("Not read, no backlog: {files} ({}{more})", shown.join(", ")));
+    }
+    text
+}
+
+/// What was done, or would be.
+pub(super) fn result(plan: &ImportPlan, graph: &str, is_dry: bool) -> String {
+    let mut text = String::new();
+    let new = plan.tasks.iter().filter(|task| task.is_new).count();
+    let old = plan.tasks.len() - new;
+    let commands = plan
+        .tasks
+        .iter()
+        .filter(|task| task.is_new)
+        .filter(|task| ["verify", "agent", "prompt"].iter().any(|name| task.get(name).is_some()))
+        .count();
+    if commands > 0 {
+        wrapped(
+            &mut text,
+            &format!(
+                "{} {} `verify`, `agent` or `prompt` from the source: check these before a run.",
+                counted(commands, "task"),
+                if commands == 1 { "has" } else { "have" },
+            ),
+        );
+    }
+    let done = match (is_dry, new) {
+        (_, 0) => "nothing new".to_owned(),
+        (true, _) => format!("{} would be added", counted(new, "task")),
+        (false, _) => format!("{} added", counted(new, "task")),
+    };
+    let known = match old {
+        0 => String::new(),
+        1 => ", 1 is there already".to_owned(),
+        old => format!(", {old} are there already"),
+    };
+    wrapped(&mut text, &format!("{graph}: {done}{known}"));
+    text
+}
+
+fn wrapped(text: &mut String, line: &str) {
+    for line in terminal::wrap(line, width()) {
+        let _ = writeln!(text, "{line}");
+    }
+}

@@ -1,0 +1,158 @@
+//! Backlogs on disk: which files they are, what is new in them, and how it gets into the graph.
+
+mod gather;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::Value;
+
+use crate::{
+    adapters::{excerpt, state, terminal::Paint},
+    core::{
+        diagnostic::{Diagnostic, position},
+        exit::{Exit, Failure},
+        import::{
+            self, BacklogFormat,
+            plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
+            render,
+        },
+    },
+    project::{
+        graph_file::{GraphFile, read_graph},
+        workspace::Workspace,
+    },
+};
+
+pub use gather::{SourceText, gather};
+
+/// Returns the tasks of a graph, as an import sees them.
+pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {
+    let mut known = ExistingTasks::default();
+    for task in file.map(|file| file.graph().tasks()).unwrap_or_default() {
+        known.ids.insert(task.id.to_string());
+        if let Some(source) = task.extra.get("source").and_then(Value::as_str) {
+            known.by_source.insert(source.to_owned(), task.id.to_string());
+        }
+    }
+    known
+}
+
+/// Reads texts and plans what they add.
+///
+/// # Errors
+/// The errors in the texts, drawn, with the exit code of an invalid file.
+pub fn plan(
+    texts: &[SourceText],
+    existing: &ExistingTasks,
+    options: &ImportOptions,
+) -> Result<ImportPlan> {
+    let mut files = Vec::with_capacity(texts.len());
+    for text in texts {
+        let backlog = import::read(text.format, &text.text)
+            .map_err(|faults| refused(&text.name, &text.text, &faults))?;
+        files.push(SourceFile { name: text.name.clone(), backlog });
+    }
+    plan::plan(&files, existing, options).map_err(|faults| {
+        let file = faults[0].0;
+        let faults: Vec<Diagnostic> =
+            faults.into_iter().filter(|(other, _)| *other == file).map(|(_, one)| one).collect();
+        refused(&texts[file].name, &texts[file].text, &faults)
+    })
+}
+
+/// Returns the error for a source that cannot be read. A line that is too long to be shown is only
+/// named.
+pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
+    /// The length of a line that is shown, in bytes.
+    const LONGEST: usize = 1_000;
+    let color = Paint::for_stream(&std::io::stderr()).is_on();
+    let is_long = |fault: &&Diagnostic| {
+        let at = fault.at.start.min(text.len());
+        let near = &text.as_bytes()[at.saturating_sub(LONGEST)..text.len().min(at + LONGEST)];
+        !near.is_empty() && near.len() >= LONGEST && !near.contains(&b'\n')
+            || fault.at.len() > LONGEST
+            || text.lines().nth(position(text, at).0 - 1).is_some_and(|line| line.len() > LONGEST)
+    };
+    let drawn = if faults.iter().take(20).any(|fault| is_long(&fault)) {
+        let named = faults.iter().take(20).map(|fault| {
+            let (line, column) = position(text, fault.at.start);
+            let place = format!("{name}:{line}:{column}");
+            excerpt::render(&place, "", std::slice::from_ref(fault), color)
+        });
+        named.collect::<Vec<_>>().join("\n\n")
+    } else {
+        excerpt::render(name, text, faults, color)
+    };
+    Failure::drawn(Exit::Invalid, drawn).into()
+}
+
+/// Writes the new tasks of a plan into the graph, which is created if there is none.
+///
+/// # Errors
+/// The tasks do not fit into the file; errors of the disk. The file is unchanged then.
+pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) -> Result<()> {
+    let new: Vec<&ImportedTask> = plan.tasks.iter().filter(|task| task.is_new).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let Some(mut file) = file else {
+        return create(workspace, &new, &plan.top);
+    };
+    let known = existing(Some(&file));
+    file.put_in(&workspace.state, |text| {
+        let graph = read_graph("the graph", text).map_err(|why| anyhow!(why))?;
+        let is_taken =
+            |task: &&&ImportedTask| graph.tasks().iter().any(|known| known.id.as_str() == task.id);
+        // Someone may have changed the file since the ids were chosen.
+        if graph.tasks().len() != known.ids.len()
+            && let Some(task) = new.iter().find(is_taken)
+        {
+            return Err(anyhow!("the graph has a task `{}` now; import again", task.id));
+        }
+        let added = render::added(text, &graph.spelling, &new);
+        let name = workspace.graph_name();
+        added
+            .map(Some)
+            .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
+    })?;
+    Ok(())
+}
+
+/// Writes a new graph.
+fn create(workspace: &Workspace, tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<()> {
+    let (path, name) = (workspace.graph_path(), workspace.graph_name());
+    let text = render::graph(tasks, top);
+    read_graph(&name, &text).map_err(|why| anyhow!("{why}; nothing was written"))?;
+    let _turn = workspace.state.lock_graph().context("lock the graph file")?;
+    if exists(path) {
+        return Err(anyhow!("there is a `{name}` now; import again"));
+    }
+    state::replace(path, text.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{name}`"))
+}
+
+/// Whether there is anything at this path, also a broken link.
+pub fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Returns the format of a text, which the person may have named.
+///
+/// # Errors
+/// It looks like no backlog.
+pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result<BacklogFormat> {
+    if let Some(format) = named {
+        return Ok(format);
+    }
+    import::detect::detect(text).ok_or_else(|| {
+        let formats = BacklogFormat::ALL.map(BacklogFormat::name).join(", ");
+        let message = if text.trim().is_empty() {
+            format!("`{name}` is empty")
+        } else {
+            format!("`{name}` does not look like a backlog")
+        };
+        let fault = Diagnostic::error(message, 0..0);
+        refused(name, "", &[fault.help(format!("`--format` names the format: {formats}"))])
+    })
+}

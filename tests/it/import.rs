@@ -1,0 +1,308 @@
+//! `ralph import`: every format, what is lost, and sources that cannot be read.
+
+use std::{collections::BTreeMap, fs, io::Write as _, path::Path, process::Stdio};
+
+use serde_json::Value;
+
+use crate::support::{RALPH, TestProject};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backlogs");
+const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/graphs");
+
+/// Copies a fixture into the project, and imports it.
+fn import(trial: &TestProject, name: &str) -> String {
+    put(trial, name);
+    trial.run(["import", name]).out()
+}
+
+fn put(trial: &TestProject, name: &str) {
+    let from = Path::new(FIXTURES).join(name);
+    if from.is_dir() {
+        for entry in fs::read_dir(&from).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            put(trial, &format!("{name}/{file}"));
+        }
+        return;
+    }
+    let to = trial.root().join(name);
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::copy(from, to).unwrap();
+}
+
+/// The tasks of the graph, as `ralph` reads them: id, status, and what it waits for.
+fn tasks(trial: &TestProject) -> Vec<String> {
+    let path = trial.root().join("task-graph.yaml");
+    let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false, false).unwrap();
+    let graph = file.graph();
+    let line = |number: usize| {
+        let task = graph.task(number);
+        let mut waits: Vec<String> =
+            graph.dependencies(number).map(|other| graph.task(other).id.to_string()).collect();
+        waits.sort();
+        let waits =
+            if waits.is_empty() { String::new() } else { format!(" after {}", waits.join(" ")) };
+        format!("{} {}{waits}", task.id, task.status)
+    };
+    (0..graph.tasks().len()).map(line).collect()
+}
+
+/// The fields of a task as templates see them.
+fn fields(trial: &TestProject, id: &str) -> BTreeMap<String, Value> {
+    let path = trial.root().join("task-graph.yaml");
+    let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false, false).unwrap();
+    let id = ralph::core::graph::task::TaskId::new(id).unwrap();
+    let task = file.graph().task(file.graph().number(&id).unwrap());
+    ralph::core::graph::load::fields::in_templates(task).into_iter().collect()
+}
+
+#[test]
+fn every_format_becomes_tasks() {
+    for (name, want) in [
+        ("stories.json", &["US-001 complete", "US-2-b pending after US-001"][..]),
+        ("features.json", &["a-new-kite-can-be-made pending", "the-tail-is-red complete"]),
+        (
+            "issues.jsonl",
+            &[
+                "kite-1 pending",
+                "kite-1.1 complete",
+                "kite-1.2 in-progress after kite-1.1",
+                "kite-3 cancelled",
+            ],
+        ),
+        (
+            "tasks.json",
+            &[
+                "1 complete",
+                "1.1 complete",
+                "1.2 in-progress after 1.1",
+                "2 cancelled after 1",
+                "later-1 pending after later-2",
+                "later-2 in-progress",
+            ],
+        ),
+        ("github.json", &["3 pending after 4", "4 complete", "5 cancelled"]),
+        ("github-api.json", &["3 pending after 4", "4 complete"]),
+        (
+            "plan.md",
+            &[
+                "T001 complete",
+                "T002 pending after T001",
+                "left-side pending",
+                "right-side in-progress",
+                "find-a-hill-with-wind-in-the-morning pending",
+            ],
+        ),
+        ("sections.md", &["task-1 complete", "task-2 pending after task-1"]),
+        ("numbered.md", &["buy-cloth pending", "cut-it pending", "sew-it pending"]),
+        ("tickets", &["T-1 complete", "T-2 in-progress after T-1"]),
+        ("table.csv", &["K-1 complete", "K-2 in-progress after K-1", "K-3 pending after K-1 K-2"]),
+        ("table.tsv", &["1 complete", "2 pending after 1"]),
+        ("other.yaml", &["cut complete", "sew pending after cut"]),
+    ] {
+        let trial = TestProject::new();
+        import(&trial, name);
+        assert_eq!(tasks(&trial), want, "{name}");
+        trial.run(["check"]).stderr("");
+        let before = trial.graph_text();
+        trial.run(["import", name]).stdout_has("nothing new");
+        assert_eq!(trial.graph_text(), before, "{name}");
+    }
+}
+
+#[test]
+fn fields_keep_their_meaning_or_their_name() {
+    let trial = TestProject::new();
+    let said = import(&trial, "stories.json");
+    let first = fields(&trial, "US-001");
+    let text = first["description"].as_str().unwrap();
+    assert!(text.contains("I see it.") && text.contains("- It has a tail"), "{text}");
+    let second = fields(&trial, "US-2-b");
+    assert_eq!(second["source"], "stories.json#US 2/b");
+    assert_eq!((&second["tags"][0], &second["priority"]), (&"air".into(), &3.into()));
+    assert_eq!(second["estimatedHours"], 3);
+    assert!(said.contains("`US-999`") && said.contains("stories.json:8:"), "{said}");
+
+    let trial = TestProject::new();
+    import(&trial, "github.json");
+    let issue = fields(&trial, "3");
+    assert_eq!((&issue["priority"], &issue["milestone"]), (&1.into(), &"v1".into()));
+    assert_eq!((&issue["tags"], &issue["story"]), (&serde_json::json!(["bug"]), &"4".into()));
+    assert_eq!(issue["source"], "https://github.com/acme/kite/issues/3");
+    assert!(issue["description"].as_str().unwrap().contains("Comment by cy:\nSeen too."));
+
+    let trial = TestProject::new();
+    let said = import(&trial, "tickets");
+    assert_eq!(fields(&trial, "T-1")["description"], "Cut along the line.\n\n---\n\nThen fold.");
+    assert_eq!(fields(&trial, "T-2")["x-estimate"], "three moons");
+    assert!(said.contains("kept as `x-estimate`"), "{said}");
+    assert!(said.contains("tickets/README.md"), "{said}");
+
+    let trial = TestProject::new();
+    import(&trial, "issues.jsonl");
+    let part = fields(&trial, "kite-1.1");
+    assert_eq!((&part["estimate"], &part["story"]), (&"90m".into(), &"kite-1".into()));
+    assert!(part["description"].as_str().unwrap().ends_with("Acceptance criteria:\nIn the air."));
+}
+
+#[test]
+fn a_dry_run_shows_all_and_changes_nothing() {
+    let trial = TestProject::new();
+    put(&trial, "plan.md");
+    let whole = trial.run(["import", "plan.md", "--dry-run"]).stdout(
+        "\
+plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete), 1 dependency
+  T001                      complete     Cut the cloth
+  T002                      pending      Glue the frame (depends on T001)
+      after T001
+  left-side                 pending      Left side
+  right-side                in-progress  Right side
+  find-a-hill-with-wind-in-the-morning  pending      Find a hill with wind, in the morning.
+Lost:
+  text: it is in no task (plan.md:3:1)
+  text: it has no checkbox (plan.md:20:1)
+task-graph.yaml: 5 tasks would be added
+",
+    );
+    drop(whole);
+    assert!(!trial.root().join("task-graph.yaml").exists());
+    let trial = trial.graph("tasks:\n- {id: mine}\n");
+    trial.run(["import", "plan.md", "--dry-run"]);
+    assert_eq!(trial.graph_text(), "tasks:\n- {id: mine}\n");
+}
+
+#[test]
+fn tasks_are_added_to_a_graph_in_its_layout() {
+    let graph = "version: 1\ntasks:\n- id: US-001 # mine\n  status: todo\n# the end\n";
+    let trial = TestProject::new().graph(graph);
+    let said = {
+        put(&trial, "stories.json");
+        let words = ["import", "stories.json", "--story", "S", "--milestone", "M", "--tag", "new"];
+        trial.run(words).out()
+    };
+    let text = trial.graph_text();
+    assert!(
+        text.starts_with("version: 1\ntasks:\n- id: US-001 # mine\n  status: todo\n- id: US-001-"),
+        "{text}"
+    );
+    assert!(text.ends_with("# the end\n"), "{text}");
+    let all = tasks(&trial);
+    assert_eq!(all.len(), 3);
+    assert!(all[2].starts_with("US-2-b pending after US-001-"), "{all:?}");
+    let fields = fields(&trial, "US-2-b");
+    assert_eq!((&fields["story"], &fields["milestone"]), (&"S".into(), &"M".into()));
+    assert_eq!(fields["tags"], serde_json::json!(["air", "new"]));
+    assert!(said.contains("`project`, `branchName`"), "{said}");
+}
+
+#[test]
+fn nesting_is_a_dependency_only_if_told() {
+    for (words, want) in [
+        (&["import", "issues.jsonl"][..], "kite-1 pending"),
+        (&["import", "issues.jsonl", "--nested"], "kite-1 pending after kite-1.1 kite-1.2"),
+    ] {
+        let trial = TestProject::new();
+        put(&trial, "issues.jsonl");
+        trial.run(words);
+        assert_eq!(tasks(&trial)[0], want);
+    }
+}
+
+#[test]
+fn standard_input_is_a_source() {
+    let trial = TestProject::new();
+    let mut child = trial
+        .process(RALPH)
+        .args(["import", "-", "--format", "markdown"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"- [ ] one thing\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(tasks(&trial), ["one-thing pending"]);
+    assert_eq!(fields(&trial, "one-thing")["source"], "stdin#one-thing");
+}
+
+#[test]
+fn a_source_that_cannot_be_read_changes_nothing() {
+    let deep = format!("{{\"userStories\": {}1{}}}", "[".repeat(20_000), "]".repeat(20_000));
+    let long = format!(
+        "{{\"userStories\": [{{\"id\": \"a\", \"title\": \"{}\"}}]}}",
+        "x".repeat(10 << 20)
+    );
+    let cycle = fs::read_to_string(Path::new(FIXTURES).join("cycle.json")).unwrap();
+    for (name, text, part) in [
+        ("empty.md", b"".as_slice(), "`empty.md` is empty"),
+        ("blank.json", b" \n", "is empty"),
+        ("letter.txt", b"Dear reader,\n\nhello.\n", "does not look like a backlog"),
+        ("cut.json", b"{\"userStories\": [{\"id\": \"a\", \"title\": ", "not JSON"),
+        ("deep.json", deep.as_bytes(), "nested too deeply"),
+        ("long.json", long.as_bytes(), "`title` is 10240 KiB long"),
+        ("cycle.json", cycle.as_bytes(), "form a cycle: `a` -> `b` -> `a`"),
+        (
+            "twice.json",
+            b"[{\"id\": \"a\", \"passes\": true}, {\"id\": \"a\", \"passes\": true}]",
+            "two tasks have the id `a`",
+        ),
+        ("latin.csv", b"id,title\n1,caf\xe9\n", "not UTF-8"),
+        ("bad.yaml", b"tasks:\n  - id: [\n", "bad.yaml:"),
+        ("page.html", b"<html><body><p>tasks</p></body></html>", "does not look like a backlog"),
+        ("none.json", b"{\"userStories\": []}", "there are no tasks in it"),
+    ] {
+        let graph = "tasks:\n- {id: mine}\n";
+        let trial = TestProject::new().graph(graph);
+        fs::write(trial.root().join(name), text).unwrap();
+        let said = trial.run(["import", name]).code(65).err();
+        assert!(said.contains(part), "{name}: {said}");
+        assert!(said.len() < 3_000, "{name}: {} bytes", said.len());
+        assert_eq!(trial.graph_text(), graph, "{name}");
+    }
+    let trial = TestProject::new();
+    trial.run(["import", "missing.json"]).code(1).stderr_has("`missing.json`");
+}
+
+#[test]
+fn hostile_names_become_ids_and_safe_text() {
+    let trial = TestProject::new();
+    let stories = serde_json::json!({"userStories": [
+        {"id": "../../etc/passwd", "title": "a\u{1b}[31mred\u{202e}", "description": "<script>x</script>\u{0}"},
+        {"id": "\u{7}", "title": "b", "dependsOn": ["../../etc/passwd"]},
+    ]});
+    let text = format!("\u{feff}{}", stories.to_string().replace(',', ",\r\n"));
+    trial.write("prd.json", &text);
+    let said = trial.run(["import", "prd.json", "--dry-run"]).out();
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+    trial.run(["import", "prd.json"]);
+    let all = tasks(&trial);
+    assert_eq!(all[0], "etc-passwd pending");
+    assert!(all[1].starts_with("task-") && all[1].ends_with("after etc-passwd"), "{all:?}");
+    assert_eq!(fields(&trial, "etc-passwd")["title"], "a\u{1b}[31mred\u{202e}");
+}
+
+/// Real backlogs, if they are available: tasks and dependencies.
+const REAL_COUNTS: [(&str, usize, usize); 5] = [
+    ("ralph-tui.beads.issues.jsonl", 165, 119),
+    ("ralph-tui.test-prd.json", 5, 4),
+    ("snarktank.prd.json", 4, 0),
+    ("solar-sim.task-graph.yaml", 33, 33),
+    ("vend.tickets.frontmatter.yaml", 263, 198),
+];
+
+#[test]
+fn real_backlogs_become_graphs() {
+    for (name, count, edges) in REAL_COUNTS {
+        let path = Path::new(REAL).join(name);
+        if !path.exists() {
+            println!("skipped: {} is not here", path.display());
+            continue;
+        }
+        let trial = TestProject::new();
+        fs::copy(&path, trial.root().join(name)).unwrap();
+        trial.run(["import", name]);
+        let report = trial.run(["check", "--json"]).json();
+        assert_eq!((&report["tasks"], &report["edges"]), (&count.into(), &edges.into()), "{name}");
+        let before = trial.graph_text();
+        trial.run(["import", name]);
+        assert_eq!(trial.graph_text(), before);
+    }
+}
