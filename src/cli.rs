@@ -25,7 +25,7 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::core::exit::{Exit, Failure};
-pub use backlog::ImportArgs;
+pub use backlog::{ExportArgs, ImportArgs};
 pub use control::{
     CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
 };
@@ -147,6 +147,8 @@ pub enum Command {
     Undo(Flags<UndoArgs>),
     /// Add the tasks of a backlog to the graph
     Import(Flags<ImportArgs>),
+    /// Write the graph as a backlog of another tool
+    Export(Flags<ExportArgs>),
     /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
     /// List the slots of attempts, and remove them

@@ -11,6 +11,7 @@ pub mod demo;
 pub mod demo_agent;
 pub mod doctor;
 pub mod graph;
+pub mod export;
 pub mod heartbeat;
 pub mod import;
 pub mod init;
@@ -140,6 +141,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Verify(Flags(options)) => verify::run(&at, &options.id),
         Command::Costs(Flags(options)) => costs::run(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(&at, &options),
+        Command::Export(Flags(options)) => export::run(&at, &options),
         Command::Import(Flags(options)) => import::run(&at, &options),
         Command::Config(Flags(options)) => config::run(&at, &options),
         Command::Schema(Flags(options)) => schema::run(options.of),

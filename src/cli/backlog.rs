@@ -38,3 +38,16 @@ pub struct ImportArgs {
     #[arg(long)]
     pub nested: bool,
 }
+
+/// `ralph export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The format
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub to: BacklogFormat,
+    /// The file to write; statuses are updated in an existing one [default: standard output]
+    pub file: Option<PathBuf>,
+    /// Write all tasks anew, without the text that they were imported from
+    #[arg(long)]
+    pub new: bool,
+}

@@ -170,6 +170,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "export",
+        &[
+            ("ralph export --to prd prd.json", "update the statuses in the file"),
+            ("ralph export --to csv --new tasks.csv", "all tasks in a new file"),
+            ("ralph export --to markdown", "the plan they came from, with its boxes ticked"),
+        ],
+    ),
+    (
         "config",
         &[
             ("ralph config", "every setting with its origin"),

@@ -17,8 +17,10 @@ pub mod plan;
 mod prd;
 pub mod render;
 mod table;
+mod fresh;
 mod task_master;
 mod tickets;
+pub mod update;
 mod value;
 mod words;
 
@@ -27,6 +29,7 @@ use std::{fmt, ops::Range};
 use serde_json::Value;
 
 use crate::core::diagnostic::Diagnostic;
+pub use fresh::fresh;
 
 /// The size of the largest text of one task, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -112,6 +115,21 @@ pub struct SourceTask {
     pub depends_on: Vec<SourceLink>,
     /// The task that contains it.
     pub parent: Option<SourceLink>,
+    /// Where its status is written.
+    pub status_at: Vec<(StatusMark, Range<usize>)>,
+    /// The end of its last field in JSON, where another one can be added.
+    pub fields_end: Option<usize>,
+}
+
+/// How a source writes a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMark {
+    /// A word.
+    Word,
+    /// Whether it is done.
+    Flag,
+    /// The character in a checkbox.
+    Box,
 }
 
 impl SourceTask {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use serde_json::{Value, json};
 
 use super::{
-    LostField, MAX_TEXT, SourceLink, SourceTask,
+    LostField, MAX_TEXT, SourceLink, SourceTask, StatusMark,
     fields::{FieldRole, Reading, clipped, links, names, one_line, role, tidy},
     ids::slug,
     value::{SourceEntry, SourceValue},
@@ -55,6 +55,7 @@ impl TaskBuilder {
         item: &SourceValue,
         other: impl Fn(&str) -> Option<FieldRole>,
     ) {
+        self.task.fields_end = item.entries().last().map(|entry| entry.value.at.end);
         for entry in item.entries() {
             let role = other(&entry.name).unwrap_or_else(|| role(&entry.name));
             self.take(reading, entry, role);
@@ -87,6 +88,7 @@ impl TaskBuilder {
             return;
         }
         self.taken.push(role);
+        self.mark(role, value);
         match role {
             FieldRole::Id => self.id(reading, entry),
             FieldRole::Title => match value.text() {
@@ -124,6 +126,34 @@ impl TaskBuilder {
             FieldRole::Other => self.keep(reading, entry),
             FieldRole::Dropped(why) => self.lose(&entry.name, why, false, entry.key_at.clone()),
             FieldRole::Skipped => {}
+        }
+    }
+
+    /// Remembers where the status is written.
+    fn mark(&mut self, role: FieldRole, value: &SourceValue) {
+        let mark = match role {
+            FieldRole::Status => StatusMark::Word,
+            FieldRole::Done => StatusMark::Flag,
+            FieldRole::Id
+            | FieldRole::Title
+            | FieldRole::Description
+            | FieldRole::Section(_)
+            | FieldRole::Priority
+            | FieldRole::DependsOn
+            | FieldRole::Blocks
+            | FieldRole::Tags
+            | FieldRole::Story
+            | FieldRole::Milestone
+            | FieldRole::Parent
+            | FieldRole::Notes
+            | FieldRole::CompletedAt
+            | FieldRole::Other
+            | FieldRole::Dropped(_)
+            | FieldRole::Skipped => return,
+        };
+        // `state: {name: Done}` is an object of the other tool.
+        if value.text().is_some() {
+            self.task.status_at.push((mark, value.at.clone()));
         }
     }
 

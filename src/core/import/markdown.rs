@@ -8,7 +8,7 @@ mod references;
 use std::{collections::HashMap, ops::Range};
 
 use super::{
-    SourceLink,
+    SourceLink, StatusMark,
     builder::TaskBuilder,
     fields::{Reading, tidy},
     ids::slug,
@@ -267,6 +267,8 @@ pub(super) fn read(text: &str) -> Reading {
         builder.task.key.clone_from(&item.key);
         builder.set_title(&item.title);
         builder.describe(&dedent(&item.text));
+        let boxes = item.boxes.iter().map(|at| (StatusMark::Box, at.clone()));
+        builder.task.status_at.extend(boxes);
         let status = status_of(text, &item.boxes).or_else(|| written_status(&item.text));
         if let Some(status) = status {
             builder.set_status(status);

@@ -88,6 +88,16 @@ fn cells(text: &str, row: Range<usize>, delimiter: u8) -> Vec<Range<usize>> {
     cells
 }
 
+/// Writes rows as CSV.
+pub(super) fn written(rows: &[Vec<String>]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).expect("memory can be written, and all rows are of one length");
+    }
+    let bytes = writer.into_inner().expect("memory can be written");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let rows = rows(text)?;
     let mut reading = Reading::default();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::core::import::fields::one_line;
+use crate::core::{graph::task::TaskId, import::fields::one_line};
 
 /// A part of a plan, in the order of the text.
 pub(super) enum PlanPart {
@@ -203,6 +203,12 @@ fn letters_and_digits(text: &str) -> Option<(String, &str)> {
 pub(super) fn leading_id(title: &str) -> Option<(String, String)> {
     /// Abbreviations with numbers that are no ids.
     const STANDARDS: [&str; 8] = ["ISO", "RFC", "UTF", "SHA", "HTTP", "CVE", "ES", "MP"];
+    // As `ralph export` writes it.
+    if let Some((key, rest)) = title.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
+        && TaskId::new(key).is_ok()
+    {
+        return Some((key.to_owned(), rest.trim().to_owned()));
+    }
     let bare = title.trim_start_matches(['`', '[']);
     if let Some((key, rest)) = letters_and_digits(bare) {
         let is_marked = bare.len() < title.len() || rest.starts_with([':', ')', ']']);
