@@ -337,6 +337,20 @@ impl StateFolder {
         self.dir.join("landing.json")
     }
 
+    /// Keeps what the sources of imported tasks had at the last import.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn write_imports(&self, imports: &impl Serialize) -> io::Result<()> {
+        self.make()?;
+        replace(&self.dir.join("imports.json"), &json(imports), self.durable)
+    }
+
+    /// What the sources had at the last import; none if nothing was imported here.
+    pub fn imports<T: DeserializeOwned>(&self) -> Option<T> {
+        read(&self.dir.join("imports.json"))
+    }
+
     /// Stores a snapshot, so that the journal need not be read from its start. Never synced: it can
     /// be rebuilt.
     ///

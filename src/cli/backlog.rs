@@ -17,7 +17,7 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = BacklogFormat> {
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// Files or folders with backlogs; `-` for standard input
-    #[arg(value_name = "FILE|FOLDER|-", required = true)]
+    #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]
     pub sources: Vec<PathBuf>,
     /// The format [default: known by the content]
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
@@ -37,6 +37,10 @@ pub struct ImportArgs {
     /// Make a task that contains others (an epic, a list above a list) wait for them
     #[arg(long)]
     pub nested: bool,
+    /// Also take over what changed in the source since the last import, but nothing that was changed
+    /// in the graph [default source: all earlier ones]
+    #[arg(long)]
+    pub refresh: bool,
 }
 
 /// `ralph export`.

@@ -166,6 +166,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("ralph import prd.json --dry-run", "what would come, and what is lost"),
             ("ralph import .beads", "a folder of another tool"),
             ("gh issue list --json number,title,body | ralph import -", "GitHub issues"),
+            ("ralph import --refresh", "take over what changed in all sources"),
             ("ralph import TODO.md --milestone M2 --tag todo", "a plan in Markdown"),
         ],
     ),

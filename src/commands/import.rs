@@ -2,19 +2,21 @@
 
 mod report;
 
-use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+use anyhow::Result;
 
 use super::{Invocation, inside::SurroundingAttempt};
 use crate::{
     adapters::terminal,
     cli::ImportArgs,
     core::{
-        exit::Exit,
-        import::plan::{ImportOptions, ImportPlan},
+        exit::{Exit, Failure},
+        import::plan::ImportOptions,
     },
     project::{
         graph_file::GraphFile,
-        import::{self, SourceText},
+        import::{self, ImportRecord, SourceText},
         workspace::Workspace,
     },
 };
@@ -30,6 +32,9 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
     {
         return Err(around.refuse("import"));
     }
+    if options.refresh {
+        return refresh(invocation, &workspace, options);
+    }
     let mut texts: Vec<SourceText> = Vec::new();
     let mut others = Vec::new();
     let directory = invocation.directory()?;
@@ -43,12 +48,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         others.extend(skipped);
     }
     let file = graph(&workspace)?;
-    let wishes = ImportOptions {
-        story: options.story.clone(),
-        milestone: options.milestone.clone(),
-        tags: options.tags.clone(),
-        nested: options.nested,
-    };
+    let wishes = wishes(options);
     let plan = import::plan(&texts, &import::existing(file.as_ref()), &wishes)?;
     let name = workspace.graph_name();
     let is_fresh = file.is_none();
@@ -60,7 +60,14 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         terminal::print(&text)?;
         return Ok(Exit::Success);
     }
-    add(&workspace, file, &plan)?;
+    // A base of tasks that are not there yet does no harm.
+    let mut record = ImportRecord::read(&workspace);
+    for source in &options.sources {
+        let name = import::name_of(workspace.root(), &directory.join(source));
+        let name = if source.as_os_str() == "-" { "-".to_owned() } else { name };
+        record.keep(&workspace, &name, &wishes, &plan, |task| task.is_new)?;
+    }
+    import::add(&workspace, file, &plan)?;
     text += &report::result(&plan, &name, false);
     terminal::print(&text)?;
     Ok(Exit::Success)
@@ -71,6 +78,45 @@ fn graph(workspace: &Workspace) -> Result<Option<GraphFile>> {
     if import::exists(workspace.graph_path()) { workspace.graph().map(Some) } else { Ok(None) }
 }
 
-fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) -> Result<()> {
-    import::add(workspace, file, plan).context("import")
+/// What the command line sets for all tasks.
+fn wishes(options: &ImportArgs) -> ImportOptions {
+    ImportOptions {
+        story: options.story.clone(),
+        milestone: options.milestone.clone(),
+        tags: options.tags.clone(),
+        nested: options.nested,
+    }
+}
+
+/// Imports sources again, and takes over what changed in them.
+fn refresh(invocation: &Invocation, workspace: &Workspace, options: &ImportArgs) -> Result<Exit> {
+    let directory = invocation.directory()?;
+    let given = wishes(options);
+    let has_wishes = given != ImportOptions::default();
+    let mut sources: Vec<(PathBuf, String)> = Vec::new();
+    for source in &options.sources {
+        let is_input = source.as_os_str() == "-";
+        let path = if is_input { source.clone() } else { directory.join(source) };
+        let name = if is_input { "-".to_owned() } else { import::name_of(workspace.root(), &path) };
+        sources.push((path, name));
+    }
+    if options.sources.is_empty() {
+        let names = ImportRecord::read(workspace).sources(workspace.root());
+        sources.extend(names.into_iter().map(|name| (workspace.root().join(&name), name)));
+    }
+    if sources.is_empty() {
+        let message = "nothing was imported here yet; name a file, as in `ralph import prd.json`";
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    let name = workspace.graph_name();
+    for (path, source) in sources {
+        let given = has_wishes.then_some(&given);
+        let report =
+            import::refresh(workspace, &path, &source, options.format, given, options.dry_run)?;
+        let mut text = report::sources(&report.texts, &report.plan, false);
+        text += &report::refreshed(&report);
+        text += &report::result(&report.plan, &name, options.dry_run);
+        terminal::print(&text)?;
+    }
+    Ok(Exit::Success)
 }

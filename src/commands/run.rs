@@ -23,6 +23,7 @@ use crate::{
         attempt,
         config::{self, ConfigLayer, NotifierTarget},
         graph_file::GraphFile,
+        import,
         workspace::{Workspace, view},
     },
     report::{
@@ -66,6 +67,9 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     };
     if options.dry_run {
         return dry_run(&workspace, &run.policy(&workspace));
+    }
+    if let Some(line) = import::refresh_all(&workspace) {
+        terminal::say(&terminal::visible(&line));
     }
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;

@@ -15,6 +15,7 @@ mod markdown;
 mod other_graph;
 pub mod plan;
 mod prd;
+pub mod refresh;
 pub mod render;
 mod table;
 mod fresh;

@@ -203,6 +203,9 @@ pub struct Config {
     /// The folder of the slots, relative to the repository. The default is a folder next to the
     /// repository.
     pub slot_dir: Option<String>,
+    /// Backlogs whose changes are taken over before each run, as by `ralph import --refresh`: a list of
+    /// files and folders, relative to the repository.
+    pub sources: Vec<String>,
     /// The time after which a task that is in progress counts as stale.
     #[serde(with = "length")]
     #[schemars(with = "String")]
@@ -276,6 +279,7 @@ impl Default for Config {
             setup: Commands(Vec::new()),
             setup_timeout: minutes(15),
             slot_dir: None,
+            sources: Vec::new(),
             stale_after: select::STALE_AFTER,
             start_limit: select::START_LIMIT,
             term_grace: Duration::from_secs(30),

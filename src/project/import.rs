@@ -1,6 +1,7 @@
 //! Backlogs on disk: which files they are, what is new in them, and how it gets into the graph.
 
 mod gather;
+mod refresh;
 
 use std::path::Path;
 
@@ -24,7 +25,8 @@ use crate::{
     },
 };
 
-pub use gather::{SourceText, gather};
+pub use gather::{SourceText, gather, name_of};
+pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 
 /// Returns the tasks of a graph, as an import sees them.
 pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {

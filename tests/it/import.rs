@@ -414,3 +414,104 @@ fn a_graph_becomes_a_backlog_of_any_format_and_comes_back() {
         TestProject::new().graph(graph).file("other.json", "{\"userStories\": [{\"id\": \"z\"}]}");
     trial.run(["export", "--to", "prd", "other.json"]).code(64).stderr_has("no task of the graph");
 }
+
+/// A source with this status and description of `a`, and with more stories.
+fn source(title: &str, passes: bool, text: &str, more: &str) -> String {
+    format!(
+        "{{\"userStories\": [\n{{\"id\": \"a\", \"title\": \"{title}\", \"passes\": {passes}, \
+         \"description\": \"{text}\", \"labels\": [\"x\"]}},\n{{\"id\": \"b\", \"title\": \"B\", \
+         \"passes\": false}}{more}]}}\n"
+    )
+}
+
+#[test]
+fn a_refresh_takes_over_what_changed_there_and_keeps_what_changed_here() {
+    let trial = TestProject::new();
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json", "--tag", "mine"]);
+    let edited = trial
+        .graph_text()
+        .replace("title: A", "title: My A # why")
+        .replace("  - id: b\n", "  # about b\n  - id: b\n    verify: make test\n");
+    trial.save("task-graph.yaml", &edited);
+    trial.run(["import", "--refresh"]).stdout_has("nothing new");
+    assert_eq!(trial.graph_text(), edited);
+
+    trial.write(
+        "prd.json",
+        &source(
+            "Their A",
+            true,
+            "one\\ntwo",
+            ", {\"id\": \"c\", \"title\": \"C\", \"dependsOn\": [\"a\"]}",
+        ),
+    );
+    trial.run(["import", "prd.json", "--refresh", "--dry-run"]).stdout_has("now `Their A`");
+    assert_eq!(trial.graph_text(), edited);
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(
+        said.contains("Changed on both sides") && said.contains("a: title now `Their A`"),
+        "{said}"
+    );
+    assert_eq!(tasks(&trial), ["a complete", "b pending", "c pending after a"]);
+    let a = fields(&trial, "a");
+    assert_eq!((&a["title"], &a["description"]), (&"My A".into(), &"one\ntwo".into()));
+    assert_eq!(a["tags"], serde_json::json!(["x", "mine"]));
+    let text = trial.graph_text();
+    assert!(text.contains("title: My A # why") && text.contains("  # about b\n"), "{text}");
+    assert!(text.contains("verify: make test"), "{text}");
+    let changed = trial.lines("status_changed");
+    assert_eq!((&changed[0]["task_id"], &changed[0]["new"]), (&"a".into(), &"complete".into()));
+
+    // A conflict is told once, and a task that is gone is kept.
+    trial.write("prd.json", &source("Their A", true, "one\\ntwo", ""));
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(
+        !said.contains("both sides")
+            && said.contains("No longer in the source, kept in the graph: c"),
+        "{said}"
+    );
+    assert_eq!(trial.graph_text(), text);
+}
+
+#[test]
+fn a_plain_import_leaves_the_base_of_known_tasks() {
+    let trial = TestProject::new();
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json"]);
+    trial.write("prd.json", &source("A", true, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
+    trial.run(["import", "prd.json"]);
+    assert_eq!(tasks(&trial), ["a pending", "b pending", "c pending"]);
+    trial.run(["import", "prd.json", "--refresh"]);
+    assert_eq!(tasks(&trial), ["a complete", "b pending", "c pending"]);
+}
+
+#[test]
+fn a_refresh_that_would_break_the_graph_changes_nothing() {
+    let trial = TestProject::new();
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json"]);
+    let edited = trial.graph_text().replace("  - id: a\n", "  - id: a\n    depends_on: [b]\n");
+    trial.save("task-graph.yaml", &edited);
+    let wanted = source("A", false, "one", "")
+        .replace("\"title\": \"B\"", "\"title\": \"B\", \"dependsOn\": [\"a\"]");
+    trial.write("prd.json", &wanted);
+    trial.run(["import", "--refresh"]).code(1).stderr_has("would not be a valid graph");
+    assert_eq!(trial.graph_text(), edited);
+    trial.run(["import", "--refresh", "nothing.json"]).code(1);
+}
+
+#[test]
+fn sources_of_the_settings_are_refreshed_before_a_run() {
+    let trial = TestProject::new().agent("commit");
+    trial.write("prd.json", &source("A", true, "one", ""));
+    trial.run(["import", "prd.json"]);
+    let settings = format!("{}sources: [prd.json, gone.md]\n", crate::support::SETTINGS);
+    let trial = trial.file(".ralph/config.yaml", &settings);
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Set the stage"]);
+    trial.write("prd.json", &source("A", true, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
+    let said = trial.run(["run"]).graph_complete().err();
+    assert!(said.contains("sources: `prd.json`: 1 task added; `gone.md`: not read"), "{said}");
+    assert_eq!(tasks(&trial), ["a complete", "b complete", "c complete"]);
+}

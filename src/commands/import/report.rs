@@ -9,9 +9,10 @@ use crate::{
         import::{
             LostField,
             plan::{ImportPlan, ImportedTask},
+            refresh::RefreshedField,
         },
     },
-    project::import::SourceText,
+    project::import::{RefreshReport, SourceText},
     view::lines::counted,
 };
 
@@ -148,6 +149,44 @@ fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
     let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
     let column = source.text.get(start..at).map_or(0, |text| text.chars().count());
     format!("{}:{}:{}", visible(&source.name), line + 1, column + 1)
+}
+
+/// What changed in the source since the last import.
+pub(super) fn refreshed(report: &RefreshReport) -> String {
+    let mut text = String::new();
+    let shown = |change: &RefreshedField| {
+        let value = change.value.as_ref().map(|value| match value.as_str() {
+            Some(word) => word.lines().next().unwrap_or_default().to_owned(),
+            None => value.to_string(),
+        });
+        value.map_or_else(|| "removed".to_owned(), |value| format!("now `{}`", visible(&value)))
+    };
+    for (is_conflict, title) in [
+        (false, "Changed in the source:"),
+        (true, "Changed on both sides; the graph keeps its value:"),
+    ] {
+        let changes: Vec<&RefreshedField> =
+            report.changes.iter().filter(|change| change.is_conflict == is_conflict).collect();
+        if !changes.is_empty() {
+            let _ = writeln!(text, "{title}");
+        }
+        for change in changes {
+            let line = format!("  {}: {} {}", change.id, visible(&change.field), shown(change));
+            let _ = writeln!(text, "{}", fit(&line, width()));
+        }
+    }
+    if !report.gone.is_empty() {
+        let ids = report.gone.join(", ");
+        wrapped(&mut text, &format!("No longer in the source, kept in the graph: {ids}"));
+    }
+    if report.unknown > 0 {
+        let tasks = counted(report.unknown, "task");
+        wrapped(
+            &mut text,
+            &format!("{tasks} were imported elsewhere: their changes are taken over from now on"),
+        );
+    }
+    text
 }
 
 /// Files of a folder that are no backlogs.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{LostField, SourceBacklog, SourceTask, fields::clipped, ids};
@@ -32,7 +33,8 @@ pub struct ExistingTasks {
 }
 
 /// What the command line sets for all tasks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ImportOptions {
     /// The story of tasks that have none.
     pub story: Option<String>,

@@ -106,7 +106,11 @@ fn below_empty(text: &str, key: usize, value: usize, items: &str) -> Result<Stri
 }
 
 /// A field as the file spells it.
-fn spelled<'a>(name: &str, value: &'a Value, spelling: &Spelling) -> std::borrow::Cow<'a, Value> {
+pub(super) fn spelled<'a>(
+    name: &str,
+    value: &'a Value,
+    spelling: &Spelling,
+) -> std::borrow::Cow<'a, Value> {
     let status = (name == "status").then(|| value.as_str().and_then(Status::parse)).flatten();
     match status {
         Some(status) => std::borrow::Cow::Owned(Value::String(spelling.write(status))),
@@ -179,7 +183,7 @@ fn scalar(text: &str) -> String {
 }
 
 /// Whether a text can be written below `|-` and reads as the same text.
-fn is_literal(text: &str) -> bool {
+pub(super) fn is_literal(text: &str) -> bool {
     let is_usual = |c: char| {
         c == '\n'
             || c == '\t'
@@ -193,7 +197,7 @@ fn is_literal(text: &str) -> bool {
     text.contains('\n') && ends_well && lines_are_tidy && text.chars().all(is_usual)
 }
 
-fn literal(text: &str, indent: usize) -> String {
+pub(super) fn literal(text: &str, indent: usize) -> String {
     let pad = " ".repeat(indent);
     let mut written = " |-\n".to_owned();
     for line in text.split('\n') {

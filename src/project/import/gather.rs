@@ -123,7 +123,7 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
 }
 
 /// The name of a file: relative to the repository if it is inside.
-fn name_of(root: &Path, path: &Path) -> String {
+pub fn name_of(root: &Path, path: &Path) -> String {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     let inside = whole.strip_prefix(&root).map(Path::to_owned);

@@ -1,0 +1,244 @@
+//! Importing again: what changed in a source since the last import is merged into the graph.
+//!
+//! The state folder keeps the fields of each task as they were imported, which is the base of the
+//! merge. It keeps fields and not texts, because an import adds only the new tasks of a source: for
+//! the others the base must stay the one of their own last import.
+
+use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{SourceText, add, existing, exists, gather, plan, refused};
+use crate::{
+    core::{
+        event::{Cause, Event},
+        graph::{
+            edit::Document,
+            load,
+            task::{Status, TaskId},
+        },
+        import::{
+            BacklogFormat,
+            plan::{ImportOptions, ImportPlan, ImportedTask},
+            refresh::{RefreshedField, changes, fields, with_field},
+        },
+    },
+    project::{fatal, workspace::Workspace},
+};
+
+/// What was imported here.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportRecord {
+    /// The sources, with the options of their last import.
+    sources: BTreeMap<String, ImportOptions>,
+    /// The fields of each task at its last import, by `source`.
+    tasks: BTreeMap<String, Map<String, Value>>,
+}
+
+impl ImportRecord {
+    /// Reads the record.
+    pub fn read(workspace: &Workspace) -> ImportRecord {
+        workspace.state.imports().unwrap_or_default()
+    }
+
+    /// The names of all sources that still exist, sorted.
+    pub fn sources(&self, root: &Path) -> Vec<String> {
+        let names = self.sources.keys();
+        names.filter(|name| fs::metadata(root.join(name)).is_ok()).cloned().collect()
+    }
+
+    /// Keeps the fields of the tasks of a plan that `which` selects.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn keep(
+        &mut self,
+        workspace: &Workspace,
+        source: &str,
+        options: &ImportOptions,
+        plan: &ImportPlan,
+        which: impl Fn(&ImportedTask) -> bool,
+    ) -> Result<()> {
+        if source != "-" {
+            self.sources.insert(source.to_owned(), options.clone());
+        }
+        for task in plan.tasks.iter().filter(|task| which(task)) {
+            self.tasks.insert(task.source.clone(), task.fields.iter().cloned().collect());
+        }
+        workspace.state.write_imports(self).context("keep what was imported")
+    }
+}
+
+/// What a refresh did, or would do.
+#[derive(Debug, Default)]
+pub struct RefreshReport {
+    /// The texts that were read.
+    pub texts: Vec<SourceText>,
+    /// Their tasks.
+    pub plan: ImportPlan,
+    /// The fields that changed in the source.
+    pub changes: Vec<RefreshedField>,
+    /// The tasks of the graph that the source no longer has.
+    pub gone: Vec<String>,
+    /// The tasks whose fields at the last import are not known here, as in a fresh clone.
+    pub unknown: usize,
+}
+
+/// Adds the new tasks of a source, and takes over what changed in the others.
+///
+/// # Errors
+/// A source or a graph that cannot be read; a change that makes the graph invalid; errors of the
+/// disk.
+pub fn refresh(
+    workspace: &Workspace,
+    path: &Path,
+    name: &str,
+    format: Option<BacklogFormat>,
+    given: Option<&ImportOptions>,
+    is_dry: bool,
+) -> Result<RefreshReport> {
+    let mut record = ImportRecord::read(workspace);
+    let options = given.or_else(|| record.sources.get(name)).cloned().unwrap_or_default();
+    let (texts, _) = gather(workspace.root(), path, format)?;
+    let file = if exists(workspace.graph_path()) { Some(workspace.graph()?) } else { None };
+    let known = existing(file.as_ref());
+    let plan = plan(&texts, &known, &options)?;
+    let here = |source: &str| {
+        texts
+            .iter()
+            .any(|text| source.strip_prefix(&text.name).is_some_and(|rest| rest.starts_with('#')))
+    };
+    let is_there = |source: &str| plan.tasks.iter().any(|task| task.source == source);
+    let mut gone: Vec<String> = known
+        .by_source
+        .iter()
+        .filter(|(source, _)| here(source) && !is_there(source))
+        .map(|(_, id)| id.clone())
+        .collect();
+    gone.sort();
+    let old = || plan.tasks.iter().filter(|task| !task.is_new);
+    let unknown = old().filter(|task| !record.tasks.contains_key(&task.source)).count();
+    let mut changes = Vec::new();
+    if let Some(file) = file {
+        if is_dry {
+            changes = merged(file.text(), &plan, &record)?.1;
+        } else {
+            add(workspace, Some(file), &plan)?;
+            changes = take_over(workspace, &plan, &record)?;
+        }
+    } else if !is_dry {
+        add(workspace, None, &plan)?;
+    }
+    if !is_dry {
+        record.keep(workspace, name, &options, &plan, |_| true)?;
+    }
+    Ok(RefreshReport { texts, plan, changes, gone, unknown })
+}
+
+/// Writes the changes into the graph and into the journal.
+fn take_over(
+    workspace: &Workspace,
+    plan: &ImportPlan,
+    record: &ImportRecord,
+) -> Result<Vec<RefreshedField>> {
+    let mut file = workspace.graph()?;
+    let before = file.graph().clone();
+    let found = RefCell::new(Vec::new());
+    file.put_in(&workspace.state, |text| {
+        let (merged, fields) = merged(text, plan, record)?;
+        found.replace(fields);
+        Ok((merged != text).then_some(merged))
+    })?;
+    let changes = found.into_inner();
+    let statuses = changes.iter().filter(|change| change.field == "status" && !change.is_conflict);
+    let mut store = workspace.event_store()?;
+    for change in statuses {
+        let Ok(id) = TaskId::new(&change.id) else {
+            continue;
+        };
+        let word = change.value.as_ref().and_then(Value::as_str);
+        let event = Event::StatusChanged {
+            old: before.number(&id).map(|number| before.task(number).status),
+            new: Some(word.and_then(Status::parse).unwrap_or(Status::Pending)),
+            cause: Cause::Command,
+            reason: Some("changed in its source".to_owned()),
+        };
+        store.emit(None, Some(&id), event)?;
+    }
+    Ok(changes)
+}
+
+/// A graph with the changes of the source, and these changes.
+fn merged(
+    text: &str,
+    plan: &ImportPlan,
+    record: &ImportRecord,
+) -> Result<(String, Vec<RefreshedField>)> {
+    let parse = |text: &str| {
+        Document::parse(text)
+            .map_err(|fault| refused("the graph", text, &[load::diagnostic(fault)]))
+    };
+    let mut document = parse(text)?;
+    let loaded = load::load(&document).map_err(|faults| refused("the graph", text, &faults))?;
+    let graph = loaded.graph;
+    let mut all = Vec::new();
+    for task in plan.tasks.iter().filter(|task| !task.is_new) {
+        let base = record.tasks.get(&task.source);
+        let Some((base, ours)) = base.zip(fields(&document, &graph, &task.id)) else {
+            continue;
+        };
+        let number = TaskId::new(&task.id).ok().and_then(|id| graph.number(&id));
+        let number = number.ok_or_else(|| anyhow!("the task `{}` is gone", task.id))?;
+        for mut change in changes(task, base, &ours) {
+            if !change.is_conflict {
+                match with_field(&document, number, &change, &graph.spelling) {
+                    Ok(text) => document = parse(&text)?,
+                    // What the layout does not allow stays, and is told.
+                    Err(_) => change.is_conflict = true,
+                }
+            }
+            all.push(change);
+        }
+    }
+    Ok((document.text().to_owned(), all))
+}
+
+/// Refreshes the sources of the settings. Returns what happened as one line, if anything did: a
+/// source that cannot be read does not stop a run.
+pub fn refresh_all(workspace: &Workspace) -> Option<String> {
+    let mut parts = Vec::new();
+    for name in &workspace.config.sources {
+        let path = workspace.root().join(name);
+        let said = match refresh(workspace, &path, name, None, None, false) {
+            Ok(report) => report.line(),
+            Err(error) => Some(format!("not read: {}", fatal::summary(&error))),
+        };
+        parts.extend(said.map(|said| format!("`{name}`: {said}")));
+    }
+    (!parts.is_empty()).then(|| format!("sources: {}", parts.join("; ")))
+}
+
+impl RefreshReport {
+    /// What changed, in one line; none if nothing did.
+    fn line(&self) -> Option<String> {
+        let new = self.plan.tasks.iter().filter(|task| task.is_new).count();
+        let conflicts = self.changes.iter().filter(|change| change.is_conflict).count();
+        let taken = self.changes.len() - conflicts;
+        let parts = [
+            (new, "task", "added"),
+            (taken, "field", "taken over"),
+            (conflicts, "field", "changed on both sides, kept as in the graph"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _, _)| *count > 0)
+            .map(|(count, noun, done)| {
+                format!("{count} {noun}{} {done}", if count == 1 { "" } else { "s" })
+            })
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
