@@ -233,7 +233,7 @@ impl TaskBuilder {
             self.task.fields.push((name.clone(), json));
             return;
         }
-        let free = Reading::free_name(name);
+        let free = reading.free_name(name);
         if free != *name {
             let why = if is_field {
                 format!("its value means something else here; kept as `{free}`")

@@ -33,6 +33,12 @@ fn looks_like_markdown(start: &str) -> bool {
 }
 
 fn in_json(text: &str) -> Option<BacklogFormat> {
+    if let Some(first) = json::first_object(text)
+        && let Ok(item) = json::value(first)
+        && let Some(format) = of_item(&item)
+    {
+        return Some(format);
+    }
     // A long file is known by its first value too, even if a later line is broken.
     let first_line = text.trim_start().lines().next().unwrap_or_default();
     let whole = json::value(text).or_else(|_| json::value(first_line)).ok();

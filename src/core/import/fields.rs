@@ -104,6 +104,8 @@ pub(super) struct Reading {
     pub(super) blocks: Vec<(String, SourceLink)>,
     /// Whether a field of `ralph` accepts a value.
     accepted: HashMap<String, bool>,
+    /// The names under which unknown fields are kept.
+    kept: HashMap<String, String>,
 }
 
 impl Reading {
@@ -146,7 +148,16 @@ impl Reading {
     }
 
     /// The name under which the graph keeps an unknown field.
-    pub(super) fn free_name(name: &str) -> String {
+    pub(super) fn free_name(&mut self, name: &str) -> String {
+        if let Some(known) = self.kept.get(name) {
+            return known.clone();
+        }
+        let free = Reading::free(name);
+        self.kept.insert(name.to_owned(), free.clone());
+        free
+    }
+
+    fn free(name: &str) -> String {
         if name.starts_with("x-") {
             return name.to_owned();
         }

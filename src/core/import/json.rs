@@ -28,8 +28,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<SourceValue>, Vec<Diagnostic>> {
     const SHOWN: usize = 100;
     let bare = text.trim_start_matches('\u{feff}');
     if bare.trim_start().starts_with('[') {
-        let list = value(text)?;
-        return Ok(list.items().to_vec());
+        return Ok(value(text)?.into_items());
     }
     let (mut values, mut faults) = (Vec::new(), Vec::new());
     let mut at = text.len() - bare.len();
@@ -51,6 +50,29 @@ pub(super) fn lines(text: &str) -> Result<Vec<SourceValue>, Vec<Diagnostic>> {
     value(text)
         .map(|value| vec![value])
         .map_err(|whole| if values.is_empty() { whole } else { faults })
+}
+
+/// The text of the first object in an array, found without reading the others.
+pub(super) fn first_object(text: &str) -> Option<&str> {
+    let bare = text.trim_start_matches('\u{feff}').trim_start().strip_prefix('[')?.trim_start();
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for (at, byte) in bare.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'{' if !is_text => depth += 1,
+            b'}' if !is_text => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(&bare[..=at]);
+                }
+            }
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 fn part(text: &str, at: Range<usize>) -> Result<SourceValue, Box<Diagnostic>> {
@@ -135,6 +157,13 @@ mod tests {
         assert_eq!(item.text().unwrap(), "b\u{e9}");
         assert_eq!(&text[item.at.clone()], "\"b\\u00e9\"");
         assert_eq!(&text[found.entries()[1].key_at.clone()], "\"c\"");
+    }
+
+    #[test]
+    fn the_first_object_is_found_without_the_rest() {
+        let found = first_object(" [ {\"a}\": \"\\\"{\", \"b\": {}}, {\"c\"");
+        assert_eq!(found, Some("{\"a}\": \"\\\"{\", \"b\": {}}"));
+        assert_eq!(first_object("[[{}]]"), None);
     }
 
     #[test]

@@ -107,6 +107,11 @@ impl SourceValue {
         if let SourceKind::List(items) = &self.kind { items } else { &[] }
     }
 
+    /// The items of a list, without copying them; empty for anything else.
+    pub(super) fn into_items(self) -> Vec<SourceValue> {
+        if let SourceKind::List(items) = self.kind { items } else { Vec::new() }
+    }
+
     /// The entries of a mapping; empty for anything else.
     pub(super) fn entries(&self) -> &[SourceEntry] {
         if let SourceKind::Map(entries) = &self.kind { entries } else { &[] }
