@@ -487,6 +487,23 @@ fn a_plain_import_leaves_the_base_of_known_tasks() {
 }
 
 #[test]
+fn a_refresh_does_not_bring_back_what_a_person_removed() {
+    let trial = TestProject::new();
+    let story = |text: &str| {
+        source("A", false, text, ", {\"id\": \"c\", \"title\": \"C\", \"dependsOn\": [\"b\"]}")
+    };
+    trial.write("prd.json", &story("one"));
+    trial.run(["import", "prd.json"]);
+    let text = trial.graph_text();
+    let (start, end) = (text.find("  - id: b\n").unwrap(), text.find("  - id: c\n").unwrap());
+    let edited = format!("{}{}", &text[..start], &text[end..]).replace("    depends_on: [b]\n", "");
+    trial.save("task-graph.yaml", &edited);
+    trial.write("prd.json", &story("two"));
+    trial.run(["import", "--refresh"]);
+    assert_eq!(trial.graph_text(), edited.replace("one", "two"));
+}
+
+#[test]
 fn a_refresh_that_would_break_the_graph_changes_nothing() {
     let trial = TestProject::new();
     trial.write("prd.json", &source("A", false, "one", ""));

@@ -97,6 +97,26 @@ pub struct ImportPlan {
     pub parents: usize,
 }
 
+impl ImportPlan {
+    /// Leaves out new tasks, and the dependencies on them.
+    pub fn leave_out(&mut self, is_out: impl Fn(&ImportedTask) -> bool) {
+        let is_out = |task: &ImportedTask| task.is_new && is_out(task);
+        let out: HashSet<String> =
+            self.tasks.iter().filter(|task| is_out(task)).map(|task| task.id.clone()).collect();
+        if out.is_empty() {
+            return;
+        }
+        self.tasks.retain(|task| !is_out(task));
+        for (name, value) in self.tasks.iter_mut().flat_map(|task| &mut task.fields) {
+            if let Value::Array(ids) = value
+                && name == "depends_on"
+            {
+                ids.retain(|id| id.as_str().is_none_or(|id| !out.contains(id)));
+            }
+        }
+    }
+}
+
 /// The order of fields in the graph. Others follow, before the text.
 const FIRST: [&str; 8] =
     ["title", "status", "priority", "depends_on", "story", "milestone", "tags", "completed_at"];

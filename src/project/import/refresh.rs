@@ -105,7 +105,7 @@ pub fn refresh(
     let (texts, _) = gather(workspace.root(), path, format)?;
     let file = if exists(workspace.graph_path()) { Some(workspace.graph()?) } else { None };
     let known = existing(file.as_ref());
-    let plan = plan(&texts, &known, &options)?;
+    let mut plan = plan(&texts, &known, &options)?;
     let here = |source: &str| {
         texts
             .iter()
@@ -119,6 +119,10 @@ pub fn refresh(
         .map(|(_, id)| id.clone())
         .collect();
     gone.sort();
+    // A person removed these from the graph.
+    if file.is_some() {
+        plan.leave_out(|task| record.tasks.contains_key(&task.source));
+    }
     let old = || plan.tasks.iter().filter(|task| !task.is_new);
     let unknown = old().filter(|task| !record.tasks.contains_key(&task.source)).count();
     let mut changes = Vec::new();
