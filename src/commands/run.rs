@@ -78,7 +78,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         let odd = counted(odd, "warning");
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
-    let says_remarks = workspace.config.lint && verbosity != Verbosity::Quiet;
+    let says_remarks = workspace.config.remarks && verbosity != Verbosity::Quiet;
     let remarks = if says_remarks { lint::of_workspace(&workspace, file.graph()).len() } else { 0 };
     warn_of_many(workspace.config.max_iterations);
     let runner = runner(workspace, file, run, verbosity)?;

@@ -115,8 +115,6 @@ pub struct Config {
     /// `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     pub limits: ConcurrencyLimits,
-    /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
-    pub lint: bool,
     /// How long to wait for the lock of the journal, the graph file or the notes, which another
     /// process holds.
     #[serde(with = "length")]
@@ -185,6 +183,8 @@ pub struct Config {
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
     pub schedule: Option<ScheduleConfig>,
+    /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
+    pub remarks: bool,
     /// How another attempt at a task starts: with the commits and the uncommitted changes of the
     /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
     #[schemars(with = "String", extend("enum" = ["continue", "fresh"]))]
@@ -254,7 +254,6 @@ impl Default for Config {
             jobs: 1,
             learnings: LEARNINGS.to_owned(),
             limits: ConcurrencyLimits::default(),
-            lint: true,
             lock_timeout: minutes(2),
             max_attempts: select::MAX_ATTEMPTS,
             max_cost: None,
@@ -274,6 +273,7 @@ impl Default for Config {
             promise_text: promise::TEXT.to_owned(),
             redact: true,
             schedule: None,
+            remarks: true,
             retry: Retry::default(),
             select: Select::Own,
             setup: Commands(Vec::new()),

@@ -7,7 +7,7 @@
 mod text;
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -495,6 +495,8 @@ pub fn read_graph(name: &str, text: &str) -> Result<TaskGraph, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TEXT: &str = "tasks:\n  - id: a\n    status: todo # mine\n  - {id: b, title: B}\n";

@@ -28,7 +28,6 @@ fn every_setting_is_shown_with_its_origin() {
     jobs                1                                   default
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
-    lint                false                               .ralph/config.yaml:2
     lock_timeout        2m                                  default
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2
@@ -47,6 +46,7 @@ fn every_setting_is_shown_with_its_origin() {
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
     redact              true                                default
+    remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
     schedule            none                                default
     select              own                                 default

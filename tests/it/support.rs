@@ -62,7 +62,7 @@ tasks:
 
 /// The settings of a test project: short graces, no wait for leftover processes, no fsync, and no
 /// limit on agents that fail at once, and no remarks about tasks.
-pub const SETTINGS: &str = "fsync: false\nlint: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
+pub const SETTINGS: &str = "fsync: false\nremarks: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
                             child_wait_timeout: 0s\n";
 
 /// The path of a fake agent.
