@@ -26,6 +26,15 @@ pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file())
 }
 
+/// Waits until a file exists and is not empty, at most this long.
+pub fn wait_for_text(path: &Path, limit: Duration) {
+    let began = Instant::now();
+    let is_absent = || fs::metadata(path).map_or(true, |found| found.len() == 0);
+    while is_absent() && began.elapsed() < limit {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn special() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

@@ -405,7 +405,7 @@ impl Runner {
         let holder = LockHolder {
             process: process::own_identity(),
             run_id: self.store.run_id().to_owned(),
-            since: rfc3339(Utc::now()),
+            since: rfc3339(Utc::now() - self.began.elapsed()),
             task_id: task_id.map(ToString::to_string),
         };
         self.workspace.state.write_holder(&holder).context("record the holder of the lock")

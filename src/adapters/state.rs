@@ -21,6 +21,9 @@ use crate::{crash, regular_file};
 /// The prefix and the suffix of the name of a draft.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 
+/// The pattern of these names.
+pub const DRAFTS: &str = ".ralph-*.tmp";
+
 /// The state folder.
 #[derive(Clone, Debug)]
 pub struct StateFolder {

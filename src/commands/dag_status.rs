@@ -205,6 +205,9 @@ fn in_progress(task: &TaskView) -> String {
     } else if let Some(by) = claimed_by.as_ref().filter(|_| !live) {
         let _ = write!(note, ", by {by}");
     }
+    if !live && attempt.is_some() {
+        note += ", its run has ended (`ralph run` continues it)";
+    }
     if let Some(text) = attempt.as_ref().and_then(AttemptPosition::text) {
         let _ = write!(note, ", {text}");
     }

@@ -121,7 +121,9 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         ));
     }
     let status = desk.status(number);
-    if status != Status::NeedsInput {
+    // The graph file may have been restored.
+    let asks = status == Status::Pending && desk.store.history().of(&id).asks;
+    if status != Status::NeedsInput && !asks {
         let other = desk.workspace.place.name().is_none() && desk.workspace.loops()?.contains(&id);
         let hint = if other {
             format!("; use `--name {id}` for the loop of that name")

@@ -137,6 +137,9 @@ pub struct TaskHistory {
     /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(default)]
     pub answers: Vec<Answer>,
+    /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
+    #[serde(default)]
+    pub asks: bool,
     /// The reason that a person gave for its newest status, such as that of `task-block`.
     #[serde(default)]
     pub reason: Option<String>,
@@ -179,10 +182,21 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     commits: Vec::new(),
     added: Vec::new(),
     answers: Vec::new(),
+    asks: false,
     reason: None,
 };
 
 impl TaskHistory {
+    fn answered(&mut self, answer: &Answer) {
+        self.answers.push(answer.clone());
+        self.asks = false;
+    }
+
+    fn reset_by_command(&mut self) {
+        self.reset();
+        (self.was_reset, self.asks) = (true, false);
+    }
+
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.failed_at = 0;
@@ -191,6 +205,7 @@ impl TaskHistory {
     fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
         self.reason = reason.map(str::to_owned);
         if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
+            self.asks &= new == Status::NeedsInput;
             self.set_by_hand(new);
         }
     }
@@ -258,7 +273,7 @@ impl History {
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
             Event::Started { attempt, .. } => self.start(id, *attempt),
-            Event::Answered(answer) => self.with(id, |past| past.answers.push(answer.clone())),
+            Event::Answered(answer) => self.with(id, |past| past.answered(answer)),
             Event::Completed(ended)
             | Event::RateLimited(ended)
             | Event::Denied(ended)
@@ -271,10 +286,7 @@ impl History {
                 self.children.extend(id.map(|id| OpenChild { task_id: id.clone(), since, child }));
             }
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            Event::Reset {} => self.with(id, |past| {
-                past.reset();
-                past.was_reset = true;
-            }),
+            Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
             Event::StatusChanged { new, cause, reason, .. } => {
                 self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
@@ -367,7 +379,7 @@ impl History {
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
         (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
         self.run.waiting = None;
-        self.with(id, |past| past.attempts = attempt);
+        self.with(id, |past| (past.attempts, past.asks) = (attempt, false));
     }
 
     fn pause(&mut self) {
@@ -445,6 +457,7 @@ impl History {
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
+            past.asks = ended.verdict == Verdict::NeedsInput;
             if let Some(commit) = ended.evidence.commits.last() {
                 past.work = Some(commit.id.clone());
             }

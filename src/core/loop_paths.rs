@@ -176,6 +176,12 @@ pub fn is_own(path: &str) -> bool {
     path == GRAPH || OWN.iter().any(|own| is_in(own))
 }
 
+/// Whether a file of this name is one that `ralph` writes, or in the place of a folder of those.
+pub fn is_own_or_above(path: &str) -> bool {
+    let is_above = |own: &str| own.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    path != GRAPH && (is_own(path) || OWN.iter().any(|own| is_above(own)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

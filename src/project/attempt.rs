@@ -220,6 +220,9 @@ pub fn begin(
         base: head.commit,
         branch: head.branch,
         dirty,
+        left: None,
+        ignored: None,
+        has_own_ignored: false,
         inherited,
         slot: None,
         log: workspace.place.attempt(id, attempt),
@@ -304,6 +307,13 @@ pub fn evidence(
         Some(format!("it moved from {} to {}", name(&record.branch), name(&head.branch)))
     } else if !since.descends {
         Some("it rewrote the history: HEAD does not descend from its base".to_owned())
+    } else if let (Some(base), Some(commit)) = (&record.base, &head.commit)
+        && let Some(path) = tree.nested_repository(base, commit)?
+    {
+        Some(format!(
+            "it committed the repository `{path}` as a link, whose commits no one else has; remove \
+             `{path}/.git` and add the files, or make it a submodule"
+        ))
     } else {
         None
     };

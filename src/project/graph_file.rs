@@ -9,6 +9,7 @@ mod text;
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -28,6 +29,9 @@ use crate::{
     },
     crash, regular_file,
 };
+
+/// How long a missing or empty file is waited for, when another process may be writing it.
+const ABSENT: Duration = Duration::from_millis(700);
 
 /// The file as it was last read or written.
 #[derive(Debug)]
@@ -221,6 +225,8 @@ impl GraphFile {
         if !self.has_changed() {
             return Ok(None);
         }
+        // Git and some editors remove the file and write it again.
+        regular_file::wait_for_text(&self.path, ABSENT);
         let fresh = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)?;
         let changes = differences(&self.graph, &fresh.graph);
         *self = fresh;
@@ -262,9 +268,8 @@ impl GraphFile {
             state::replace(&self.path, self.document.text().as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
             crash::point("graph.written");
-            let stamp = state::stamp(&self.path);
+            self.stamp = state::stamp(&self.path).ok();
             self.follow(number, write);
-            self.stamp = Some(stamp.with_context(|| format!("read `{}`", self.name))?);
             return Ok(foreign);
         }
     }

@@ -19,7 +19,7 @@ use crate::{
         git::{self, Repo},
         journal::{Journal, JournalPosition},
         process,
-        state::StateFolder,
+        state::{self, StateFolder},
     },
     core::{
         diagnostic::nearest,
@@ -312,7 +312,11 @@ impl Workspace {
     pub fn ignore_own_files(&self) -> Result<()> {
         let lines: Vec<String> =
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        // The graph file is written as a whole: for a moment its next version is beside it.
+        if !self.repo.is_ignored(".ralph-x.tmp")? {
+            lines.push(state::DRAFTS);
+        }
         if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
     }
 

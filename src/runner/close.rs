@@ -72,6 +72,7 @@ impl Runner {
         };
         let mut evidence =
             found.unwrap_or_else(|error| attempt::evidence_of_nothing(&record, report, &error));
+        self.record_left(id, &mut evidence.leftovers)?;
         evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.earlier_work(&record, &evidence)?;
         self.add_graph_changes(&record, changes, &mut evidence);
@@ -108,6 +109,25 @@ impl Runner {
             promised: promised && self.plain().is_none(),
         };
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
+    }
+
+    /// Records what an agent left uncommitted. A run that was killed later may have verified, which
+    /// leaves files as well.
+    fn record_left(&mut self, id: &AttemptId, left: &mut Vec<String>) -> Result<()> {
+        let Some(record) = self.records.get_mut(id) else {
+            return Ok(());
+        };
+        if let Some(known) = &record.left {
+            left.retain(|path| known.contains(path));
+            return Ok(());
+        }
+        record.left = Some(left.clone());
+        let before = record.ignored.take();
+        let mut record = record.clone();
+        record.has_own_ignored = before.is_some() && self.ignored_in_slot(&record) != before;
+        record.write(&self.workspace)?;
+        self.records.insert(id.clone(), record);
+        Ok(())
     }
 
     /// Returns the last line of what an agent said. If the agent failed, returns the line that says
@@ -352,7 +372,8 @@ impl Runner {
             head.map_or(Ok(false), |head| repo.is_ancestor(commit, &head))
         })?;
         for (record, swept) in ended {
-            let took = (Utc::now() - record.started_at).to_std().unwrap_or_default();
+            let took = record.last_sign(&self.workspace) - record.started_at;
+            let took = took.to_std().unwrap_or_default();
             let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
             let found = FoundAttempt {
                 attempt: self.open_attempt(&record),

@@ -151,7 +151,12 @@ impl Runner {
             matches!(task.status, Status::Pending | Status::InProgress) && !open.contains(&task.id)
         };
         let mut done = Vec::new();
-        let mut void = Vec::new();
+        let (mut void, mut asked) = (Vec::new(), Vec::new());
+        // The file was restored, and the question with the status was lost.
+        let is_asked = |task: &Task| {
+            let is_open = task.status == Status::Pending && !self.run.attempts().any_process();
+            is_open && self.store.history().of(&task.id).asks
+        };
         for task in tasks.filter(is_open) {
             let past = self.store.history().of(&task.id);
             let number = committed.graph().number(&task.id);
@@ -160,6 +165,8 @@ impl Runner {
             if !past.was_reset && is_done {
                 let at = there.and_then(|task| task.extra.get("completed_at")?.as_str());
                 done.push((task.id.clone(), at.map(str::to_owned)));
+            } else if is_asked(task) {
+                asked.push(task.id.clone());
             } else if is_void_claim(task) {
                 let word = number.filter(|_| !there.is_some_and(is_void_claim));
                 let word = word.map(|number| committed.status_word(number));
@@ -169,6 +176,9 @@ impl Runner {
         for (id, at) in done {
             let at = at.unwrap_or_else(|| rfc3339(Utc::now()));
             self.set((&id, 0), Write::Complete { at: &at }, Cause::History)?;
+        }
+        for id in asked {
+            self.set((&id, 0), Write::Plain(Status::NeedsInput), Cause::History)?;
         }
         for (id, word) in void {
             let write = match &word {
@@ -207,12 +217,16 @@ impl Runner {
             return Ok(());
         };
         for id in elsewhere {
-            let number = committed.graph().number(&id);
-            let open = |number: &usize| committed.graph().task(*number).status == Status::Pending;
-            if let Some(number) = number.filter(open) {
-                let word = committed.status_word(number);
-                self.set((&id, 0), Write::Restored(word.as_deref()), Cause::OtherBranch)?;
-            }
+            let Some(number) = committed.graph().number(&id) else { continue };
+            let there = committed.graph().task(number);
+            let word = committed.status_word(number);
+            let write = match there.status {
+                Status::Pending => Write::Restored(word.as_deref()),
+                // A person has committed the claim.
+                Status::InProgress if is_void_claim(there) => Write::Plain(Status::Pending),
+                _ => continue,
+            };
+            self.set((&id, 0), write, Cause::OtherBranch)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::{
     adapters::state::StateFolder,
     core::{
         commit_id::CommitId,
+        loop_paths,
         run::{
             command::AttemptId,
             input::{BuiltBatch, Input, LandOutcome},
@@ -228,7 +229,7 @@ impl Runner {
     ) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
         let graph = self.workspace.graph_in_git();
-        let own: Vec<String> = graph.iter().cloned().collect();
+        let mut own: Vec<String> = graph.iter().cloned().collect();
         let mut work = Vec::new();
         for id in members {
             let record = self.records.get(id).context("queued work without a record")?;
@@ -237,6 +238,13 @@ impl Runner {
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
             let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
+            if base != head {
+                // An agent may have added files that git ignores, such as the journal.
+                let changed = self.workspace.repo.changed_files(&base, &head);
+                own.extend(changed?.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
+            }
+            // What passed in its slot may have needed what is only there.
+            let is_proven = !record.has_own_ignored && evidence.tampered.is_empty();
             let title = self.task_of(record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
             let change = self.graph.changes.get(id).context("queued work without a change")?;
@@ -245,7 +253,7 @@ impl Runner {
                 change: change.clone(),
                 message: leftovers::completion_message(record, &title),
             });
-            if members.len() == 1 && base == onto && !in_trial {
+            if members.len() == 1 && base == onto && !in_trial && is_proven {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
                 let fits = if head == base {

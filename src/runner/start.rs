@@ -192,6 +192,7 @@ impl Runner {
         let is_agent = matches!(kind, ProcessKind::Agent);
         if is_agent {
             self.ignore_litter(&record, &call)?;
+            record.ignored = self.ignored_in_slot(&record);
         }
         // The terminal of an agent would start without it.
         let missing = if is_agent { process::check(&spec).err() } else { None };
@@ -253,6 +254,13 @@ impl Runner {
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
         Ok(Some(Input::ProcessStarted(id.clone(), limits)))
+    }
+
+    /// Returns the files that git ignores in the slot of an attempt whose work is verified.
+    pub(super) fn ignored_in_slot(&self, record: &AttemptRecord) -> Option<Vec<String>> {
+        let verifies = record.terms.as_ref().is_some_and(|terms| !terms.verify().is_empty());
+        record.slot.as_ref().filter(|_| verifies)?;
+        record.tree(&self.workspace).ok()?.ignored().ok()
     }
 
     /// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them

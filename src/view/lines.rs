@@ -386,7 +386,8 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
         .map(|commit| line(None, format!("  {} {}", commit.short(), commit.subject)))
         .collect();
     if commits.len() > COMMITS {
-        lines.push(line(None, format!("  and {} more commits", commits.len() - COMMITS)));
+        lines
+            .push(line(None, format!("  and {} more", counted(commits.len() - COMMITS, "commit"))));
     }
     if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
         lines.push(line(None, format!("  {diff}")));

@@ -58,7 +58,7 @@ pub struct SummaryView {
     /// The tasks that are left, by state.
     #[serde(flatten)]
     pub left: TasksLeft,
-    /// The tasks that hold back everything that is left, if the run ended because of them.
+    /// The tasks that need a person; if the run ended because of them, all that hold back the rest.
     pub blockers: Vec<BlockerView>,
     /// The tasks whose newest attempt failed in this run, in the order of failure.
     pub failed_tasks: Vec<FailedTask>,
@@ -119,9 +119,21 @@ impl SummaryView {
         };
         let now = record.timestamp;
         let decision = view.decide(now);
-        let blockers = blockers(&decision).into_iter();
+        let blockers = match &decision {
+            Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => {
+                holders.clone()
+            }
+            Decision::Start(_) | Decision::Wait(_) | Decision::Stop(_)
+                if *exit_code == 0 || view.policy.plain.is_some() =>
+            {
+                Vec::new()
+            }
+            Decision::Start(_) | Decision::Wait(_) | Decision::Stop(_) => {
+                needing_a_person(view, now)
+            }
+        };
         let blockers: Vec<BlockerView> =
-            blockers.map(|it| BlockerView::of(it, view, now)).collect();
+            blockers.into_iter().map(|it| BlockerView::of(it, view, now)).collect();
         let next = next(&decision, &blockers, *exit_code, view);
         Some(SummaryView {
             schema: VERSION,
@@ -198,12 +210,10 @@ impl SummaryView {
     }
 
     fn what_is_left(&self) -> Vec<Line> {
-        if self.blockers.is_empty() {
-            let texts = self.left.texts().into_iter();
-            return texts.map(|text| line(None, format!("  {text}"))).collect();
-        }
-        let mut lines: Vec<Line> =
-            self.blockers.iter().take(TASKS).map(BlockerView::line).collect();
+        let freed: usize = self.blockers.iter().map(|blocker| blocker.frees).sum();
+        let texts = self.left.texts().into_iter().filter(|_| freed < self.remaining);
+        let mut lines: Vec<Line> = texts.map(|text| line(None, format!("  {text}"))).collect();
+        lines.extend(self.blockers.iter().take(TASKS).map(BlockerView::line));
         lines.extend(more(self.blockers.len()));
         lines
     }
@@ -300,17 +310,16 @@ fn next(
     });
     let flag = name.map_or(String::new(), |name| format!(" --name {name}"));
     let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
-    match decision {
+    let mut next: Vec<String> = Vec::new();
+    for blocker in blockers {
+        if !next.contains(&blocker.next) {
+            next.push(blocker.next.clone());
+        }
+    }
+    next.truncate(TASKS);
+    next.extend(match decision {
         Decision::Stop(StopReason::Blocked(_) | StopReason::NeedsInput(_)) => {
-            let mut next: Vec<String> = Vec::new();
-            for blocker in blockers {
-                if !next.contains(&blocker.next) {
-                    next.push(blocker.next.clone());
-                }
-            }
-            next.truncate(TASKS);
-            next.extend(name.is_none().then(|| format!("afterwards, {goes_on}")));
-            next
+            name.is_none().then(|| format!("afterwards, {goes_on}")).into_iter().collect()
         }
         Decision::Stop(
             StopReason::Failures(_) | StopReason::FailedTasks(_) | StopReason::StartLimit(_),
@@ -336,37 +345,17 @@ fn next(
         )
         | Decision::Start(_)
         | Decision::Wait(_) => vec![again],
-    }
+    });
+    next
 }
 
-/// What holds back everything that is left, if that is why the run ended.
-fn blockers(decision: &Decision) -> Vec<Blocker> {
-    match decision {
-        Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => {
-            holders.clone()
-        }
-        Decision::Stop(
-            StopReason::Complete
-            | StopReason::SelectionComplete
-            | StopReason::Done { .. }
-            | StopReason::Limit(_)
-            | StopReason::Provider { .. }
-            | StopReason::Failures(_)
-            | StopReason::FailedTasks(_)
-            | StopReason::StartLimit(_)
-            | StopReason::Denied(..)
-            | StopReason::Promised
-            | StopReason::BaselineBroken(_)
-            | StopReason::HookFailed(_)
-            | StopReason::MergeHeld(_)
-            | StopReason::Once { .. }
-            | StopReason::Paused(_)
-            | StopReason::Stopped
-            | StopReason::Signal(..),
-        )
-        | Decision::Start(_)
-        | Decision::Wait(_) => Vec::new(),
-    }
+/// The tasks on which nothing goes on without a person.
+fn needing_a_person(view: &View<'_>, now: DateTime<Utc>) -> Vec<Blocker> {
+    let needs = |it: &Blocker| {
+        let state = view.graph.number(&it.task_id).map(|number| view.state(number, now));
+        matches!(state, Some(TaskState::Parked(_) | TaskState::Spent | TaskState::NeedsInput))
+    };
+    view.blockers(now).into_iter().filter(needs).collect()
 }
 
 /// What a person can do about a task that holds others back.

@@ -219,3 +219,24 @@ fn only_the_agent_of_a_running_attempt_can_ask() {
     assert_eq!(trial.tasks("asked"), [""; 0]);
     assert_eq!(late("1"), over(1));
 }
+
+#[test]
+fn a_question_survives_a_restored_graph_file() {
+    let agent = "cat > /dev/null; \"$RALPH\" ask 'Which one?'; exit 0";
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", agent]);
+    trial.run(["run"]).code(4).stderr_has("ralph answer a");
+    trial.git(&["checkout", "--quiet", "--", "task-graph.yaml"]);
+    assert_eq!(trial.status("a"), "pending");
+    trial.run(["run"]).code(4);
+    assert_eq!((trial.status("a"), trial.tasks("started").len()), ("needs-input".to_owned(), 1));
+    // The answer does not need a run in between.
+    trial.git(&["checkout", "--quiet", "--", "task-graph.yaml"]);
+    trial.run(["answer", "a"]).stdout("Which one?\n");
+    trial.run(["answer", "a", "The first"]);
+    trial.run(["run", "--once"]).code(1);
+    assert_eq!(trial.tasks("started").len(), 2);
+    // A person may drop it.
+    trial.run(["task-reset", "a"]);
+    trial.run(["run", "--once"]).code(1);
+    assert_eq!(trial.tasks("started").len(), 3);
+}

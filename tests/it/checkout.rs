@@ -118,3 +118,36 @@ fn deferred_work_lands_once_a_person_has_committed() {
     assert_eq!(trial.read("new"), "agent\n");
     assert_eq!(trial.git(&["status", "--porcelain"]), "");
 }
+
+#[test]
+fn a_claim_that_a_person_commits_completes_nothing_on_another_branch() {
+    let trial = project();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    trial.git(&["checkout", "--quiet", "-b", "side"]);
+    trial.git(&["commit", "--quiet", "--all", "--message", "With the claim"]);
+    trial.leave("go");
+    run.end(&trial);
+    assert_eq!((trial.status("a"), trial.status("b")), ("pending".into(), "pending".into()));
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
+fn what_a_killed_runs_verify_command_left_is_not_committed() {
+    let agent = "cat > /dev/null; echo w > w.txt; git add -A; git commit -qm Work; \
+                 \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let record = |trial: &TestProject| trial.sign("points").display().to_string();
+    for point in ["verify.ended:1", "merge.intended:1"] {
+        let trial = TestProject::new()
+            .graph("tasks: [{id: a, verify: 'echo x > made.lock'}]\n")
+            .command(["sh", "-c", agent]);
+        let record = record(&trial);
+        let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", point);
+        trial.run(["run"]).code(-1);
+        let trial = trial.env("RALPH_CRASH_POINT", "");
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.tasks("started"), ["a"]);
+        let files = trial.git(&["ls-tree", "--name-only", "HEAD"]);
+        assert!(files.contains("w.txt") && !files.contains("made.lock"), "{point}: {files}");
+    }
+}

@@ -416,3 +416,85 @@ fn a_slot_is_free_after_its_attempt() {
         slots.as_array().unwrap().iter().all(|slot| slot["state"] == "free")
     });
 }
+
+#[test]
+fn a_nested_repository_is_no_work() {
+    let agent = "cat > /dev/null; case $RALPH_ATTEMPT in
+        1) git init -q app; (cd app; echo w > f; git add f; git -c user.name=I -c user.email=i@x commit -qm inner); git add -A 2>/dev/null;;
+        *) mkdir -p app; echo w > app/f; git add -A;; esac
+        git commit -qm Work; \"$RALPH\" task-complete a";
+    let trial = project("tasks: [{id: a, verify: 'test -f app/f'}]\n", agent);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.lines("failed")[0]["verdict"], "off-branch");
+    assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "app"]), "app/f\n");
+}
+
+#[test]
+fn a_sparse_checkout_of_an_agent_deletes_nothing() {
+    let agent =
+        "cat > /dev/null; git sparse-checkout set --no-cone /task-graph.yaml /w.txt; echo w > w.txt
+        \"$RALPH\" task-complete a";
+    let trial = project("tasks: [{id: a}]\n", agent).file("lib/x", "1\n");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.read("lib/x"), "1\n");
+    assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "lib"]), "lib/x\n");
+    is_clean(&trial);
+}
+
+#[test]
+fn what_passes_only_because_of_ignored_files_or_settings_does_not_land() {
+    for cheat in [
+        "echo out/ >> .gitignore; mkdir out; echo GOOD > out/f; ln -s out/f f; git add -A",
+        "git config filter.e.clean 'sed s/GOOD/BAD/'; echo 'f filter=e' > .git/info/attributes; echo GOOD > f; git add f",
+    ] {
+        let agent =
+            format!("cat > /dev/null; {cheat}; git commit -qm Work; \"$RALPH\" task-complete a");
+        let trial = project("tasks: [{id: a, max_attempts: 1, verify: grep -q GOOD f}]\n", &agent);
+        trial.run(["run"]).code(3);
+        assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed", "{cheat}");
+        assert_eq!(trial.git(&["ls-tree", "HEAD", "f"]), "", "{cheat}");
+    }
+}
+
+#[test]
+fn files_of_ralph_in_a_commit_do_not_land() {
+    let agent = "cat > /dev/null; echo w > w.txt; mkdir -p logs .ralph/tasks/a
+        echo x > logs/ralph.jsonl; touch .ralph/tasks/a/DONE; git add -f w.txt logs .ralph; git commit -qm Work
+        \"$RALPH\" task-complete a";
+    let trial = project("tasks: [{id: a}]\n", agent);
+    trial.run(["run"]).graph_complete();
+    let files = trial.git(&["ls-tree", "-r", "--name-only", "HEAD"]);
+    assert_eq!(files, ".ralph/config.yaml\ntask-graph.yaml\nw.txt\n");
+    is_clean(&trial);
+}
+
+#[test]
+fn a_fifo_for_attributes_costs_its_attempt_only() {
+    let agent = format!(
+        "cat > /dev/null; [ $RALPH_TASK_ID$RALPH_ATTEMPT = a1 ] && {{ echo k > k; git add k; git commit -qm k; \
+         mkfifo .gitattributes; exit 1; }}; {HONEST}"
+    );
+    let trial = project(TWO, &agent).env("RALPH_GIT_TIMEOUT", "20s");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("started").len(), 3);
+}
+
+#[test]
+fn a_graph_file_that_is_written_again_does_not_end_a_run() {
+    let graph = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n";
+    let trial = project(graph, HONEST);
+    let run = trial.start(["run", "--jobs", "2"]);
+    trial.wait_for_records(1, "agent_started");
+    let path = trial.root().join("task-graph.yaml");
+    for _ in 0..10 {
+        let Ok(text) = fs::read(&path) else { continue };
+        let _ = fs::remove_file(&path);
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        if !path.exists() {
+            fs::write(&path, text).unwrap();
+        }
+    }
+    run.end(&trial).graph_complete();
+    trial.git(&["add", "-A"]);
+    assert!(!trial.git(&["ls-files"]).contains(".ralph-"));
+}

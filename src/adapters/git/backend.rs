@@ -303,6 +303,22 @@ impl Backend {
         self.ask(library, |root| program::entries(root, commit, paths))
     }
 
+    /// The files that differ between two commits, each with its mode in the second one; 0 for a file
+    /// that it does not have.
+    pub(super) fn changed_entries(&self, base: &str, head: &str) -> Result<Vec<(String, u32)>> {
+        let library = |repo: &Repository| {
+            let tree = |id: &str| repo.find_commit(Oid::from_str(id)?)?.tree();
+            let diff = repo.diff_tree_to_tree(Some(&tree(base)?), Some(&tree(head)?), None)?;
+            let entry = |delta: git2::DiffDelta<'_>| {
+                let is_there = delta.status() != git2::Delta::Deleted;
+                let mode = if is_there { u32::from(delta.new_file().mode()) } else { 0 };
+                Some((lossy(delta.new_file().path_bytes()?), mode))
+            };
+            Ok(diff.deltas().filter_map(entry).collect())
+        };
+        self.ask(library, |root| program::changed_entries(root, base, head))
+    }
+
     /// The mode and id of a file in the index; none if the index does not have it, or has it in
     /// conflict.
     pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {

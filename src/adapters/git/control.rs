@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
 use super::{
-    Repo,
+    Repo, lossy,
     program::{self, HOOKS},
 };
 use crate::regular_file;
@@ -65,6 +65,47 @@ impl Repo {
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
         program::differing(&self.root, base, head)
             .with_context(|| format!("cannot list the changes of commit {head}"))
+    }
+
+    /// Returns the files that differ between two commits.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn changed_files(&self, base: &str, head: &str) -> Result<Vec<String>> {
+        let entries = self.backend.changed_entries(base, head)?;
+        Ok(entries.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Returns a repository inside this one that the commits after `base` record as a link, and that
+    /// is not a submodule: no one else has its commits.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn nested_repository(&self, base: &str, head: &str) -> Result<Option<String>> {
+        /// The mode of a link to a commit (gitformat-index(5)).
+        const LINK: u32 = 0o160_000;
+        let entries = self.backend.changed_entries(base, head)?;
+        let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
+        if links.peek().is_none() {
+            return Ok(None);
+        }
+        let modules = self.file_at(head, ".gitmodules")?.unwrap_or_default();
+        let modules = lossy(&modules);
+        let is_submodule = |path: &str| {
+            let paths = modules.lines().filter_map(|line| line.trim().strip_prefix("path"));
+            paths.filter_map(|rest| rest.trim().strip_prefix('=')).any(|it| it.trim() == path)
+        };
+        Ok(links.find(|(path, _)| !is_submodule(path)).map(|(path, _)| path))
+    }
+
+    /// Returns the files and folders that git ignores here; a folder stands for all it contains.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn ignored(&self) -> Result<Vec<String>> {
+        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+        let text = lossy(&program::run(&self.root, &list)?);
+        Ok(text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
     /// Whether a commit has text at `path`: none without such a path, false for a file of blanks

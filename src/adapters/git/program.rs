@@ -177,6 +177,20 @@ pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<V
     Ok(names.map(lossy).collect())
 }
 
+/// The files that differ between two commits, each with its mode in the second one.
+pub(super) fn changed_entries(root: &Path, base: &str, head: &str) -> Result<Vec<(String, u32)>> {
+    let diff = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", base, head];
+    let text = lossy(&run(root, &diff)?);
+    let mut fields = text.split('\0');
+    let mut found = Vec::new();
+    // Two fields for each file: `:OLD NEW …`, with the modes in octal, then the path.
+    while let (Some(entry), Some(path)) = (fields.next(), fields.next()) {
+        let mode = entry.split(' ').nth(1).and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        found.push((path.to_owned(), mode.unwrap_or(0)));
+    }
+    Ok(found)
+}
+
 pub(super) fn empty_tree(root: &Path) -> Result<String> {
     Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
 }

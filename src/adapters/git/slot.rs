@@ -174,13 +174,28 @@ impl Repo {
             let slot = Repo::discover(&self.root)?;
             slot.head()?;
             if slot.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
-                // An attempt told git to ignore changes of some files, or damaged the index.
+                // An attempt told git to ignore changes of some files, or damaged the index. Files
+                // that a sparse checkout of its own has removed are not deleted.
+                let hidden = if settings.is_sparse { Vec::new() } else { slot.hidden_files() };
                 remove_all(&self.git_dir.join("index"))?;
                 slot.run_quietly(&["read-tree", "HEAD"])?;
+                if !hidden.is_empty() {
+                    let check_out = ["checkout-index", "--quiet", "-z", "--stdin"];
+                    let input = hidden.join(&0);
+                    let _ = program::run_with_input(&slot.root, &check_out, &[], &input);
+                }
             }
             Ok(slot)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
+    }
+
+    /// The files that a sparse checkout keeps out of the worktree.
+    fn hidden_files(&self) -> Vec<Vec<u8>> {
+        let list = program::run(&self.root, &["ls-files", "-v", "-z"]).unwrap_or_default();
+        let hidden = list.split(|byte| *byte == 0).filter_map(|entry| entry.strip_prefix(b"S "));
+        let is_absent = |path: &&[u8]| fs::symlink_metadata(self.file(path)).is_err();
+        hidden.filter(is_absent).map(<[u8]>::to_vec).collect()
     }
 
     /// Writes the settings and the refs of a slot again; HEAD stays.
@@ -316,6 +331,13 @@ fn write_mark(git_dir: &Path, settings: &SlotSettings, commit: &str) -> io::Resu
 /// # Errors
 /// I/O errors.
 pub fn remove_special_files(slot: &Path) -> io::Result<()> {
+    for name in [".gitattributes", ".gitignore", ".gitmodules"] {
+        let file = slot.join(name);
+        let kind = fs::symlink_metadata(&file).map(|found| found.file_type());
+        if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_symlink()) {
+            fs::remove_file(file)?;
+        }
+    }
     let mut folders = vec![slot.join(".git")];
     while let Some(folder) = folders.pop() {
         if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {

@@ -87,9 +87,14 @@ impl AttemptLog {
                 | Event::Asked { .. }
                 | Event::Noted { .. }
         );
-        // An open attempt may also have changed the status of another task.
-        for at in self.open.values().filter(|_| is_change) {
-            self.entries[*at].changes.push(record.clone());
+        if !is_change {
+            return;
+        }
+        // What is about the task of an open attempt is its own; any open attempt may have changed
+        // another task.
+        let own = self.open.get(id).copied();
+        for at in self.open.values().copied().filter(|at| own.is_none_or(|own| own == *at)) {
+            self.entries[at].changes.push(record.clone());
         }
     }
 

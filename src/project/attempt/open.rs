@@ -104,6 +104,15 @@ pub struct AttemptRecord {
     pub branch: Option<String>,
     /// The uncommitted changes before its start: path -> fingerprint.
     pub dirty: BTreeMap<String, String>,
+    /// The uncommitted paths when its agent had ended, before any verify command; `None` until then.
+    #[serde(default)]
+    pub left: Option<Vec<String>>,
+    /// The files that git ignored in its slot before its agent started, if verify commands follow.
+    #[serde(default)]
+    pub ignored: Option<Vec<String>>,
+    /// Whether its agent left other files that git ignores: what passes there may fail elsewhere.
+    #[serde(default)]
+    pub has_own_ignored: bool,
     /// The paths of `dirty` that an earlier attempt at the task left. They count as the attempt's
     /// own.
     #[serde(default)]
@@ -225,6 +234,16 @@ impl AttemptRecord {
         let text = regular_file::read(&workspace.state.exit(&self.name())).ok()?;
         let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
         (!exit.cut_off).then_some(exit.outcome)
+    }
+
+    /// Returns when the processes of an attempt that an earlier run left last showed a sign of life:
+    /// their end, or else their last output.
+    pub fn last_sign(&self, workspace: &Workspace) -> DateTime<Utc> {
+        let changed = |path: PathBuf| path.metadata().and_then(|found| found.modified()).ok();
+        let output = ["stdout", "stderr"].map(|name| changed(self.file(workspace, name)));
+        let end = changed(workspace.state.exit(&self.name()));
+        let last = end.or(output.into_iter().flatten().max());
+        last.map_or_else(Utc::now, DateTime::from)
     }
 
     /// Returns the transcript of the agent, and the provider error that stopped it, if any.
