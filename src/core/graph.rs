@@ -4,6 +4,7 @@
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
 
 pub mod ancestors;
+pub mod drafted;
 pub mod edit;
 pub mod filter;
 pub mod glob;

@@ -1,0 +1,369 @@
+//! Tasks that an agent drafted: checked, alone and within the graph that they are for, and put into
+//! its text.
+//!
+//! The text of an agent is not trusted. It may define tasks, and nothing that a person decides: the
+//! status of a task, its agent, or the defaults of all tasks.
+
+mod fence;
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+pub use self::fence::fenced_graph;
+use super::{
+    TaskGraph,
+    edit::{Document, Unsupported},
+    load,
+    task::TaskId,
+    task_edit::{NewTask, Relink, TaskPlace, insert, relink, remove},
+};
+use crate::core::diagnostic::{Diagnostic, Severity};
+
+/// What drafted tasks are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftAim {
+    /// A new graph.
+    New,
+    /// An addition to a graph.
+    Extend,
+    /// Smaller tasks in place of this one.
+    Split(TaskId),
+}
+
+/// Drafted tasks in their place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DraftedTasks {
+    /// Their ids, in the order of the draft.
+    pub ids: Vec<TaskId>,
+    /// The text of the graph with them.
+    pub text: String,
+}
+
+/// The reason why a draft cannot be used.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DraftRefusal {
+    /// The draft has errors.
+    Unfit {
+        /// The text that the errors are about: the draft, or the graph with it.
+        text: String,
+        /// The errors.
+        faults: Vec<Diagnostic>,
+    },
+    /// The layout of the graph file does not allow the edit, whatever the draft contains.
+    Layout(Unsupported),
+}
+
+/// Fields that a draft must not set, and why.
+const BARRED: &[(&str, &str)] = &[
+    ("status", "new tasks are pending"),
+    ("claimed_at", "`ralph` writes it"),
+    ("claimed_by", "`ralph` writes it"),
+    ("completed_at", "`ralph` writes it"),
+    ("agent", "a person chooses the agents"),
+    ("prompt", "a person chooses the prompts"),
+];
+
+/// What a part of a split task takes over where the draft does not set it.
+const INHERITED: &[&str] = &["priority", "story", "milestone"];
+
+/// Checks a draft, and puts its tasks into the graph `base`; without one they are the graph.
+///
+/// # Errors
+/// The errors of the draft, or why the graph cannot be edited.
+pub fn drafted(
+    draft: &str,
+    base: Option<&str>,
+    aim: &DraftAim,
+) -> Result<DraftedTasks, DraftRefusal> {
+    let whole = if draft.ends_with('\n') { draft.to_owned() } else { format!("{draft}\n") };
+    let document = parse(&whole)?;
+    let old = base.map(|base| parse(base).and_then(|document| graph(&document))).transpose()?;
+    let own = ids_of(&document);
+    let known: HashSet<&str> = own.iter().map(String::as_str).collect();
+    let stubs = old.iter().flat_map(TaskGraph::tasks).map(|task| &task.id).filter(|id| {
+        let is_split = matches!(aim, DraftAim::Split(split) if split == *id);
+        !is_split && !known.contains(id.as_str())
+    });
+    let stubs: Vec<NewTask> = stubs
+        .map(|id| NewTask { id: id.clone(), fields: Vec::new(), depends_on: Vec::new() })
+        .collect();
+    // So that a dependency on a task of the graph is none on an unknown task.
+    let context = match insert(&whole, &stubs, &TaskPlace::Last) {
+        Ok(text) => parse(&text)?,
+        Err(why) => {
+            graph(&document)?;
+            return Err(unfit(&document, vec![Diagnostic::error(why.reason, 0..0)]));
+        }
+    };
+    let mut faults = barred(&context, own.len(), old.as_ref(), aim);
+    let found = match load::load(&context) {
+        Ok(loaded) if faults.is_empty() => loaded.graph,
+        Ok(_) => return Err(unfit(&context, faults)),
+        Err(more) => {
+            faults.extend(more);
+            return Err(unfit(&context, faults));
+        }
+    };
+    if own.is_empty() {
+        return Err(unfit(&document, vec![Diagnostic::error("the draft has no task", 0..0)]));
+    }
+    let tasks = tasks_of(&document, &found, own.len());
+    let text = match (base, &old, aim) {
+        (Some(base), Some(old), DraftAim::Split(id)) => split(base, old, id, tasks.clone()),
+        (Some(base), _, _) => insert(base, &tasks, &TaskPlace::Last),
+        (None, ..) => Ok(whole.clone()),
+    };
+    let text = text.map_err(DraftRefusal::Layout)?;
+    graph(&parse(&text)?)?;
+    Ok(DraftedTasks { ids: tasks.into_iter().map(|task| task.id).collect(), text })
+}
+
+fn unfit(document: &Document, mut faults: Vec<Diagnostic>) -> DraftRefusal {
+    faults.retain(|fault| fault.severity == Severity::Error);
+    faults.sort_by_key(|fault| fault.at.start);
+    DraftRefusal::Unfit { text: document.text().to_owned(), faults }
+}
+
+fn parse(text: &str) -> Result<Document, DraftRefusal> {
+    Document::parse(text).map_err(|fault| DraftRefusal::Unfit {
+        text: text.to_owned(),
+        faults: vec![load::diagnostic(fault)],
+    })
+}
+
+fn graph(document: &Document) -> Result<TaskGraph, DraftRefusal> {
+    load::load(document).map(|loaded| loaded.graph).map_err(|faults| unfit(document, faults))
+}
+
+/// The ids of the tasks, empty for those without one.
+fn ids_of(document: &Document) -> Vec<String> {
+    let (tree, text) = (document.tree(), document.text());
+    let nodes = (0..).map_while(|number| load::node_of(document, number));
+    let id = |node| tree.scalar(text, tree.entry(text, node, "id")?.1);
+    nodes.map(|node| id(node).unwrap_or_default().into_owned()).collect()
+}
+
+/// The errors that only a draft has.
+fn barred(
+    document: &Document,
+    count: usize,
+    old: Option<&TaskGraph>,
+    aim: &DraftAim,
+) -> Vec<Diagnostic> {
+    let (tree, text) = (document.tree(), document.text());
+    let mut faults = Vec::new();
+    let only_tasks = *aim != DraftAim::New;
+    for (key, _) in tree.root().into_iter().flat_map(|root| tree.entries(root)) {
+        let name = tree.scalar(text, key).unwrap_or_default();
+        let why = match &*name {
+            "tasks" | "nodes" | "edges" | "version" => continue,
+            "defaults" => "a person sets what all tasks share",
+            _ if only_tasks => "an addition to a graph has only `tasks`",
+            _ => continue,
+        };
+        let fault = Diagnostic::error(format!("a draft cannot set `{name}`"), tree.range(key));
+        faults.push(fault.label(why).help("remove it"));
+    }
+    for node in (0..count).map_while(|number| load::node_of(document, number)) {
+        for (name, why) in BARRED {
+            if let Some((key, _)) = tree.entry(text, node, name) {
+                let message = format!("a draft cannot set `{name}` of a task");
+                let fault = Diagnostic::error(message, tree.range(key));
+                faults.push(fault.label(*why).help("remove it"));
+            }
+        }
+        let id = tree.entry(text, node, "id").map(|(_, value)| value);
+        let name = id.and_then(|id| TaskId::new(&tree.scalar(text, id)?).ok());
+        if let (Some(id), Some(name), Some(old)) = (id, name, old)
+            && old.number(&name).is_some()
+        {
+            let fault =
+                Diagnostic::error(format!("the graph already has a task `{name}`"), tree.range(id));
+            faults.push(fault.help("choose another id"));
+        }
+    }
+    faults
+}
+
+/// The first tasks of a document, with their dependencies from wherever it names them.
+fn tasks_of(document: &Document, graph: &TaskGraph, count: usize) -> Vec<NewTask> {
+    let file: Value = load::settings(document).unwrap_or_default();
+    let list = file.get("tasks").or_else(|| file.get("nodes")).and_then(Value::as_array);
+    let list = list.map_or(&[][..], Vec::as_slice);
+    let none = Map::new();
+    let task = |number: usize| NewTask {
+        id: graph.task(number).id.clone(),
+        fields: list
+            .get(number)
+            .and_then(Value::as_object)
+            .unwrap_or(&none)
+            .iter()
+            .filter(|(name, value)| {
+                !["id", "depends_on"].contains(&name.as_str()) && !value.is_null()
+            })
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        depends_on: graph.dependencies(number).map(|it| graph.task(it).id.clone()).collect(),
+    };
+    (0..count).map(task).collect()
+}
+
+/// The text with tasks in place of one: they come after its dependencies, and its dependents after
+/// them.
+fn split(
+    base: &str,
+    old: &TaskGraph,
+    id: &TaskId,
+    mut parts: Vec<NewTask>,
+) -> Result<String, Unsupported> {
+    let Some(number) = old.number(id) else {
+        return Err(Unsupported { reason: format!("there is no task `{id}`") });
+    };
+    let own: HashSet<TaskId> = parts.iter().map(|part| part.id.clone()).collect();
+    let needed: HashSet<TaskId> = parts.iter().flat_map(|part| part.depends_on.clone()).collect();
+    let last: Vec<TaskId> = own_order(&parts).filter(|id| !needed.contains(id)).collect();
+    let before: Vec<TaskId> = old.dependencies(number).map(|it| old.task(it).id.clone()).collect();
+    let document = Document::parse(base)
+        .map_err(|fault| Unsupported { reason: format!("the text cannot be read: {fault}") })?;
+    let file: Value = load::settings(&document).unwrap_or_default();
+    let tasks = file.get("tasks").or_else(|| file.get("nodes"));
+    let whole = tasks.and_then(|tasks| tasks.get(number)).and_then(Value::as_object);
+    for part in &mut parts {
+        if !part.depends_on.iter().any(|id| own.contains(id)) {
+            let more = before.iter().filter(|id| !part.depends_on.contains(id)).cloned();
+            part.depends_on = more.chain(part.depends_on.clone()).collect();
+        }
+        for name in INHERITED {
+            let value = whole.and_then(|whole| whole.get(*name));
+            if let Some(value) = value.filter(|value| !value.is_null())
+                && !part.fields.iter().any(|(field, _)| field == name)
+            {
+                part.fields.push(((*name).to_owned(), value.clone()));
+            }
+        }
+    }
+    let text = insert(base, &parts, &TaskPlace::Before(id.clone()))?;
+    let links: Vec<Relink> = old
+        .dependents(number)
+        .map(|it| Relink {
+            id: old.task(it).id.clone(),
+            add: last.clone(),
+            remove: vec![id.clone()],
+        })
+        .collect();
+    remove(&relink(&text, &links)?, std::slice::from_ref(id))
+}
+
+fn own_order(parts: &[NewTask]) -> impl Iterator<Item = TaskId> {
+    parts.iter().map(|part| part.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "\
+tasks:
+  # First.
+  - id: lexer
+    title: Write the lexer # soon
+    status: complete
+  - id: parser
+    title: Write the parser
+    priority: high
+    depends_on: [lexer]
+  - id: docs
+    depends_on: [parser]
+";
+
+    /// The errors, each with the text that it is about.
+    fn refused(draft: &str, base: Option<&str>, aim: &DraftAim) -> Vec<String> {
+        match drafted(draft, base, aim) {
+            Err(DraftRefusal::Unfit { text, faults }) => {
+                let one =
+                    |fault: &Diagnostic| format!("{}: {}", &text[fault.at.clone()], fault.message);
+                faults.iter().map(one).collect()
+            }
+            Err(DraftRefusal::Layout(why)) => vec![why.reason],
+            Ok(done) => panic!("{}", done.text),
+        }
+    }
+
+    #[test]
+    fn a_new_graph_is_the_draft_itself() {
+        let draft = "project: {name: X}\n# Why.\ntasks:\n- {id: a, title: One}";
+        let done = drafted(draft, None, &DraftAim::New).unwrap();
+        assert_eq!(done.text, format!("{draft}\n"));
+        assert_eq!(done.ids, [TaskId::new("a").unwrap()]);
+    }
+
+    #[test]
+    fn an_addition_is_in_the_style_of_the_file() {
+        let draft = "tasks:\n- {id: types, depends_on: [parser], verify: \"true\", tags: [x]}\n\
+                     - {id: last, estimate: 2}\nedges: []\n";
+        let done = drafted(draft, Some(BASE), &DraftAim::Extend).unwrap();
+        let more = "  - id: types\n    depends_on: [parser]\n    tags: [x]\n    verify: \"true\"\n";
+        assert!(done.text.starts_with(BASE), "{}", done.text);
+        let added = &done.text[BASE.len()..];
+        assert!(added.contains("- id: types\n") && added.contains("- id: last\n"), "{added}");
+        assert!(added.contains("depends_on: [parser]"), "{added}\n{more}");
+        let by_edges =
+            "tasks: [{id: b}, {id: c}]\nedges: [{from: b, to: c}, {from: docs, to: b}]\n";
+        let done = drafted(by_edges, Some(BASE), &DraftAim::Extend).unwrap();
+        assert!(done.text.contains("depends_on: [docs]") && done.text.contains("depends_on: [b]"));
+    }
+
+    #[test]
+    fn the_parts_of_a_task_take_its_place() {
+        let draft = "tasks:\n- {id: p1}\n- {id: p2, depends_on: [p1], priority: low}\n";
+        let aim = DraftAim::Split(TaskId::new("parser").unwrap());
+        let done = drafted(draft, Some(BASE), &aim).unwrap();
+        let graph = graph(&parse(&done.text).unwrap()).unwrap();
+        let seen: Vec<String> = (0..graph.tasks().len())
+            .map(|number| {
+                let task = graph.task(number);
+                let before = graph.dependencies(number).map(|it| graph.task(it).id.to_string());
+                format!("{} {} {:?}", task.id, task.priority, before.collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            ["lexer P2 []", "p1 P1 [\"lexer\"]", "p2 P3 [\"p1\"]", "docs P2 [\"p2\"]"]
+        );
+        assert!(done.text.contains("# First.") && done.text.contains("# soon"));
+        let circle = "tasks: [{id: p1, depends_on: [docs]}]\n";
+        assert!(refused(circle, Some(BASE), &aim)[0].contains("cycle"));
+        let itself = "tasks: [{id: p1, depends_on: [parser]}]\n";
+        assert!(refused(itself, Some(BASE), &aim)[0].contains("parser"));
+    }
+
+    #[test]
+    fn a_draft_says_nothing_that_a_person_decides() {
+        let draft = "defaults: {agent: x}\ntasks:\n- {id: lexer, status: complete, agent: [sh]}\n";
+        assert_eq!(
+            refused(draft, Some(BASE), &DraftAim::Extend),
+            [
+                "defaults: a draft cannot set `defaults`",
+                "lexer: the graph already has a task `lexer`",
+                "status: a draft cannot set `status` of a task",
+                "agent: a draft cannot set `agent` of a task",
+            ]
+        );
+        let more = "project: {name: X}\ntasks: [{id: a}]\n";
+        assert_eq!(refused(more, Some(BASE), &DraftAim::Extend).len(), 1);
+        assert!(drafted(more, None, &DraftAim::New).is_ok());
+    }
+
+    #[test]
+    fn errors_name_their_place_in_the_draft() {
+        let aim = DraftAim::New;
+        assert_eq!(refused("tasks: []\n", None, &aim), [": the draft has no task"]);
+        assert_eq!(refused("tasks: [{id: a, depends_on: [b]}]", None, &aim).len(), 1);
+        assert_eq!(refused("tasks: [{id: a, depends_on: [b]}]", Some(BASE), &aim).len(), 1);
+        for broken in ["", "tasks:\n- id: [\n", "- a\n", "hello", "tasks: 3", "a: &a [*a]"] {
+            assert!(!refused(broken, None, &aim).is_empty(), "{broken}");
+            assert!(!refused(broken, Some(BASE), &DraftAim::Extend).is_empty(), "{broken}");
+        }
+    }
+}
