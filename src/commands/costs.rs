@@ -1,4 +1,4 @@
-//! `ralph costs`: what attempts used, by task, day, agent or story.
+//! `ralph costs`: what attempts and drafts used, by task, day, agent or story.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,6 +12,9 @@ use crate::{
     core::{duration, exit::Exit, history::attempt_log::AttemptEntry, spend::Spend},
     view::spend::{CostSum, CostView, TokensView},
 };
+
+/// The row of the calls of `ralph draft`. No task has an id with a blank.
+const DRAFTS: &str = "ralph draft";
 
 /// Sums what the attempts of the journal used.
 ///
@@ -40,6 +43,15 @@ pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
         };
         sums.entry(key).or_default().add(ended);
         total.add(ended);
+    }
+    for (at, call) in log.drafts() {
+        let key = match options.by {
+            By::Task | By::Story => DRAFTS.to_owned(),
+            By::Day => at.with_timezone(&Local).date_naive().to_string(),
+            By::Agent => call.agent.clone(),
+        };
+        sums.entry(key).or_default().add_draft(call);
+        total.add_draft(call);
     }
     let costs = CostView::of(&sums, &total);
     let text = if options.json {

@@ -138,6 +138,7 @@ impl AttemptState {
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
             | Event::TaskEdited { .. }
+            | Event::Drafted(_)
             | Event::Reset {}
             | Event::Waiting { .. }
             | Event::Blocked { .. }

@@ -7,6 +7,7 @@ pub mod record;
 mod begun;
 mod cause;
 mod child;
+mod drafted;
 mod ended;
 mod merged;
 mod plain;
@@ -29,6 +30,7 @@ use crate::core::{
 pub use begun::Begun;
 pub use cause::{Cause, Harm};
 pub use child::{ChildAgent, ChildEnded, ChildOutcome, ChildrenLeft, Identity, Orphans};
+pub use drafted::DraftCall;
 pub use ended::AttemptResult;
 pub use merged::{Batch, Held};
 pub use plain::PlainLoop;
@@ -290,6 +292,8 @@ pub enum Event {
         /// The cause of the change.
         cause: Cause,
     },
+    /// An agent was called by `ralph draft`, and ended.
+    Drafted(DraftCall),
     /// The attempts of the task were reset.
     Reset {},
     /// No attempt can start before `until`.

@@ -290,6 +290,7 @@ impl History {
             Event::StatusChanged { new, cause, reason, .. } => {
                 self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
+            Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),
             Event::Waiting { until, why } => self.run.wait(*until, why),
             Event::PauseRequested {} => self.pause(),
             Event::ResumeRequested { now } => self.resume(*now),
@@ -298,9 +299,7 @@ impl History {
             Event::AgentChanged(change) => self.run.agent_change = Some(change.clone()),
             Event::Suspended {} => self.run.suspended = true,
             Event::Continued { .. } => self.run.suspended = false,
-            Event::Finished { why, exit_code, .. } => {
-                self.run.finished = Some((why.clone(), *exit_code));
-            }
+            Event::Finished { why, exit_code, .. } => self.run.finish(why, *exit_code),
             Event::Slept(_)
             | Event::Woken(_)
             | Event::WakeSkipped(_)
@@ -439,6 +438,11 @@ impl History {
         }
     }
 
+    fn add_cost(&mut self, at: DateTime<Utc>, cost: Option<f64>) {
+        self.recent.retain(|(earlier, _)| at - *earlier < DAY);
+        self.recent.extend(cost.map(|cost| (at, cost)));
+    }
+
     fn close(&mut self, record: &Record, ended: &AttemptResult) {
         let id = record.task_id.as_ref();
         let open = id.and_then(|id| self.active.of(id));
@@ -447,10 +451,9 @@ impl History {
         self.ended += 1;
         self.run.close(id, self.ended, began, ended);
         self.apply_provider_error(record.timestamp, began, ended);
-        self.recent.retain(|(at, _)| record.timestamp - *at < DAY);
         let assumed = spend::has_unknown_cost(ended).then_some(self.run.spend.highest_cost);
         let cost = ended.usage.cost_usd.or(assumed.filter(|cost| *cost > 0.0));
-        self.recent.extend(cost.map(|cost| (record.timestamp, cost)));
+        self.add_cost(record.timestamp, cost);
         let complete = ended.verdict == Verdict::Complete;
         let at = self.ended;
         self.succeeded_at = if complete { at } else { self.succeeded_at };

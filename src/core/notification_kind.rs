@@ -133,6 +133,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::Promised { .. }
         | Event::StatusChanged { .. }
         | Event::TaskEdited { .. }
+        | Event::Drafted(_)
         | Event::Reset { .. }
         | Event::Waiting { .. }
         | Event::PauseRequested { .. }

@@ -8,7 +8,12 @@ use std::{fmt, time::Duration};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{agents::transcript::Tokens, duration, event::AttemptResult, outcome::Outcome};
+use crate::core::{
+    agents::transcript::{Tokens, Usage},
+    duration,
+    event::{AttemptResult, DraftCall},
+    outcome::Outcome,
+};
 
 /// The usage of several attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,13 +38,22 @@ pub struct Spend {
 impl Spend {
     /// Adds an attempt.
     pub fn add(&mut self, ended: &AttemptResult) {
+        self.add_usage(&ended.usage, &ended.outcome, ended.duration_seconds);
+    }
+
+    /// Adds a call of `ralph draft`, which counts as an attempt.
+    pub fn add_draft(&mut self, call: &DraftCall) {
+        self.add_usage(&call.usage, &call.outcome, call.duration_seconds);
+    }
+
+    fn add_usage(&mut self, usage: &Usage, outcome: &Outcome, duration_seconds: f64) {
         self.attempts += 1;
-        self.cost_usd += ended.usage.cost_usd.unwrap_or_default();
-        self.unknown_cost += u32::from(has_unknown_cost(ended));
-        self.highest_cost = self.highest_cost.max(ended.usage.cost_usd.unwrap_or_default());
-        self.tokens = self.tokens.plus(ended.usage.tokens.unwrap_or_default());
-        self.unknown_tokens += u32::from(ended.usage.tokens.is_none());
-        self.duration_seconds += ended.duration_seconds;
+        self.cost_usd += usage.cost_usd.unwrap_or_default();
+        self.unknown_cost += u32::from(is_unknown(usage, outcome));
+        self.highest_cost = self.highest_cost.max(usage.cost_usd.unwrap_or_default());
+        self.tokens = self.tokens.plus(usage.tokens.unwrap_or_default());
+        self.unknown_tokens += u32::from(usage.tokens.is_none());
+        self.duration_seconds += duration_seconds;
     }
 
     /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive
@@ -60,7 +74,11 @@ impl Spend {
 
 /// Whether an attempt had a cost that is not known. One whose agent did not start had none.
 pub fn has_unknown_cost(ended: &AttemptResult) -> bool {
-    ended.usage.cost_usd.is_none() && !matches!(ended.outcome, Outcome::NotStarted { .. })
+    is_unknown(&ended.usage, &ended.outcome)
+}
+
+fn is_unknown(usage: &Usage, outcome: &Outcome) -> bool {
+    usage.cost_usd.is_none() && !matches!(outcome, Outcome::NotStarted { .. })
 }
 
 /// Formats an amount: in cents, or with more digits below ten cents.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod children;
+mod drafts;
 mod failures;
 mod files;
 mod iterations;
@@ -140,6 +141,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::Reset {} => of_task(id, event, view).into_iter().collect(),
         Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
         Event::TaskEdited { command, fields, .. } => vec![edited(id, command, fields)],
+        Event::Drafted(call) => vec![drafts::called(call)],
         Event::ChildStarted(_)
         | Event::ChildStopRequested(_)
         | Event::ChildEnded(_)

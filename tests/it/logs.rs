@@ -215,6 +215,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("status_changed", "a", r#""old":"complete","new":"pending","cause":"put_back""#),
     ("status_changed", "a", r#""old":"in-progress","new":"pending","cause":"recovered""#),
     ("task_edited", "a", r#""command":"task-edit","fields":["title","verify"],"cause":"command""#),
+    (
+        "drafted",
+        "",
+        r#""call":2,"agent":"claude","outcome":"exited","exit_code":0,"duration_seconds":61.5,"cost_usd":0.25,"tasks":7,"log":"logs/draft/r/2""#,
+    ),
     ("reset", "a", ""),
     ("waiting", "", r#""until":"2026-11-20T23:00:00.000Z","why":"a backs off""#),
     ("blocked", "", r#""holders":[{"task_id":"a","why":"parked after 3 attempts","frees":2}]"#),

@@ -305,6 +305,7 @@ impl Event {
             | Event::Recovered { .. }
             | Event::StatusChanged { .. }
             | Event::TaskEdited { .. }
+            | Event::Drafted(_)
             | Event::Reset { .. }
             | Event::Waiting { .. }
             | Event::Blocked { .. }

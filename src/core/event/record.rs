@@ -444,6 +444,15 @@ mod tests {
                 fields: vec!["title".to_owned()],
                 cause: Cause::Command,
             },
+            Event::Drafted(DraftCall {
+                call: 1,
+                agent: "claude".to_owned(),
+                outcome: Outcome::Exited { exit_code: 0 },
+                duration_seconds: 1.5,
+                usage: Usage { cost_usd: Some(0.5), ..Usage::default() },
+                tasks: Some(3),
+                log: "logs/draft/r/1".to_owned(),
+            }),
             Event::Reset {},
             Event::Waiting { until: DateTime::UNIX_EPOCH, why: "w".to_owned() },
             Event::Blocked {

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use crate::core::{
     agents::transcript::Format,
     commit_id::CommitId,
-    event::{AttemptResult, Event, record::Record},
+    event::{AttemptResult, DraftCall, Event, record::Record},
     graph::task::TaskId,
 };
 
@@ -48,11 +48,16 @@ pub struct AttemptLog {
     entries: Vec<AttemptEntry>,
     /// The open attempt of each task, as an index in `entries`.
     open: BTreeMap<TaskId, usize>,
+    /// The calls of `ralph draft`, with the times of their ends.
+    drafts: Vec<(DateTime<Utc>, DraftCall)>,
 }
 
 impl AttemptLog {
     /// Applies an event.
     pub(super) fn apply(&mut self, record: &Record) {
+        if let Event::Drafted(call) = &record.event {
+            self.drafts.push((record.timestamp, call.clone()));
+        }
         let Some(id) = &record.task_id else {
             return;
         };
@@ -101,6 +106,11 @@ impl AttemptLog {
     /// The attempts, oldest first; only those at task `id` if it is given.
     pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a AttemptEntry> {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
+    }
+
+    /// The calls of `ralph draft`, with the times of their ends, oldest first.
+    pub fn drafts(&self) -> &[(DateTime<Utc>, DraftCall)] {
+        &self.drafts
     }
 
     /// Finds the attempt named `a.2`, or the newest attempt of the task `a`. The id of a task may

@@ -126,6 +126,11 @@ impl RunHistory {
         self.waiting = Some(Waiting { until, why: why.to_owned() });
     }
 
+    /// Applies the end of the run.
+    pub(super) fn finish(&mut self, why: &str, exit_code: u8) {
+        self.finished = Some((why.to_owned(), exit_code));
+    }
+
     /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
     /// `began` is that number when the attempt started.
     ///
