@@ -3,6 +3,7 @@
 mod backlog;
 mod complete;
 mod control;
+mod draft;
 mod edit;
 mod examples;
 mod flags;
@@ -29,6 +30,7 @@ pub use backlog::{ExportArgs, ImportArgs};
 pub use control::{
     CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
 };
+pub use draft::DraftArgs;
 pub use edit::{
     FieldArgs, PlaceArgs, TaskAddArgs, TaskEditArgs, TaskMoveArgs, TaskRemoveArgs, TaskShowArgs,
     UndoArgs,
@@ -40,8 +42,8 @@ pub use look::{
 };
 pub use plain_loop::{Called, LoopArgs, Ls, Named};
 pub use run::{
-    DagStatusArgs, GraphArgs, LimitArgs, PaneArgs, PictureFormat, PlanArgs, PromptArgs, RunArgs,
-    Which,
+    DagStatusArgs, GraphArgs, LimitArgs, PaneArgs, PictureFormat, PlanArgs, PromptArgs,
+    PromptTemplate, RunArgs, Which,
 };
 pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
 pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
@@ -149,6 +151,8 @@ pub enum Command {
     Import(Flags<ImportArgs>),
     /// Write the graph as a backlog of another tool
     Export(Flags<ExportArgs>),
+    /// Have the agent write tasks from a text, and check them
+    Draft(Flags<Box<DraftArgs>>),
     /// Create a branch from the work of an incomplete attempt
     Restore(Flags<RestoreArgs>),
     /// List the slots of attempts, and remove them

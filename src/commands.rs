@@ -10,6 +10,7 @@ pub mod dag_status;
 pub mod demo;
 pub mod demo_agent;
 pub mod doctor;
+pub mod draft;
 pub mod graph;
 pub mod export;
 pub mod heartbeat;
@@ -80,6 +81,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Schedule(_)
             | Command::Attach(_)
             | Command::Init(_)
+            | Command::Draft(_)
             | Command::Spawn(_)
             | Command::Demo(_)
             | Command::DemoAgent
@@ -118,6 +120,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Plan(Flags(options)) => plan::run(&at, options),
         Command::DagStatus(Flags(options)) => dag_status::run(&at, options),
         Command::Graph(Flags(options)) => graph::run(&at, options),
+        Command::Draft(Flags(options)) => draft::run(&at, *options),
         Command::TaskAdd(Flags(options)) => task_add::run(&at, &options),
         Command::TaskEdit(Flags(options)) => task_edit::run(&at, &options),
         Command::TaskShow(Flags(options)) => task_show::run(&at, &options),

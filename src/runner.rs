@@ -72,6 +72,7 @@ pub use agents::{agents, check_agent};
 use edits::RunGraph;
 use hooks::RunHooks;
 use isolated::RunSlots;
+pub use process_spec::draft_agent;
 use processes::Processes;
 use requests::Inbox;
 

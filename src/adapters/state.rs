@@ -99,6 +99,20 @@ impl StateFolder {
         Lock::on(&self.schedule())
     }
 
+    /// The folder whose lock `ralph draft` holds.
+    pub fn draft(&self) -> PathBuf {
+        self.dir.join("draft")
+    }
+
+    /// Takes the lock of `ralph draft`, or returns that another process has it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn try_lock_draft(&self) -> io::Result<Option<Lock>> {
+        fs::create_dir_all(self.draft())?;
+        Lock::on(&self.draft())
+    }
+
     /// Whether a process holds the lock: a run, or the guardian that cleans up after a dead one.
     ///
     /// # Errors

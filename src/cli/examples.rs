@@ -17,7 +17,18 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ralph template", "the prompt for a task"),
             ("ralph template prompt > BUILD_PROMPT.md", "the prompt for a loop"),
+            ("ralph template draft", "the prompt of `ralph draft`"),
             ("ralph template just >> justfile", "recipes for just"),
+        ],
+    ),
+    (
+        "draft",
+        &[
+            ("ralph draft PRD.md", "tasks from a document"),
+            ("ralph draft --extend \"Add a dark theme\"", "more tasks, from one sentence"),
+            ("ralph draft --split parser", "smaller tasks in place of one"),
+            ("gh issue view 12 | ralph draft --extend --yes -", "without a question"),
+            ("ralph draft TODO.md --max-cost 2 --agent codex", "with another agent"),
         ],
     ),
     (

@@ -55,7 +55,7 @@ const GROUPS: &[CommandGroup] = &[
             "undo",
         ],
     },
-    CommandGroup { title: "Backlog", is_main: true, commands: &["import", "export"] },
+    CommandGroup { title: "Backlog", is_main: true, commands: &["import", "export", "draft"] },
     CommandGroup { title: "Recover", is_main: true, commands: &["restore", "slots"] },
     CommandGroup {
         title: "Set up",

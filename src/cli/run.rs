@@ -147,12 +147,23 @@ pub struct PromptArgs {
     /// Print all template variables as JSON
     #[arg(long, conflicts_with = "why")]
     pub json: bool,
-    /// Write the built-in template to `prompts/task.md` for editing
-    #[arg(long, conflicts_with_all = ["accept", "why", "json", "id"])]
-    pub write_template: bool,
+    /// Write the built-in template to `prompts/task.md` for editing; `--write-template=draft` writes
+    /// that of `ralph draft`
+    #[arg(long, value_enum, value_name = "NAME", num_args = 0..=1, require_equals = true,
+        default_missing_value = "task", hide_possible_values = true, conflicts_with_all = ["accept", "why", "json", "id"])]
+    pub write_template: Option<PromptTemplate>,
     /// Overwrite an existing template
     #[arg(long, requires = "write_template")]
     pub force: bool,
+}
+
+/// A template of prompts that can be edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PromptTemplate {
+    /// `prompts/task.md`, the prompt for a task
+    Task,
+    /// `prompts/draft.md`, the prompt of `ralph draft`
+    Draft,
 }
 
 /// `ralph plan`.
@@ -214,7 +225,7 @@ pub enum PictureFormat {
     Json,
 }
 
-fn money(text: &str) -> Result<f64, String> {
+pub(super) fn money(text: &str) -> Result<f64, String> {
     let sum = text.trim_start_matches('$').parse().ok().filter(|sum: &f64| *sum > 0.0);
     sum.filter(|sum| sum.is_finite())
         .ok_or_else(|| "expected an amount above 0, such as `2.50`".to_owned())

@@ -76,6 +76,8 @@ pub struct MergeDriverArgs {
 pub enum Templates {
     /// `prompts/task.md`, the prompt for a task
     Task,
+    /// `prompts/draft.md`, the prompt of `ralph draft`
+    Draft,
     /// `PROMPT.md`, for a loop without a graph
     Prompt,
     /// `task-graph.yaml` with two examples
@@ -92,6 +94,7 @@ impl From<Templates> for Template {
     fn from(name: Templates) -> Template {
         match name {
             Templates::Task => Template::Task,
+            Templates::Draft => Template::Draft,
             Templates::Prompt => Template::Prompt,
             Templates::Graph => Template::Graph,
             Templates::Config => Template::Config,

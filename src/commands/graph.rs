@@ -43,7 +43,7 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
 }
 
 /// The tree as wide as the terminal, or as wide as it needs to be.
-fn text(picture: &GraphPicture, all: bool) -> String {
+pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
     let width = terminal::stdout_width();
     let paint = Paint::for_stream(&std::io::stdout());
     let mut text = String::new();

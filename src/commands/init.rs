@@ -35,10 +35,13 @@ use crate::{
     view::lines::counted,
 };
 use files::FileStep;
-use wizard::Wizard;
+pub(super) use look::found;
+pub(super) use wizard::Wizard;
 
 /// The template of a task's prompt, relative to the repository.
 pub const TASK: &str = "prompts/task.md";
+/// The template of the prompt of `ralph draft`, relative to the repository.
+pub const DRAFT: &str = "prompts/draft.md";
 /// The prompt of a loop, relative to the working directory.
 const PROMPT: &str = "PROMPT.md";
 

@@ -7,13 +7,13 @@ use chrono::Utc;
 
 use super::{
     Invocation, active,
-    init::{self, TASK},
+    init::{self, DRAFT, TASK},
     inside::SurroundingAttempt,
     open_attempts,
 };
 use crate::{
     adapters::terminal,
-    cli::PromptArgs,
+    cli::{PromptArgs, PromptTemplate},
     core::{
         event::{Cause, Event},
         exit::{Exit, Failure},
@@ -45,8 +45,12 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         // The claimed task is then done in the checkout.
         workspace.config.isolation = Isolation::Checkout;
     }
-    if options.write_template {
-        return init::one(workspace.root(), TASK, Template::Task, options.force);
+    if let Some(which) = options.write_template {
+        let (name, template) = match which {
+            PromptTemplate::Task => (TASK, Template::Task),
+            PromptTemplate::Draft => (DRAFT, Template::Draft),
+        };
+        return init::one(workspace.root(), name, template, options.force);
     }
     let mut file = workspace.graph()?;
     let mut store = workspace.event_store()?;

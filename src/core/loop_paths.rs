@@ -28,13 +28,14 @@ pub struct LoopPaths {
 
 /// The files and folders that `ralph` writes, for any loop, relative to the repository. Folders end
 /// with a slash.
-pub const OWN: [&str; 9] = [
+pub const OWN: [&str; 10] = [
     "logs/ralph.jsonl",
     "logs/ralph.heartbeat",
     "logs/run.log",
     "logs/run.log.1",
     "logs/attempts/",
     "logs/hooks/",
+    "logs/draft/",
     "logs/loops/",
     ".ralph/tasks/",
     ".ralph/loops/",
@@ -145,6 +146,11 @@ impl LoopPaths {
             Some(name) => ref_of("trial+", name),
             None => "refs/ralph/trial+".to_owned(),
         }
+    }
+
+    /// The ref that keeps the commit at which a draft is made.
+    pub fn draft_ref() -> &'static str {
+        "refs/ralph/draft+"
     }
 
     /// The name of a slot: its number or its purpose, after the name of the loop.

@@ -21,6 +21,9 @@ use crate::core::{
 /// The template for a project without its own.
 pub const DEFAULT_TEMPLATE: &str = include_str!("../../prompts/task.md");
 
+/// The template of the prompt of `ralph draft`, for a project without its own.
+pub const DRAFT_TEMPLATE: &str = include_str!("../../prompts/draft.md");
+
 /// The limit on steps of a template; the default template needs a few thousand for a large task.
 const FUEL: u64 = 5_000_000;
 

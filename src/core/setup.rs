@@ -6,12 +6,14 @@
 mod backlog;
 mod checks;
 mod installs;
+mod layout;
 mod marks;
 mod recipes;
 
 pub use backlog::{Backlog, backlog};
 pub use checks::{FoundCheck, READ, checks};
 pub use installs::{installs, wanted_files};
+pub use layout::layout;
 
 use crate::core::{
     agents::agent_preset,
@@ -224,6 +226,19 @@ pub fn graph(found: &Found) -> String {
     // With a plan, the last example is not needed.
     let tasks = if plan.is_empty() { tasks } else { but_last(tasks) };
     format!("{}{plan}{tasks}", template::GRAPH_HEAD)
+}
+
+/// Whether this is the text of a task graph as [`graph`] makes it, unchanged.
+pub fn is_example(text: &str) -> bool {
+    let Some(tasks) = text.strip_prefix(template::GRAPH_HEAD) else {
+        return false;
+    };
+    let path = tasks.lines().find_map(|line| line.strip_prefix("    path: "));
+    let plan = path.map(|path| template::TASK_PLAN.replace("PLAN", path));
+    [template::TASKS_CODE, template::TASKS_START].into_iter().any(|known| match &plan {
+        Some(plan) => tasks.strip_prefix(plan.as_str()) == Some(but_last(known)),
+        None => tasks == known,
+    })
 }
 
 /// Drops the last task.

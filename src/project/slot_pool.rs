@@ -65,6 +65,11 @@ impl SlotPool {
         self.folder.join(self.place.slot("merge"))
     }
 
+    /// Returns the slot of `ralph draft`.
+    pub fn draft(&self) -> PathBuf {
+        self.folder.join(self.place.slot("draft"))
+    }
+
     /// Returns the first slot that is not in `taken`.
     pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
         let mut all = (1_u32..).map(|number| self.numbered(number));

@@ -27,6 +27,7 @@ use crate::{
         graph::task::{Task, TaskId},
         history::{History, attempt_log::AttemptLog},
         loop_paths::{self, LoopPaths},
+        prompt,
         redact::Redactor,
         select::{Policy, View},
     },
@@ -394,9 +395,12 @@ impl Workspace {
         let own = inside
             .then(|| regular_file::read_to_string(&root.join("prompts").join(name)).ok())
             .flatten();
-        own.or_else(|| {
-            (name == "task.md").then(|| crate::core::prompt::DEFAULT_TEMPLATE.to_owned())
-        })
+        let built_in = match name {
+            "task.md" => Some(prompt::DEFAULT_TEMPLATE),
+            "draft.md" => Some(prompt::DRAFT_TEMPLATE),
+            _ => None,
+        };
+        own.or_else(|| built_in.map(str::to_owned))
     }
 
     /// Returns the shell command that runs this program.

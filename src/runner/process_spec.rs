@@ -33,9 +33,7 @@ pub(super) fn agent(
     }
     if let Some(slot) = &record.slot {
         env.push(("RALPH_SLOT".to_owned(), slot.path.display().to_string()));
-        // Without its git directory, a slot must not count as part of another repository.
-        let above = slot.path.parent().unwrap_or(Path::new("/"));
-        env.push(("GIT_CEILING_DIRECTORIES".to_owned(), above.display().to_string()));
+        env.push(ceiling(&slot.path));
     }
     if let Some(name) = workspace.place.name() {
         env.push(("RALPH_LOOP".to_owned(), name.to_string()));
@@ -49,17 +47,50 @@ pub(super) fn agent(
         argv: call.argv.clone(),
         dir: record.slot.as_ref().map_or(root, |slot| &slot.path).to_owned(),
         env,
-        // The last variables belong to an attempt that this run may itself be part of.
-        env_remove: NESTED
-            .into_iter()
-            .chain(service_manager::VARIABLES)
-            .chain(["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_SLOT"])
-            .map(str::to_owned)
-            .collect(),
+        env_remove: removed(),
         stdin: record.file(workspace, "prompt.md"),
         stdout: record.file(workspace, "stdout"),
         stderr: record.file(workspace, "stderr"),
     }
+}
+
+/// Returns the agent process of a draft in the slot `slot`, with its prompt and its output in
+/// `folder`. A `ralph` that the agent runs uses `graph` as the graph file.
+pub fn draft_agent(
+    workspace: &Workspace,
+    call: &AgentCommand,
+    slot: &Path,
+    folder: &Path,
+    graph: &Path,
+) -> ProcessSpec {
+    let mut env = vec![("RALPH_GRAPH".to_owned(), graph.display().to_string()), ceiling(slot)];
+    if let Some(config) = workspace.layers.named() {
+        env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
+    }
+    env.extend(without_gc());
+    env.extend(call.env.clone());
+    ProcessSpec {
+        argv: call.argv.clone(),
+        dir: slot.to_owned(),
+        env,
+        env_remove: removed(),
+        stdin: folder.join("prompt.md"),
+        stdout: folder.join("stdout"),
+        stderr: folder.join("stderr"),
+    }
+}
+
+/// Without its git directory, a slot must not count as part of another repository.
+fn ceiling(slot: &Path) -> (String, String) {
+    let above = slot.parent().unwrap_or(Path::new("/"));
+    ("GIT_CEILING_DIRECTORIES".to_owned(), above.display().to_string())
+}
+
+/// The variables that an agent does not get.
+fn removed() -> Vec<String> {
+    // The last variables belong to an attempt that this process may itself be part of.
+    let last = ["RALPH_PARENT_RUN_ID", "RALPH_LOOP", "RALPH_SLOT"];
+    NESTED.into_iter().chain(service_manager::VARIABLES).chain(last).map(str::to_owned).collect()
 }
 
 /// Returns a shell command of an attempt, run in `dir` with its output in `log`.

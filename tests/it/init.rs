@@ -27,7 +27,7 @@ created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
-added to .git/info/exclude of this clone: 7 lines, for logs/
+added to .git/info/exclude of this clone: 8 lines, for logs/
 
 Next: put your tasks into task-graph.yaml, commit the new files, then run
   [ralph] check        validate the graph
@@ -402,6 +402,7 @@ fn templates_go_to_standard_output() {
     trial.run(["template"]).stdout(ralph::core::prompt::DEFAULT_TEMPLATE);
     trial.run(["template", "task"]).stdout(ralph::core::prompt::DEFAULT_TEMPLATE);
     for (name, part) in [
+        ("draft", "# Draft a task graph\n"),
         ("graph", "\n  - id: first-version\n"),
         ("config", "\nagent: claude\n"),
         ("just", "\nralph *ARGS:\n    ralph run {{ARGS}}\n"),
@@ -430,7 +431,7 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, prompt, graph, config, agents, just]
+      [possible values: task, draft, prompt, graph, config, agents, just]
 
       tip: a similar value exists: 'graph'
 

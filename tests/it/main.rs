@@ -16,6 +16,7 @@ mod containment;
 mod crash;
 mod demo;
 mod doctor;
+mod draft;
 #[cfg(feature = "webhook")]
 mod door;
 mod edits;

@@ -87,6 +87,17 @@ impl Repo {
         self.backend.files_named(names).context("cannot list the files of HEAD")
     }
 
+    /// The paths of all files of a commit, sorted.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn files_at(&self, commit: &str) -> Result<Vec<String>> {
+        let list =
+            super::program::run(&self.root, &["ls-tree", "-r", "-z", "--name-only", commit])?;
+        let list = super::lossy(&list);
+        Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+    }
+
     /// Keeps a commit under the ref `name`.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ const LONG: u64 = 1 << 20;
 const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "dist", "build", "logs"];
 
 /// Inspects the project in `root`. Unreadable files are ignored.
-pub(super) fn found(root: &Path) -> Found {
+pub(in crate::commands) fn found(root: &Path) -> Found {
     let names = names(root);
     let read = |name: &String| {
         let path = root.join(name);

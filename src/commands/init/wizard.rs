@@ -24,7 +24,7 @@ use crate::{
 const INTERRUPT: i32 = 2;
 
 /// The questions on the terminal.
-pub(super) struct Wizard {
+pub(in crate::commands) struct Wizard {
     theme: ColorfulTheme,
     /// The last signal; SIGINT until one arrives.
     signal: Arc<AtomicI32>,
@@ -43,8 +43,13 @@ impl Wizard {
         Ok(Wizard { theme: ColorfulTheme::default(), signal })
     }
 
+    /// The questions of a command that catches signals itself.
+    pub(in crate::commands) fn of_listener() -> Wizard {
+        Wizard { theme: ColorfulTheme::default(), signal: Arc::new(AtomicI32::new(INTERRUPT)) }
+    }
+
     /// Asks a yes/no question.
-    pub(super) fn is_wanted(&self, question: &str, default: bool) -> Result<bool> {
+    pub(in crate::commands) fn is_wanted(&self, question: &str, default: bool) -> Result<bool> {
         let asked = Confirm::with_theme(&self.theme).with_prompt(question).default(default);
         self.answer(asked.interact_opt())
     }

@@ -1,12 +1,14 @@
 //! The built-in templates, printed by `ralph template` and written by `ralph init`.
 
-use crate::core::prompt::DEFAULT_TEMPLATE;
+use crate::core::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE};
 
 /// A built-in template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
     /// `prompts/task.md`: the prompt for a task.
     Task,
+    /// `prompts/draft.md`: the prompt of `ralph draft`.
+    Draft,
     /// `PROMPT.md` of a loop without a graph.
     Prompt,
     /// `task-graph.yaml`.
@@ -24,6 +26,7 @@ impl Template {
     pub fn text(self) -> String {
         match self {
             Template::Task => DEFAULT_TEMPLATE.to_owned(),
+            Template::Draft => DRAFT_TEMPLATE.to_owned(),
             Template::Prompt => include_str!("template/prompt.md").to_owned(),
             Template::Graph => format!("{GRAPH_HEAD}{TASKS_START}"),
             Template::Config => include_str!("template/config.yaml").to_owned(),

@@ -1,0 +1,361 @@
+//! `ralph draft`: has an agent write tasks, checks them, and adds them if a person wants them.
+
+mod call;
+mod check;
+mod keep;
+mod prompt;
+mod slot;
+mod spec;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, AtomicU32, Ordering},
+    },
+};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+use serde_json::json;
+
+use self::{
+    call::DraftAgent,
+    check::{CheckedDraft, DraftTarget},
+    prompt::LastDraft,
+    slot::DraftSlot,
+    spec::DraftSpec,
+};
+use super::{Invocation, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent};
+use crate::{
+    adapters::{
+        git, signal,
+        terminal::{self, Paint},
+    },
+    cli::DraftArgs,
+    core::{
+        agents::agent_command::AgentCommand,
+        duration,
+        event::Event,
+        exit::{Exit, Failure},
+        graph::drafted::DraftAim,
+        spend::{Spend, dollars},
+    },
+    project::{
+        config::ConfigLayer,
+        event_store::{EventStore, new_run_id},
+        workspace::Workspace,
+    },
+    runner,
+    view::lines::counted,
+};
+
+/// The most calls of the agent for one draft.
+const CALLS: u32 = 3;
+
+/// Drafts tasks.
+///
+/// # Errors
+/// An invalid command line; no agent; no valid draft; a limit; a signal. The graph is unchanged then.
+pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
+    let mut workspace = invocation.workspace()?;
+    if let Some(around) = SurroundingAttempt::of(&workspace) {
+        return Err(around.refuse("draft"));
+    }
+    workspace.set_flags(flags(&options))?;
+    let target = DraftTarget::open(&workspace, options.extend, options.split.as_deref())?;
+    if let Some(path) = &options.keep {
+        let text = spec::read_file(&invocation.file(path)?, path)?;
+        return keep::keep(invocation, &workspace, &target, &text);
+    }
+    let spec = spec::read(invocation, options.spec.as_deref())?;
+    let given = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
+    let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
+    let Some(agent) = agents.into_iter().next() else {
+        return Err(Failure::new(Exit::Agent, "no agent command; set `agent`").into());
+    };
+    let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+    runner::check_agent(&agent, &workspace, hint)?;
+    target.try_layout()?;
+    let signals = DraftSignals::listen()?;
+    let (draft, path, spend) = make(&workspace, &target, &spec, &agent, &signals)?;
+    show(&workspace, &draft, &agent, &spend)?;
+    let count = draft.ids.len();
+    let name = workspace.graph_name();
+    if !options.yes {
+        let question = format!("Keep {} in {name}?", counted(count, "task"));
+        let answer = terminal::can_ask().then(|| Wizard::of_listener().is_wanted(&question, true));
+        if !matches!(answer, Some(Ok(true))) {
+            if matches!(answer, Some(Err(_))) {
+                terminal::say("");
+            }
+            // Unwrapped, so that it can be copied.
+            terminal::say(&format!("not kept; to keep it:\n  {}", target.keep_command(&path)));
+            return Ok(match answer {
+                Some(Err(_)) => Exit::Signal(signals.number().unwrap_or(INTERRUPT)),
+                _ => Exit::Waiting,
+            });
+        }
+    }
+    keep::keep(invocation, &workspace, &target, &draft.answer).map_err(|error| {
+        error.context(format!("the draft was not kept; it is in {}", path.display()))
+    })
+}
+
+/// Has the agent write the draft, in a slot that is gone on return. Returns the draft, its file
+/// relative to the repository, and what it cost.
+fn make(
+    workspace: &Workspace,
+    target: &DraftTarget,
+    spec: &DraftSpec,
+    call: &AgentCommand,
+    signals: &DraftSignals,
+) -> Result<(CheckedDraft, PathBuf, Spend)> {
+    let Some(lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
+        let message = "another `ralph draft` is running in this repository";
+        return Err(Failure::new(Exit::Running, message).into());
+    };
+    workspace.ignore_own_files()?;
+    let store = workspace.event_store()?;
+    let log = format!("logs/draft/{}", new_run_id(Utc::now()));
+    let slot = DraftSlot::prepare(workspace).map_err(|error| signals.stop_of(error))?;
+    let agent = DraftAgent { workspace, call, slot: &slot, lock: &lock };
+    let spend = Spend::default();
+    let mut rounds = DraftRounds { agent, target, spec, store, signals, log, spend };
+    let (draft, path) = rounds.all()?;
+    Ok((draft, path, rounds.spend))
+}
+
+/// SIGINT, for a terminal that gives no other reason.
+const INTERRUPT: i32 = 2;
+
+/// The settings from flags.
+fn flags(options: &DraftArgs) -> ConfigLayer {
+    let timeout = options.timeout.map(|length| json!(duration::text(length)));
+    let max_cost = options.max_cost.map(|sum| json!(sum));
+    [("timeout", timeout), ("max_cost", max_cost)]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+/// The signals that this process got.
+struct DraftSignals {
+    number: Arc<AtomicI32>,
+    count: Arc<AtomicU32>,
+}
+
+impl DraftSignals {
+    /// Catches signals from now on. They end the `git` that is waited for.
+    fn listen() -> Result<DraftSignals> {
+        let signals = DraftSignals { number: Arc::default(), count: Arc::default() };
+        let (number, count) = (Arc::clone(&signals.number), Arc::clone(&signals.count));
+        signal::listen(move |signal| {
+            if signal == signal::SUSPEND {
+                return signal::suspend();
+            }
+            number.store(signal, Ordering::SeqCst);
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .context("listen for signals")?;
+        let count = Arc::clone(&signals.count);
+        git::ask_while_waiting(move || count.load(Ordering::SeqCst) > 0);
+        Ok(signals)
+    }
+
+    /// The last signal.
+    fn number(&self) -> Option<i32> {
+        Some(self.number.load(Ordering::SeqCst)).filter(|number| *number != 0)
+    }
+
+    fn count(&self) -> u32 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// The error for a signal that ended `git`, or the error itself.
+    fn stop_of(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_stop = error.chain().any(<dyn std::error::Error>::is::<git::CallStopped>);
+        match self.number() {
+            Some(number) if is_stop => stopped(number, None),
+            _ => error,
+        }
+    }
+}
+
+/// The error for a draft that a signal ended.
+fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
+    let log = log.map_or_else(String::new, |log| format!("; what the agent wrote is in {log}"));
+    let message = format!("{}: the graph is unchanged{log}", signal::name(number));
+    Failure::drawn(Exit::Signal(number), message).into()
+}
+
+/// A draft in the making.
+struct DraftRounds<'a> {
+    agent: DraftAgent<'a>,
+    target: &'a DraftTarget,
+    spec: &'a DraftSpec,
+    store: EventStore,
+    signals: &'a DraftSignals,
+    /// The folder of prompts, outputs and drafts, relative to the repository.
+    log: String,
+    spend: Spend,
+}
+
+impl DraftRounds<'_> {
+    /// Calls the agent until its draft is good. Returns the draft and its file, relative to the
+    /// repository.
+    fn all(&mut self) -> Result<(CheckedDraft, PathBuf)> {
+        let mut good: Option<(CheckedDraft, PathBuf)> = None;
+        let mut last: Option<LastDraft> = None;
+        for number in 1..=CALLS {
+            if let Some(spent) = self.limit_reached() {
+                match good {
+                    Some(good) => return Ok(good),
+                    None => return Err(self.out_of_money(&spent)),
+                }
+            }
+            let (draft, path) = match self.round(number, last.as_ref()) {
+                Ok(found) => found,
+                // A draft that is only to be improved is not lost.
+                Err(error) if good.is_some() && self.signals.number().is_none() => {
+                    say(&format!("the draft was not improved: {error:#}"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            match draft {
+                Ok(found) => {
+                    let is_better = good
+                        .as_ref()
+                        .is_none_or(|(before, _)| found.findings.len() < before.findings.len());
+                    let was_improved = good.is_some();
+                    let report = found.remarks(false);
+                    let text = found.answer.clone();
+                    if is_better {
+                        good = Some((found, path));
+                    }
+                    if report.is_empty() || was_improved {
+                        break;
+                    }
+                    last = Some(LastDraft { text, report });
+                }
+                Err(bad) => {
+                    if good.is_some() {
+                        break;
+                    }
+                    last = Some(bad);
+                }
+            }
+        }
+        good.ok_or_else(|| {
+            let report = last.map(|last| last.report).unwrap_or_default();
+            terminal::say(report.trim_end());
+            let message = format!(
+                "draft {CALLS} of {CALLS} is still not a valid graph; the graph is unchanged; the \
+                 drafts are in {}",
+                self.log
+            );
+            Failure::new(Exit::Invalid, message).into()
+        })
+    }
+
+    /// Calls the agent once and checks its draft.
+    fn round(
+        &mut self,
+        number: u32,
+        last: Option<&LastDraft>,
+    ) -> Result<(Result<CheckedDraft, LastDraft>, PathBuf)> {
+        let DraftAgent { workspace, call, slot, .. } = self.agent;
+        let log = format!("{}/{number}", self.log);
+        let prompt = prompt::render(workspace, self.target, self.spec, slot, last)?;
+        slot.begin(self.spec, last.map(|last| last.text.as_str()))?;
+        let timeout = duration::short(workspace.config.timeout);
+        say(&format!("call {number} of at most {CALLS}: `{}`, for up to {timeout}", call.name));
+        let mut ended = self.agent.call(number, &log, &prompt, self.signals)?;
+        let answer = self.agent.answer(&ended, last.map(|last| last.text.as_str()));
+        let path = Path::new(&log).join("draft.yaml");
+        if let Some(answer) = &answer {
+            crate::regular_file::write(&workspace.root().join(&path), answer.as_bytes())
+                .with_context(|| format!("write `{}`", path.display()))?;
+        }
+        let checked = answer.as_deref().map(|answer| self.target.check(workspace, answer));
+        let checked = checked.transpose()?;
+        ended.record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
+        self.spend.add_draft(&ended.record);
+        self.store.emit(None, None, Event::Drafted(ended.record.clone()))?;
+        self.agent.fault(&ended, answer.is_some())?;
+        let draft = match checked {
+            Some(Ok(draft)) => Ok(draft),
+            Some(Err(report)) => Err(LastDraft { text: answer.unwrap_or_default(), report }),
+            None => {
+                let file = slot.answer_file();
+                let report = format!(
+                    "there is no file `{}`, and no fenced block with `tasks:` in the last message",
+                    file.display()
+                );
+                Err(LastDraft { text: String::new(), report })
+            }
+        };
+        Ok((draft, path))
+    }
+
+    /// The limit on the cost, if it is reached.
+    fn limit_reached(&self) -> Option<String> {
+        let limit = self.agent.workspace.config.max_cost?;
+        (self.spend.assumed_cost() >= limit).then(|| dollars(limit))
+    }
+
+    fn out_of_money(&self, limit: &str) -> anyhow::Error {
+        let message = format!(
+            "limit reached: {limit} per draft ({} spent); the graph is unchanged; the drafts are in {}",
+            self.spend.cost(),
+            self.log
+        );
+        Failure::new(Exit::Limit, message).into()
+    }
+}
+
+/// Prints the tasks as a tree, the remarks that are left, and the cost.
+fn show(
+    workspace: &Workspace,
+    draft: &CheckedDraft,
+    agent: &AgentCommand,
+    spend: &Spend,
+) -> Result<()> {
+    terminal::print(&graph::text(&draft.picture(workspace)?, true))?;
+    let remarks = draft.remarks(Paint::for_stream(&std::io::stderr()).is_on());
+    if !remarks.is_empty() {
+        terminal::say(remarks.trim_end());
+    }
+    let took = std::time::Duration::try_from_secs_f64(spend.duration_seconds).unwrap_or_default();
+    say(&format!(
+        "{}, {}; {} of `{}` in {}, cost {}",
+        counted(draft.ids.len(), "task"),
+        counted(draft.findings.len(), "remark"),
+        counted(spend.attempts as usize, "call"),
+        agent.name,
+        duration::short(took),
+        spend.cost(),
+    ));
+    Ok(())
+}
+
+/// Prints lines of text to standard error.
+fn say(text: &str) {
+    let width = terminal::stderr_width().unwrap_or(usize::MAX);
+    for line in text.lines() {
+        terminal::say(&terminal::wrap(&terminal::visible(line), width).join("\n"));
+    }
+}
+
+impl DraftTarget {
+    /// The command that keeps a draft in this file.
+    fn keep_command(&self, path: &Path) -> String {
+        let aim = match self.aim() {
+            DraftAim::New => String::new(),
+            DraftAim::Extend => " --extend".to_owned(),
+            DraftAim::Split(id) => format!(" --split {id}"),
+        };
+        format!("ralph draft{aim} --keep {}", path.display())
+    }
+}

@@ -1,0 +1,294 @@
+//! A call of the agent of a draft, behind a guardian.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use chrono::{Local, Utc};
+
+use super::{DraftSignals, slot::DraftSlot, stopped};
+use crate::{
+    adapters::{
+        agent_output::{self, Follow},
+        process::{self, GuardPost},
+        state::Lock,
+        terminal,
+    },
+    core::{
+        agents::{
+            agent_command::AgentCommand,
+            provider_error::{Advice, AttemptOutput, ProviderErrorKind, classify},
+            transcript::{AgentTranscript, Format},
+        },
+        duration,
+        event::DraftCall,
+        exit::{Exit, Failure},
+        failure_line,
+        graph::drafted::fenced_graph,
+        outcome::Outcome,
+    },
+    project::workspace::Workspace,
+    regular_file,
+    runner::draft_agent,
+    view::lines::moment,
+};
+
+/// How much of the output of an agent without a format is searched for a draft, in bytes.
+const SEARCHED: u64 = 4 << 20;
+/// How much of the standard error is searched for the reason of a failure, in bytes.
+const STDERR: u64 = 8 << 10;
+
+/// The agent of a draft.
+#[derive(Clone, Copy)]
+pub(super) struct DraftAgent<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) call: &'a AgentCommand,
+    pub(super) slot: &'a DraftSlot,
+    pub(super) lock: &'a Lock,
+}
+
+/// A call that has ended.
+pub(super) struct EndedCall {
+    /// What the journal records of it.
+    pub(super) record: DraftCall,
+    transcript: AgentTranscript,
+    /// The signal that ended it.
+    signal: Option<i32>,
+    folder: PathBuf,
+}
+
+/// Why `ralph` ends an agent.
+enum DraftEnd {
+    Signal(i32),
+    Timeout,
+    Lingered,
+}
+
+impl DraftAgent<'_> {
+    /// Calls the agent. Nothing that it started runs on return.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn call(
+        &self,
+        number: u32,
+        log: &str,
+        prompt: &str,
+        signals: &DraftSignals,
+    ) -> Result<EndedCall> {
+        let DraftAgent { workspace, call, slot, lock } = *self;
+        let folder = workspace.root().join(log);
+        fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
+        let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
+        regular_file::write(
+            &folder.join("prompt.md"),
+            clean.as_deref().unwrap_or(prompt).as_bytes(),
+        )
+        .with_context(|| format!("write `{log}/prompt.md`"))?;
+        let record = workspace.state.draft().join("record");
+        fs::write(&record, "").context("write the record of the draft")?;
+        let spec = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
+        let post = GuardPost {
+            program: process::own_program(),
+            record,
+            exit: None,
+            lock: lock.folder(),
+            idle: None,
+            redact: workspace.redacts(),
+            screen: None,
+        };
+        let began = Instant::now();
+        let mut watch = DraftWatch {
+            workspace,
+            signals,
+            began,
+            follow: Follow::new(spec.stdout.clone(), call.output),
+            over_since: None,
+            ending: None,
+            shown: None,
+        };
+        // The watch has its own limit: an agent that is asked to stop may still tell its cost.
+        let limits = (Duration::MAX, workspace.config.grace);
+        let Ok(outcome) = process::run_guarded(&spec, &post, limits, |agent| {
+            Ok::<_, Infallible>(watch.turn(agent))
+        });
+        watch.clear();
+        let limit_seconds = |limit: Duration| limit.as_secs();
+        let (outcome, signal) = match watch.ending {
+            Some((DraftEnd::Signal(number), _)) => (Outcome::Cancelled, Some(number)),
+            Some((DraftEnd::Timeout, _)) => {
+                let limit_seconds = limit_seconds(workspace.config.timeout);
+                (Outcome::TimedOut { limit_seconds }, None)
+            }
+            Some((DraftEnd::Lingered, _)) => {
+                let limit_seconds = limit_seconds(workspace.config.exit_grace);
+                (Outcome::Lingered { limit_seconds }, None)
+            }
+            None => (outcome, None),
+        };
+        let transcript = agent_output::told(&spec.stdout, call.output);
+        let record = DraftCall {
+            call: number,
+            agent: call.name.clone(),
+            outcome,
+            duration_seconds: duration::seconds(began.elapsed()),
+            usage: transcript.usage.clone(),
+            tasks: None,
+            log: log.to_owned(),
+        };
+        Ok(EndedCall { record, transcript, signal, folder })
+    }
+
+    /// The draft: the file that the agent wrote, or the YAML in its last message.
+    pub(super) fn answer(&self, ended: &EndedCall, last: Option<&str>) -> Option<String> {
+        let in_message = || {
+            let end = ended.transcript.end.as_ref().map(|end| end.text.as_str());
+            [end, ended.transcript.message.as_deref()]
+                .into_iter()
+                .flatten()
+                .find_map(fenced_graph)
+                .or_else(|| {
+                    let is_text = matches!(self.call.output, Format::Text | Format::Aider);
+                    let printed = || agent_output::end(&ended.folder.join("stdout"), SEARCHED);
+                    is_text.then(printed).as_deref().and_then(fenced_graph)
+                })
+        };
+        match self.slot.answer() {
+            Some(text) if Some(text.as_str()) == last => in_message().or(Some(text)),
+            Some(text) => Some(text),
+            None => in_message(),
+        }
+    }
+
+    /// Why the draft cannot go on after this call.
+    ///
+    /// # Errors
+    /// A signal, a limit, the provider, or an agent that failed without a draft.
+    pub(super) fn fault(&self, ended: &EndedCall, has_answer: bool) -> Result<()> {
+        let EndedCall { record, transcript, folder, .. } = ended;
+        let log = &record.log;
+        if let Some(number) = ended.signal {
+            return Err(stopped(number, Some(log)));
+        }
+        let unchanged = format!("the graph is unchanged; prompt and output are in {log}");
+        let fail =
+            |exit, why: String| Err(Failure::new(exit, format!("{why}; {unchanged}")).into());
+        let name = &self.call.name;
+        if let Outcome::NotStarted { error } = &record.outcome {
+            return fail(Exit::Agent, format!("the agent cannot be started: {error}"));
+        }
+        let stderr = agent_output::end(&folder.join("stderr"), STDERR);
+        let output = AttemptOutput {
+            format: self.call.output,
+            streams: self.call.streams(),
+            transcript,
+            outcome: &record.outcome,
+            stderr: &stderr,
+        };
+        let error = classify(&output, &Local::now());
+        let now = Utc::now();
+        match error.map(|error| (error, error.advice(0, now))) {
+            Some((error, Advice::Stop(exit))) => {
+                let remedy = error.remedy(self.call);
+                let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+                return fail(exit, format!("`{name}`: {error}{remedy}"));
+            }
+            Some((error, Advice::Wait { until })) if error != ProviderErrorKind::NoAnswer => {
+                let until = moment(until, now);
+                return fail(Exit::Limit, format!("`{name}`: {error}; run it again after {until}"));
+            }
+            Some((error, _)) if !has_answer && is_own_end(&record.outcome) => {
+                return fail(Exit::Error, format!("`{name}`: {error}"));
+            }
+            _ => {}
+        }
+        match &record.outcome {
+            Outcome::TimedOut { .. } | Outcome::Idle { .. } => {
+                let limit = duration::short(self.workspace.config.timeout);
+                fail(Exit::Limit, format!("limit reached: `{name}` took longer than {limit}"))
+            }
+            Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Ok(()),
+            _ if has_answer => Ok(()),
+            outcome => {
+                let lines = [agent_output::failure(&folder.join("stdout")), stderr];
+                let line =
+                    lines.iter().rev().find_map(|text| failure_line::of(&terminal::plain(text)));
+                let line = line.map_or_else(String::new, |line| format!(": {line}"));
+                fail(Exit::Error, format!("`{name}` {outcome}{line}"))
+            }
+        }
+    }
+}
+
+/// Whether an agent ended by itself.
+fn is_own_end(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Exited { .. } | Outcome::Signaled { .. })
+}
+
+/// What ends an agent, and what is shown of it meanwhile.
+struct DraftWatch<'a> {
+    workspace: &'a Workspace,
+    signals: &'a DraftSignals,
+    began: Instant,
+    follow: Follow,
+    /// When its last result came.
+    over_since: Option<Instant>,
+    /// Why and since when it is ended.
+    ending: Option<(DraftEnd, Instant)>,
+    /// When its activity was shown last.
+    shown: Option<Instant>,
+}
+
+impl DraftWatch<'_> {
+    /// Returns whether the agent may continue.
+    fn turn(&mut self, agent: &process::AgentProcess) -> bool {
+        let config = &self.workspace.config;
+        let is_over = self.follow.look().is_some_and(|it| it.is_over && it.background == 0);
+        self.over_since = if is_over { self.over_since.or(Some(Instant::now())) } else { None };
+        if self.signals.count() > 1 {
+            agent.kill();
+        }
+        if let Some((_, since)) = &self.ending {
+            return since.elapsed() < config.grace;
+        }
+        let lingers = self.over_since.is_some_and(|since| since.elapsed() >= config.exit_grace);
+        let end = match self.signals.number() {
+            Some(number) => DraftEnd::Signal(number),
+            None if self.began.elapsed() >= config.timeout => DraftEnd::Timeout,
+            None if lingers => DraftEnd::Lingered,
+            None => {
+                self.show();
+                return true;
+            }
+        };
+        // Some agents print their result when they are interrupted.
+        agent.interrupt();
+        self.ending = Some((end, Instant::now()));
+        true
+    }
+
+    /// Shows what the agent does, on one line of a terminal.
+    fn show(&mut self) {
+        const OFTEN: Duration = Duration::from_secs(1);
+        if !terminal::stderr_is_live() || self.shown.is_some_and(|at| at.elapsed() < OFTEN) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let doing = self.follow.doing().unwrap_or_default();
+        let text = format!("{}  {}", duration::short(self.began.elapsed()), doing);
+        let text = terminal::visible(&text);
+        let width = terminal::stderr_width().unwrap_or(80).saturating_sub(1);
+        let line = format!("\r\u{1b}[2K{}", terminal::fit(&text, width));
+        let _ = terminal::put_error(line.as_bytes());
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = terminal::put_error(b"\r\x1b[2K");
+        }
+    }
+}

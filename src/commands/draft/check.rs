@@ -1,0 +1,215 @@
+//! What a draft is for, and the check of a draft against it.
+
+use anyhow::Result;
+use chrono::Utc;
+
+use crate::{
+    adapters::excerpt,
+    commands::{
+        lint,
+        task_editor::{live_attempt, unsupported, usage},
+    },
+    core::{
+        event::Event,
+        exit::{Exit, Failure},
+        graph::{
+            TaskGraph,
+            drafted::{DraftAim, DraftRefusal, drafted},
+            edit::Document,
+            filter::Filter,
+            lint::{LintFinding, diagnostics},
+            task::TaskId,
+        },
+        select::Policy,
+        setup,
+    },
+    project::{
+        graph_file::{GraphFile, graph_of},
+        workspace::{Workspace, find, view},
+    },
+    view::{lines::counted, picture::GraphPicture},
+};
+
+/// The name of a draft in its errors.
+const NAME: &str = "draft.yaml";
+
+/// The graph that a draft is for.
+pub(super) struct DraftTarget {
+    aim: DraftAim,
+    name: String,
+    /// The text of the graph; none if the draft becomes the graph.
+    base: Option<String>,
+    /// Whether the file has only the examples of `ralph init`, which the draft replaces.
+    pub(super) has_examples: bool,
+}
+
+/// A valid draft.
+pub(super) struct CheckedDraft {
+    /// Its text.
+    pub(super) answer: String,
+    /// Its tasks.
+    pub(super) ids: Vec<TaskId>,
+    /// The remarks about its tasks.
+    pub(super) findings: Vec<LintFinding>,
+    /// The graph with them.
+    file: GraphFile,
+}
+
+impl DraftTarget {
+    /// Finds what a draft is for.
+    ///
+    /// # Errors
+    /// A graph with tasks, if it is neither to be extended nor a task of it to be split; an invalid
+    /// graph; a task that cannot be split.
+    pub(super) fn open(
+        workspace: &Workspace,
+        extends: bool,
+        split: Option<&str>,
+    ) -> Result<DraftTarget> {
+        let name = workspace.graph_name();
+        let target =
+            |aim, base, has_examples| DraftTarget { aim, name: name.clone(), base, has_examples };
+        if split.is_none() && workspace.graph_path().symlink_metadata().is_err() {
+            return Ok(target(DraftAim::New, None, false));
+        }
+        let file = workspace.graph()?;
+        let text = Some(file.text().to_owned());
+        if let Some(typed) = split {
+            let (id, number) = find(&file, typed)?;
+            let status = file.graph().task(number).status;
+            if status.is_over() {
+                return usage(format!("`{id}` is {status}; only an open task can be split"));
+            }
+            if let Some(attempt) = live_attempt(workspace, &workspace.event_store()?, &id)? {
+                let message = format!("attempt {attempt} at `{id}` is running; stop the run first");
+                return Err(Failure::new(Exit::Running, message).into());
+            }
+            return Ok(target(DraftAim::Split(id), text, false));
+        }
+        if extends || file.graph().tasks().is_empty() {
+            return Ok(target(DraftAim::Extend, text, false));
+        }
+        if setup::is_example(file.text()) {
+            return Ok(target(DraftAim::New, None, true));
+        }
+        let count = counted(file.graph().tasks().len(), "task");
+        usage(format!(
+            "`{name}` has {count}; `--extend` adds to them, and `--graph FILE` drafts another graph"
+        ))
+    }
+
+    /// What the draft is for.
+    pub(super) fn aim(&self) -> &DraftAim {
+        &self.aim
+    }
+
+    /// The text of the graph, if there is one.
+    pub(super) fn base(&self) -> Option<&str> {
+        self.base.as_deref()
+    }
+
+    /// The tasks of the graph, one a line.
+    pub(super) fn tasks(&self) -> Vec<String> {
+        let graph = self.base().and_then(|text| graph_of(text.as_bytes()));
+        let tasks = graph.iter().flat_map(TaskGraph::tasks);
+        let tasks =
+            tasks.filter(|task| !matches!(&self.aim, DraftAim::Split(id) if *id == task.id));
+        tasks.map(|task| format!("{} ({}): {}", task.id, task.status, task.title)).collect()
+    }
+
+    /// Checks that the layout of the graph allows the edit, before an agent is paid for it.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn try_layout(&self) -> Result<()> {
+        let graph = self.base().and_then(|text| graph_of(text.as_bytes()));
+        let is_free = |id: &String| {
+            let id = TaskId::new(id).ok();
+            !graph.iter().any(|graph| id.as_ref().is_some_and(|id| graph.number(id).is_some()))
+        };
+        let mut names = (1..).map(|number| format!("draft-{number}"));
+        let id = names.find(is_free).unwrap_or_default();
+        match drafted(&format!("tasks:\n- id: {id}\n"), self.base(), &self.aim) {
+            Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
+            Ok(_) | Err(DraftRefusal::Unfit { .. }) => Ok(()),
+        }
+    }
+
+    /// Returns the text of the graph with the draft, given its current text.
+    ///
+    /// # Errors
+    /// The errors of the draft, drawn; the layout of the graph.
+    pub(super) fn put_into(&self, current: Option<&str>, draft: &str) -> Result<String> {
+        let base = current.filter(|current| !(self.has_examples && setup::is_example(current)));
+        match drafted(draft, base, &self.aim) {
+            Ok(done) => Ok(done.text),
+            Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
+            Err(DraftRefusal::Unfit { text, faults }) => {
+                let drawn = excerpt::render(NAME, &text, &faults, false);
+                Err(Failure::drawn(Exit::Invalid, drawn).into())
+            }
+        }
+    }
+
+    /// Checks a draft. An invalid one is returned as its errors, drawn.
+    ///
+    /// # Errors
+    /// The layout of the graph.
+    pub(super) fn check(
+        &self,
+        workspace: &Workspace,
+        answer: &str,
+    ) -> Result<Result<CheckedDraft, String>> {
+        let done = match drafted(answer, self.base(), &self.aim) {
+            Ok(done) => done,
+            Err(DraftRefusal::Layout(why)) => return Err(unsupported(&self.name)(why)),
+            Err(DraftRefusal::Unfit { text, faults }) => {
+                return Ok(Err(excerpt::render(NAME, &text, &faults, false)));
+            }
+        };
+        let path = workspace.graph_path();
+        let file = match GraphFile::assume(path, &self.name, false, false, &done.text) {
+            Ok(file) => file,
+            Err(rejected) => return Ok(Err(rejected.summary())),
+        };
+        let mut findings = lint::of_workspace(workspace, file.graph());
+        findings.retain(|found| done.ids.contains(&file.graph().task(found.task).id));
+        Ok(Ok(CheckedDraft { answer: answer.to_owned(), ids: done.ids, findings, file }))
+    }
+}
+
+impl CheckedDraft {
+    /// The remarks, drawn; empty if there are none.
+    pub(super) fn remarks(&self, color: bool) -> String {
+        let name = self.file.name();
+        let Ok(document) = Document::parse(self.file.text()) else { return String::new() };
+        let found = diagnostics(&document, &self.findings);
+        if found.is_empty() {
+            return String::new();
+        }
+        // Without a graph around it, the lines are those of the draft.
+        let name = if self.file.graph().tasks().len() == self.ids.len() { NAME } else { name };
+        excerpt::render(name, self.file.text(), &found, color)
+    }
+
+    /// The picture of its tasks.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn picture(&self, workspace: &Workspace) -> Result<GraphPicture> {
+        let store = workspace.event_store()?;
+        let filter = Filter { tasks: self.ids.clone(), ..Filter::default() };
+        let policy = Policy { filter, ..workspace.policy() };
+        let view = view(&self.file, store.history(), &policy);
+        Ok(GraphPicture::of(&view, self.file.name(), Utc::now()))
+    }
+}
+
+/// The records of tasks that a new graph has.
+pub(super) fn added(ids: &[TaskId]) -> impl Iterator<Item = (&TaskId, Event)> {
+    use crate::core::{event::Cause, graph::task::Status};
+    let cause = Cause::Command;
+    let event =
+        move || Event::StatusChanged { old: None, new: Some(Status::Pending), cause, reason: None };
+    ids.iter().map(move |id| (id, event()))
+}
