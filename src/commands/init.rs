@@ -161,8 +161,11 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
         merge_driver::install(&workspace)?;
     }
     let command = Workspace::own_command();
+    let draft = setup::draftable(&found.backlog).map_or(String::new(), |path| {
+        format!("{command} draft {path}\n               have the agent write its tasks\n  ")
+    });
     let next = format!(
-        "Next: put your tasks into {GRAPH}, commit the new files, then run\n  \
+        "Next: put your tasks into {GRAPH}, commit the new files, then run\n  {draft}\
          {command} check        validate the graph\n  \
          {command} doctor       find what would stop a run\n  \
          {command} run --once   make one attempt"

@@ -176,7 +176,11 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
     for file in ["PRD.md", "TODO.md", "docs/old.task-graph.yaml", ".beads/x"] {
         trial.write(file, "");
     }
-    trial.run(["init", "--yes"]).stdout(SAID).stderr(
+    let said_too = SAID.replace(
+        "  [ralph] check ",
+        "  [ralph] draft PRD.md\n               have the agent write its tasks\n  [ralph] check ",
+    );
+    trial.run(["init", "--yes"]).stdout(&said_too).stderr(
         "project: [repo], branch main\n\
          agent: claude ([trial]/bin/claude), no sign of a login\n\
          agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
@@ -184,8 +188,8 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
          tests: none found\n\
          backlog: docs/old.task-graph.yaml, a task graph: check it with `ralph --graph \
          docs/old.task-graph.yaml check`\n\
-         backlog: PRD.md, name it as `path` in a task, whose agent then reads it first\n\
-         backlog: TODO.md, name it as `path` in a task, whose agent then reads it first\n\
+         backlog: PRD.md, `ralph draft PRD.md` has the agent write tasks from it\n\
+         backlog: TODO.md, `ralph draft TODO.md` has the agent write tasks from it\n\
          backlog: .beads/, import it with `ralph import .beads`\n",
     );
     assert_eq!(said(&trial.read(".ralph/config.yaml")), ["agent: codex"]);

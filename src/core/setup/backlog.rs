@@ -47,12 +47,24 @@ pub fn backlog(paths: &[String]) -> Vec<Backlog> {
         path: path.clone(),
         advice: if path.to_lowercase().ends_with(".json") {
             format!("import it with `ralph import {path}`")
+        } else if is_text(path) {
+            format!("`ralph draft {path}` has the agent write tasks from it")
         } else {
             "name it as `path` in a task, whose agent then reads it first".to_owned()
         },
         document: Some(path.clone()),
     });
     graphs.chain(plans).chain(beads).collect()
+}
+
+/// Whether a plan is a text that tasks can be drafted from.
+fn is_text(path: &str) -> bool {
+    path.to_lowercase().ends_with(".md")
+}
+
+/// Returns the first plan that tasks can be drafted from.
+pub fn draftable(found: &[Backlog]) -> Option<&str> {
+    found.iter().filter_map(|one| one.document.as_deref()).find(|path| is_text(path))
 }
 
 fn is_graph(path: &str) -> bool {
