@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use self::{
@@ -39,7 +39,7 @@ use crate::{
         event::Event,
         exit::{Exit, Failure},
         graph::drafted::DraftAim,
-        spend::{Spend, dollars},
+        spend::{Reached, Spend},
     },
     project::{
         config::ConfigLayer,
@@ -97,8 +97,9 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             });
         }
     }
-    keep::keep(invocation, &workspace, &target, &draft.answer).map_err(|error| {
-        error.context(format!("the draft was not kept; it is in {}", path.display()))
+    keep::keep(invocation, &workspace, &target, &draft.answer).inspect_err(|_| {
+        let command = target.keep_command(&path);
+        terminal::say(&format!("the draft was not kept; to try again:\n  {command}"));
     })
 }
 
@@ -120,8 +121,8 @@ fn make(
     let log = format!("logs/draft/{}", new_run_id(Utc::now()));
     let slot = DraftSlot::prepare(workspace).map_err(|error| signals.stop_of(error))?;
     let agent = DraftAgent { workspace, call, slot: &slot, lock: &lock };
-    let spend = Spend::default();
-    let mut rounds = DraftRounds { agent, target, spec, store, signals, log, spend };
+    let (spend, began) = (Spend::default(), Utc::now());
+    let mut rounds = DraftRounds { agent, target, spec, store, signals, log, spend, began };
     let (draft, path) = rounds.all()?;
     Ok((draft, path, rounds.spend))
 }
@@ -199,6 +200,7 @@ struct DraftRounds<'a> {
     /// The folder of prompts, outputs and drafts, relative to the repository.
     log: String,
     spend: Spend,
+    began: DateTime<Utc>,
 }
 
 impl DraftRounds<'_> {
@@ -208,10 +210,10 @@ impl DraftRounds<'_> {
         let mut good: Option<(CheckedDraft, PathBuf)> = None;
         let mut last: Option<LastDraft> = None;
         for number in 1..=CALLS {
-            if let Some(spent) = self.limit_reached() {
+            if let Some(reached) = self.limit_reached() {
                 match good {
                     Some(good) => return Ok(good),
-                    None => return Err(self.out_of_money(&spent)),
+                    None => return Err(self.out_of_budget(&reached)),
                 }
             }
             let (draft, path) = match self.round(number, last.as_ref()) {
@@ -299,18 +301,19 @@ impl DraftRounds<'_> {
         Ok((draft, path))
     }
 
-    /// The limit on the cost, if it is reached.
-    fn limit_reached(&self) -> Option<String> {
-        let limit = self.agent.workspace.config.max_cost?;
-        (self.spend.assumed_cost() >= limit).then(|| dollars(limit))
+    /// The limit of the settings that is reached, if one is.
+    fn limit_reached(&self) -> Option<Reached> {
+        let budget = self.agent.workspace.policy().budget;
+        let recent = &self.store.history().recent;
+        budget.reached(&self.spend, Some(self.began), recent, Utc::now())
     }
 
-    fn out_of_money(&self, limit: &str) -> anyhow::Error {
-        let message = format!(
-            "limit reached: {limit} per draft ({} spent); the graph is unchanged; the drafts are in {}",
-            self.spend.cost(),
-            self.log
-        );
+    fn out_of_budget(&self, reached: &Reached) -> anyhow::Error {
+        let drafts = match self.spend.attempts {
+            0 => String::new(),
+            _ => format!("; the drafts are in {}", self.log),
+        };
+        let message = format!("limit reached: {reached}; the graph is unchanged{drafts}");
         Failure::new(Exit::Limit, message).into()
     }
 }

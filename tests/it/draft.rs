@@ -342,8 +342,34 @@ fn a_cost_limit_ends_the_calls() {
     trial.write(".ralph/config.yaml", &format!("fsync: false\n{call}"));
     tell(&trial, "draft", &format!("echo '{event}'\n"));
     let ran = trial.run(["draft", "Do it", "--max-cost", "2"]).code(2);
-    ran.stderr_has("$2.00 per draft ($3.00 spent)");
+    ran.stderr_has("$2.00 per run ($3.00 spent)");
     assert_eq!(trial.lines("drafted").len(), 2);
+    // The limit of a day counts earlier drafts.
+    let trial = trial.env("RALPH_MAX_COST_PER_DAY", "3");
+    trial.run(["draft", "Do it"]).code(2).stderr_has("$3.00 in 24 hours");
+    assert_eq!(trial.lines("drafted").len(), 2);
+}
+
+#[test]
+fn a_graph_that_changed_meanwhile_is_not_overwritten() {
+    let trial = project().graph(GRAPH);
+    let other = format!("{GRAPH}  - id: types\n");
+    fs::write(trial.sign("other.yaml"), &other).unwrap();
+    let script = format!(
+        "cp \"$TRIAL_DIR/other.yaml\" {}/task-graph.yaml\n{}",
+        trial.root().display(),
+        writes(GOOD)
+    );
+    tell(&trial, "draft", &script);
+    let ran = trial.run(["draft", "--extend", "Do it", "--yes"]).code(65);
+    ran.stderr_has("already has a task `types`").stderr_has("--extend --keep logs/draft/[run]/1");
+    assert_eq!(trial.graph_text(), other);
+    // What does not clash is kept.
+    let other = format!("{GRAPH}  - id: mine\n");
+    trial.write("task-graph.yaml", GRAPH);
+    fs::write(trial.sign("other.yaml"), &other).unwrap();
+    trial.run(["draft", "--extend", "Do it", "--yes"]);
+    assert!(trial.graph_text().starts_with(&other) && trial.graph_text().contains("id: report"));
 }
 
 #[test]

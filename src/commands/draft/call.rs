@@ -257,7 +257,11 @@ impl DraftWatch<'_> {
         }
         let lingers = self.over_since.is_some_and(|since| since.elapsed() >= config.exit_grace);
         let end = match self.signals.number() {
-            Some(number) => DraftEnd::Signal(number),
+            Some(number) => {
+                self.clear();
+                terminal::say("ending the agent; press Ctrl-C again to kill it at once");
+                DraftEnd::Signal(number)
+            }
             None if self.began.elapsed() >= config.timeout => DraftEnd::Timeout,
             None if lingers => DraftEnd::Lingered,
             None => {
