@@ -64,12 +64,12 @@ pub(super) fn render(
         "spec": {
             "text": spec.beginning().trim_end(),
             "is_cut": spec.is_cut(),
-            "file": slot.spec_file(),
+            "file": slot.spec_file().display().to_string(),
         },
         "files": layout(&slot.files, FILES),
         "verify": verify,
         "graph": tasks,
-        "answer": slot.answer_file(),
+        "answer": slot.answer_file().display().to_string(),
         "last": last.map(|last| json!({
             "text": cut(&last.text),
             "report": cut(&last.report),

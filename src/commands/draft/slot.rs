@@ -2,7 +2,9 @@
 //! at the end without a look at what the agent did to it.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -55,10 +57,12 @@ impl DraftSlot {
         })?;
         let pool = SlotPool::of(workspace);
         let root = pool.draft();
-        let is_slot = repo.is_incomplete_slot(&root) || repo.open_slot(&root).is_some();
-        // A killed draft left it.
-        if is_slot || root.join(FOLDER).exists() {
-            fs::remove_dir_all(&root).with_context(|| format!("remove `{}`", root.display()))?;
+        // A killed draft left it. Git is asked last: the agent may have changed what it reads.
+        if root.join(FOLDER).exists()
+            || repo.is_incomplete_slot(&root)
+            || repo.open_slot(&root).is_some()
+        {
+            remove_folder(&root).with_context(|| format!("remove `{}`", root.display()))?;
         }
         let slot = DraftSlot {
             files: repo.files_at(&base)?,
@@ -102,10 +106,10 @@ impl DraftSlot {
     /// # Errors
     /// Errors of the disk.
     pub(super) fn begin(&self, spec: &DraftSpec, last: Option<&str>) -> Result<()> {
-        let begin = || -> std::io::Result<()> {
+        let begin = || -> io::Result<()> {
             // The agent may have put anything in its place.
             match fs::symlink_metadata(&self.folder) {
-                Ok(found) if found.is_dir() => fs::remove_dir_all(&self.folder)?,
+                Ok(found) if found.is_dir() => remove_folder(&self.folder)?,
                 Ok(_) => fs::remove_file(&self.folder)?,
                 Err(_) => {}
             }
@@ -132,9 +136,27 @@ impl DraftSlot {
     }
 }
 
+/// Removes a folder with everything in it, also what was made read-only, as package managers do.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        if !fs::symlink_metadata(&folder)?.is_dir() {
+            continue;
+        }
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            folders.push(entry?.path());
+        }
+    }
+    fs::remove_dir_all(path)
+}
+
 impl Drop for DraftSlot {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.root)
+        if let Err(error) = remove_folder(&self.root)
             && self.root.exists()
         {
             let slot = self.root.display();
