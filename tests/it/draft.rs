@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{TestProject, agent, until, wait_for},
+    support::{TestProject, agent, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
@@ -276,6 +276,15 @@ fn an_agent_that_hangs_is_ended_at_the_limit() {
 }
 
 #[test]
+fn an_idle_agent_is_ended() {
+    let trial = project().env("RALPH_IDLE", "1s");
+    tell(&trial, "draft", "sleep 1000\n");
+    trial.run(["draft", "Do it"]).code(2).stderr_has("did nothing for [took]");
+    trial.assert_record("drafted", &json!({"outcome": "idle", "limit_seconds": 1}));
+    is_untouched(&trial);
+}
+
+#[test]
 fn a_signal_ends_the_agent_and_keeps_what_it_wrote() {
     for (signal, number) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let trial = project().graph(GRAPH);
@@ -309,9 +318,6 @@ fn a_killed_draft_leaves_nothing_running_and_the_next_one_works() {
     trial.run(["draft", "Do it"]).code(5).stderr_has("another `ralph draft` is running");
     live.kill();
     trial.no_process_is_left();
-    until("the lock is free", || {
-        trial.run(["draft", "--keep", "nothing.yaml"]).code(64).err().contains("cannot read")
-    });
     trial.run(["draft", "Do it", "--yes"]);
     assert_eq!(trial.graph_text(), GOOD);
     assert!(!trial.dir().join("repo.slots").exists());

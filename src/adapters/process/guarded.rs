@@ -1,4 +1,5 @@
-//! A command that is not an agent, behind a guardian of its own: a hook or a notification.
+//! A command that is no attempt, behind a guardian of its own: a hook, a notification, or the agent
+//! of a draft.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -11,7 +12,7 @@ use crate::core::{run::process_watch::UNANSWERED, verdict::Outcome};
 /// The interval between two calls of `turn`.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Runs a command to its end; sends TERM after `limit`, and KILL after `grace`. Everything that it
+/// Runs a command to its end; sends TERM after `limit` or when it is idle, and KILL after `grace`. Everything that it
 /// started has ended on return. `post.record` must be open in no other process.
 ///
 /// `turn` is called repeatedly meanwhile and returns whether the command may continue; the time it
@@ -39,6 +40,7 @@ pub fn run_guarded<E>(
     let mut left = limit;
     let mut ending: Option<(Outcome, Instant)> = None;
     let mut killed_at: Option<Instant> = None;
+    let mut is_idle = false;
     loop {
         let began = Instant::now();
         match told.recv_timeout(TURN) {
@@ -50,7 +52,8 @@ pub fn run_guarded<E>(
                 return Ok(ours.or(closed.outcome).unwrap_or(Outcome::Interrupted));
             }
             Ok(ProcessNews::Left(_)) => agent.kill(),
-            Ok(ProcessNews::Idle) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ProcessNews::Idle) => is_idle = true,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
         }
         left = left.saturating_sub(began.elapsed());
@@ -67,6 +70,9 @@ pub fn run_guarded<E>(
                 continue;
             }
             None if !goes_on => Outcome::Cancelled,
+            None if is_idle => {
+                Outcome::Idle { limit_seconds: post.idle.unwrap_or_default().as_secs() }
+            }
             None if left.is_zero() => Outcome::TimedOut { limit_seconds: limit.as_secs() },
             None => continue,
         };

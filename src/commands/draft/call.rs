@@ -97,7 +97,7 @@ impl DraftAgent<'_> {
             record,
             exit: None,
             lock: lock.folder(),
-            idle: None,
+            idle: Some(workspace.config.idle).filter(|idle| !idle.is_zero()),
             redact: workspace.redacts(),
             screen: None,
         };
@@ -207,7 +207,14 @@ impl DraftAgent<'_> {
             _ => {}
         }
         match &record.outcome {
-            Outcome::TimedOut { .. } | Outcome::Idle { .. } => {
+            Outcome::Idle { .. } => {
+                let limit = duration::short(self.workspace.config.idle);
+                fail(
+                    Exit::Limit,
+                    format!("limit reached: `{name}` did nothing for {limit} (`idle`)"),
+                )
+            }
+            Outcome::TimedOut { .. } => {
                 let limit = duration::short(self.workspace.config.timeout);
                 fail(Exit::Limit, format!("limit reached: `{name}` took longer than {limit}"))
             }
