@@ -15,6 +15,7 @@ pub mod hook_run;
 mod hooks;
 mod isolated;
 mod landing;
+mod options;
 mod plain;
 mod process_spec;
 mod processes;
@@ -40,14 +41,11 @@ use crate::{
         tmux,
     },
     core::{
-        agents::{agent_command::AgentCommand, promise::Worth},
+        agents::promise::Worth,
         duration,
-        event::{Event, PlainLoop, StopReason, record::Record},
+        event::{Event, StopReason, record::Record},
         exit::{Exit, Failure},
-        graph::{
-            filter::Filter,
-            task::{Status, TaskId},
-        },
+        graph::task::{Status, TaskId},
         run::{
             OpenWork, Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
@@ -72,51 +70,13 @@ pub use agents::{agents, check_agent};
 use edits::RunGraph;
 use hooks::RunHooks;
 use isolated::RunSlots;
+pub use options::RunOptions;
 pub use process_spec::draft_agent;
 use processes::Processes;
 use requests::Inbox;
 
 /// The time that an unreadable graph file has to become valid: an editor may be saving it.
 const HALF_SAVED: Duration = Duration::from_secs(3);
-
-/// The options of a run, apart from the repository and its settings.
-#[derive(Clone, Debug, Default)]
-pub struct RunOptions {
-    /// The tasks to work on.
-    pub filter: Filter,
-    /// Agents that override those of the settings and tasks.
-    pub agents: Option<Vec<AgentCommand>>,
-    /// Whether to stop after the first attempt.
-    pub once: bool,
-    /// Whether to wait for tasks in progress elsewhere and for answers when nothing can start.
-    pub wait: bool,
-    /// The number of attempts of the paused run that this run resumes.
-    pub before: u32,
-    /// Whether each agent gets its own terminal.
-    pub tmux: bool,
-    /// The plain loop, unless the run works on a graph.
-    pub plain: Option<PlainLoop>,
-}
-
-impl RunOptions {
-    /// Returns the policy of a run with these options.
-    pub fn policy(&self, workspace: &Workspace) -> Policy {
-        let settings = workspace.policy();
-        Policy {
-            filter: self.filter.clone(),
-            once: self.once,
-            wait: self.wait,
-            agents_given: self.agents.is_some(),
-            agents: self.agents.clone().unwrap_or(settings.agents),
-            // A plain loop has its own limits.
-            max_attempts: self.plain.as_ref().map_or(settings.max_attempts, |_| u32::MAX),
-            start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
-            jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
-            plain: self.plain.clone(),
-            ..settings
-        }
-    }
-}
 
 /// A message to the run.
 enum RunnerMessage {
@@ -223,6 +183,9 @@ impl Runner {
         self.write_lock_holder(None)?;
         self.emit(None, Event::LoopStarted(self.begun()))?;
         crash::point("run.begun");
+        for refreshed in mem::take(&mut self.options.refreshed) {
+            self.emit(None, Event::SourceRefreshed(refreshed))?;
+        }
         self.announce_graph()?;
         let result = self.begin().or_else(|error| self.stop_of(error));
         if result.is_err() {

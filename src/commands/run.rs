@@ -13,7 +13,7 @@ use crate::{
     core::{
         agents::agent_command::AgentCommand,
         duration,
-        event::Begun,
+        event::{Begun, SourceRefreshed},
         exit::{Exit, Failure},
         graph::filter::Filter,
         redact::MARK,
@@ -63,14 +63,20 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         wait: options.wait,
         before: 0,
         tmux: options.tmux,
+        refreshed: Vec::new(),
         plain: None,
     };
     if options.dry_run {
         return dry_run(&workspace, &run.policy(&workspace));
     }
-    if let Some(line) = import::refresh_all(&workspace) {
-        terminal::say(&terminal::visible(&line));
-    }
+    let refreshed = import::refresh_all(&workspace);
+    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, verbosity)
+        .inspect_err(|_| say_refreshed(&refreshed))?;
+    Ok(runner.run()?.exit())
+}
+
+/// Returns the runner of the graph, after warnings about it.
+fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Result<Runner> {
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let odd = file.warnings().len();
@@ -89,7 +95,14 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     if runner.workspace().config.is_isolated() {
         warn_of_uncommitted(runner.workspace());
     }
-    Ok(runner.run()?.exit())
+    Ok(runner)
+}
+
+/// Says what happened to the sources if no run records it.
+fn say_refreshed(refreshed: &[SourceRefreshed]) {
+    for SourceRefreshed { source, what } in refreshed {
+        terminal::say(&terminal::visible(&format!("source `{source}`: {what}")));
+    }
 }
 
 /// Warns that attempts do not see what is not committed.
@@ -163,10 +176,15 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         return Err(Failure::new(Exit::Agent, message).into());
     }
     workspace.set_flags(begun.flags.clone())?;
-    let file = match &begun.plain {
-        Some(plain) => loop_graph::graph(&workspace, &plain.name)?,
-        None => attempt::graph(&workspace)?,
+    let refreshed = match &begun.plain {
+        Some(_) => Vec::new(),
+        None => import::refresh_all(&workspace),
     };
+    let file = match &begun.plain {
+        Some(plain) => loop_graph::graph(&workspace, &plain.name),
+        None => attempt::graph(&workspace),
+    };
+    let file = file.inspect_err(|_| say_refreshed(&refreshed))?;
     let run = RunOptions {
         filter: Filter::of_words(&begun.filter),
         agents: (!begun.agents.is_empty()).then(|| begun.agents.clone()),
@@ -174,9 +192,12 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         wait: begun.wait,
         before,
         tmux: begun.tmux,
+        refreshed: refreshed.clone(),
         plain: begun.plain.clone(),
     };
-    Ok(runner(workspace, file, run, Verbosity::Normal)?.run()?.exit())
+    let runner = runner(workspace, file, run, Verbosity::Normal)
+        .inspect_err(|_| say_refreshed(&refreshed))?;
+    Ok(runner.run()?.exit())
 }
 
 /// Returns the runner of a graph with the reporters for the terminal.

@@ -73,6 +73,11 @@ impl AttemptState {
         self == AttemptState::Landing
     }
 
+    /// The state without a trial of the merge queue.
+    fn out_of_trial(self) -> AttemptState {
+        if self.is_landing() { AttemptState::Queued } else { self }
+    }
+
     /// The state after an event that concerns the attempt; none when the event ends it.
     ///
     /// An event that ends a trial concerns every attempt, [`Event::Merging`] those in its batch,
@@ -87,22 +92,19 @@ impl AttemptState {
             | Event::ChildrenOverdue { .. } => AttemptState::Running,
             Event::WaitingForChildren(_) => AttemptState::WaitingForChildren,
             // The journal records the checks of a trial under the first task of the batch.
-            Event::Verifying { baseline: true, .. } if !self.is_landing() => AttemptState::Baseline,
-            Event::Verifying { baseline: false, .. } if !self.is_landing() => {
-                AttemptState::Verifying
+            Event::Verifying { baseline, .. } if !self.is_landing() => {
+                if *baseline {
+                    AttemptState::Baseline
+                } else {
+                    AttemptState::Verifying
+                }
             }
             Event::Queued { .. } => AttemptState::Queued,
             Event::Merging(_) => AttemptState::Landing,
             Event::Split(_)
             | Event::MergeHeld(_)
             | Event::LoopStarted(_)
-            | Event::Finished { .. } => {
-                if self.is_landing() {
-                    AttemptState::Queued
-                } else {
-                    self
-                }
-            }
+            | Event::Finished { .. } => self.out_of_trial(),
             Event::Completed(_)
             | Event::Failed(_)
             | Event::Interrupted(_)
@@ -114,6 +116,9 @@ impl AttemptState {
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
+            | Event::SourceRefreshed(_)
+            | Event::SourceUpdated(_)
+            | Event::SourceFailed(_)
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::DoneRemoved { .. }

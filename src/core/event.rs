@@ -11,6 +11,7 @@ mod drafted;
 mod ended;
 mod merged;
 mod plain;
+mod source;
 mod stop;
 mod told;
 mod wake;
@@ -34,6 +35,7 @@ pub use drafted::DraftCall;
 pub use ended::AttemptResult;
 pub use merged::{Batch, Held};
 pub use plain::PlainLoop;
+pub use source::{SourceFailed, SourceRefreshed, SourceUpdated};
 pub use stop::StopReason;
 pub use told::{AgentChange, Hook, HookFailed, NotifyFailed};
 pub use wake::{Hindrance, SkippedWake, Slept, WakeTrigger, Woken};
@@ -336,6 +338,12 @@ pub enum Event {
     HookFailed(HookFailed),
     /// A notification failed. Recorded once per target.
     NotifyFailed(NotifyFailed),
+    /// Changes of a source were taken over before the run, or the source could not be read.
+    SourceRefreshed(SourceRefreshed),
+    /// A source says now that tasks are done.
+    SourceUpdated(SourceUpdated),
+    /// A source could not be told that tasks are done; the next run tries again.
+    SourceFailed(SourceFailed),
     /// `ralph schedule` waits for a time or a request.
     Slept(Slept),
     /// `ralph schedule` started a run.

@@ -267,6 +267,12 @@ impl History {
         cooldown.count - u32::from(together)
     }
 
+    fn open_child(&mut self, record: &Record, child: &ChildAgent) {
+        let (since, child) = (record.timestamp, child.clone());
+        let id = record.task_id.clone();
+        self.children.extend(id.map(|task_id| OpenChild { task_id, since, child }));
+    }
+
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
@@ -281,10 +287,7 @@ impl History {
             | Event::Interrupted(ended)
             | Event::NeedsInput(ended)
             | Event::Iterated(ended) => self.close(record, ended),
-            Event::ChildStarted(child) => {
-                let (since, child) = (record.timestamp, child.clone());
-                self.children.extend(id.map(|id| OpenChild { task_id: id.clone(), since, child }));
-            }
+            Event::ChildStarted(child) => self.open_child(record, child),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
             Event::StatusChanged { new, cause, reason, .. } => {
@@ -310,6 +313,9 @@ impl History {
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
+            | Event::SourceRefreshed(_)
+            | Event::SourceUpdated(_)
+            | Event::SourceFailed(_)
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::Asked { .. }

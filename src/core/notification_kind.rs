@@ -101,6 +101,9 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::GraphRejected { .. }
         | Event::SettingsLoaded { .. }
         | Event::SettingsRejected { .. }
+        | Event::SourceRefreshed(_)
+        | Event::SourceUpdated(_)
+        | Event::SourceFailed(_)
         | Event::RecordDamaged { .. }
         | Event::GraphGuarded { .. }
         | Event::Started { .. }

@@ -157,7 +157,10 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::GraphRejected { .. }
         | Event::GraphGuarded { .. }
         | Event::SettingsLoaded { .. }
-        | Event::SettingsRejected { .. } => files::lines(event),
+        | Event::SettingsRejected { .. }
+        | Event::SourceRefreshed(_)
+        | Event::SourceUpdated(_)
+        | Event::SourceFailed(_) => files::lines(event),
         Event::HookFailed(_) | Event::NotifyFailed(_) => failures::lines(event),
         Event::SlotKept { .. }
         | Event::WorkRestored { .. }

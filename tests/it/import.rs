@@ -528,7 +528,41 @@ fn sources_of_the_settings_are_refreshed_before_a_run() {
     trial.git(&["add", "--all"]);
     trial.git(&["commit", "--quiet", "--message", "Set the stage"]);
     trial.write("prd.json", &source("A", true, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
-    let said = trial.run(["run"]).graph_complete().err();
-    assert!(said.contains("sources: `prd.json`: 1 task added; `gone.md`: not read"), "{said}");
+    trial.run(["run"]).graph_complete();
+    let log = trial.read("logs/run.log");
+    let said = |name: &str| log.lines().filter(|line| line.contains(name)).count();
+    assert_eq!(said("source `prd.json`: 1 task added"), 1, "{log}");
+    assert_eq!(said("source `gone.md`: not read"), 1, "{log}");
     assert_eq!(tasks(&trial), ["a complete", "b complete", "c complete"]);
+}
+
+#[test]
+fn sources_are_refreshed_when_a_run_is_resumed() {
+    let settings = format!("{}sources: [prd.json]\n", crate::support::SETTINGS);
+    let trial = TestProject::new().agent("gate").file(".ralph/config.yaml", &settings);
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json"]);
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Set the stage"]);
+    let run = trial.start_until(["run"], "waiting-a");
+    trial.run(["pause"]);
+    trial.leave("open");
+    run.end(&trial).code(4);
+    trial.write("prd.json", &source("A", false, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
+    trial.run(["resume"]).graph_complete();
+    assert_eq!(tasks(&trial), ["a complete", "b complete", "c complete"]);
+    trial.assert_record(
+        "source_refreshed",
+        &serde_json::json!({"source": "prd.json", "what": "1 task added"}),
+    );
+}
+
+#[test]
+fn what_a_refresh_took_over_is_told_if_no_run_starts() {
+    let settings = format!("{}sources: [prd.json]\n", crate::support::SETTINGS);
+    let trial = TestProject::new().agent("commit").file(".ralph/config.yaml", &settings);
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json"]);
+    trial.write("prd.json", &source("A", false, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
+    trial.run(["run", "--tag", "nosuch"]).code(64).stderr_has("source `prd.json`: 1 task added");
 }

@@ -272,6 +272,9 @@ impl Event {
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
+            | Event::SourceRefreshed(_)
+            | Event::SourceUpdated(_)
+            | Event::SourceFailed(_)
             | Event::RecordDamaged { .. }
             | Event::GraphGuarded { .. }
             | Event::Started { .. }

@@ -470,6 +470,20 @@ mod tests {
                 moment: "finished".to_owned(),
                 why: "it answered 500".to_owned(),
             }),
+            Event::SourceRefreshed(SourceRefreshed {
+                source: "prd.json".to_owned(),
+                what: "1 task added".to_owned(),
+            }),
+            Event::SourceUpdated(SourceUpdated {
+                source: "prd.json".to_owned(),
+                tasks: vec![TaskId::new("a").unwrap()],
+                commit: Some("c".into()),
+                uncommitted: None,
+            }),
+            Event::SourceFailed(SourceFailed {
+                source: "prd.json".to_owned(),
+                why: "it is not UTF-8".to_owned(),
+            }),
             Event::Slept(Slept {
                 until: Some(DateTime::UNIX_EPOCH),
                 cron: vec!["@daily".to_owned()],

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{SourceText, add, existing, exists, gather, plan, refused};
 use crate::{
     core::{
-        event::{Cause, Event},
+        event::{Cause, Event, SourceRefreshed},
         graph::{
             edit::Document,
             load,
@@ -210,19 +210,18 @@ fn merged(
     Ok((document.text().to_owned(), all))
 }
 
-/// Refreshes the sources of the settings. Returns what happened as one line, if anything did: a
-/// source that cannot be read does not stop a run.
-pub fn refresh_all(workspace: &Workspace) -> Option<String> {
-    let mut parts = Vec::new();
-    for name in &workspace.config.sources {
-        let path = workspace.root().join(name);
-        let said = match refresh(workspace, &path, name, None, None, false) {
-            Ok(report) => report.line(),
-            Err(error) => Some(format!("not read: {}", fatal::summary(&error))),
+/// Refreshes the sources of the settings. Returns what happened to each, if anything did: a source
+/// that cannot be read does not stop a run.
+pub fn refresh_all(workspace: &Workspace) -> Vec<SourceRefreshed> {
+    let refreshed = |source: &String| {
+        let path = workspace.root().join(source);
+        let what = match refresh(workspace, &path, source, None, None, false) {
+            Ok(report) => report.line()?,
+            Err(error) => format!("not read: {}", fatal::summary(&error)),
         };
-        parts.extend(said.map(|said| format!("`{name}`: {said}")));
-    }
-    (!parts.is_empty()).then(|| format!("sources: {}", parts.join("; ")))
+        Some(SourceRefreshed { source: source.clone(), what })
+    };
+    workspace.config.sources.iter().filter_map(refreshed).collect()
 }
 
 impl RefreshReport {

@@ -1,10 +1,10 @@
-//! The lines of the files that people write: the graph and the settings.
+//! The lines of the files that people write: the graph, the settings and the sources of tasks.
 
 use super::{Line, counted, line, named};
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Event, Harm},
+        event::{Event, Harm, SourceFailed, SourceUpdated},
         graph::task::TaskId,
     },
 };
@@ -23,10 +23,37 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
         let text =
             format!("the settings cannot be read; the previous ones stay in effect: {error}");
         line(Style::Bad, text)
+    } else if let Event::SourceRefreshed(source) = event {
+        line(None, format!("source `{}`: {}", source.source, source.what))
+    } else if let Event::SourceUpdated(source) = event {
+        line(None, updated(source))
+    } else if let Event::SourceFailed(source) = event {
+        let SourceFailed { source, why } = source;
+        let what = if source.contains("://") {
+            format!("cannot close {source}")
+        } else {
+            format!("cannot mark tasks as done in `{source}`")
+        };
+        let text = format!("{what}: {why}; the next run tries again");
+        line(Style::Warn, text)
     } else {
         return Vec::new();
     };
     vec![shown]
+}
+
+fn updated(source: &SourceUpdated) -> String {
+    let tasks = named(&source.tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
+    let name = &source.source;
+    if source.is_issue() {
+        return format!("closed {name}: {tasks} is complete");
+    }
+    let commit = match (&source.commit, &source.uncommitted) {
+        (Some(commit), _) => format!(" in {}", commit.get(..7).unwrap_or(commit)),
+        (None, Some(why)) => format!(", not committed: {why}"),
+        (None, None) => String::new(),
+    };
+    format!("{tasks}: marked as done in `{name}`{commit}")
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
