@@ -50,7 +50,9 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn is_as_staged(&self, path: &str) -> Result<bool> {
-        program::test(&self.root, &["diff-files", "--quiet", "--no-ext-diff", "--", path])
+        // `diff-files` would find a difference in a file that has only been written again.
+        let refreshing = ["-c", "diff.autoRefreshIndex=true", "diff", "--quiet", "--no-ext-diff"];
+        program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
     }
 
     /// The mode and id of a file in a commit.
@@ -86,6 +88,10 @@ mod tests {
                 assert_eq!(trees.place.git(&["show", ":deep/graph"]), "2");
                 repo.reset_file(&base, "deep/graph").unwrap();
                 assert_eq!(staged(), None);
+                assert!(repo.is_as_staged("deep/graph").unwrap());
+                trees.place.write("deep/graph", "other\n");
+                assert!(!repo.is_as_staged("deep/graph").unwrap());
+                trees.place.write("deep/graph", "1\n");
                 assert!(repo.is_as_staged("deep/graph").unwrap());
                 assert_eq!(trees.place.git(&["status", "--porcelain"]), "");
                 assert_eq!(repo.staged_text(&base, "none").unwrap(), None);
