@@ -23,6 +23,7 @@ pub mod reporter;
 mod requests;
 mod start;
 mod watch;
+mod write_back;
 
 use std::{
     collections::BTreeMap,
@@ -74,6 +75,7 @@ pub use options::RunOptions;
 pub use process_spec::draft_agent;
 use processes::Processes;
 use requests::Inbox;
+use write_back::RunSources;
 
 /// The time that an unreadable graph file has to become valid: an editor may be saving it.
 const HALF_SAVED: Duration = Duration::from_secs(3);
@@ -108,6 +110,7 @@ pub struct Runner {
     processes: Processes,
     slots: RunSlots,
     hooks: RunHooks,
+    sources: RunSources,
     inbox: Inbox,
     began: Instant,
     /// The last clock reading.
@@ -167,6 +170,7 @@ impl Runner {
             processes: Processes::default(),
             slots,
             hooks: RunHooks::default(),
+            sources: RunSources::default(),
             inbox,
             began: Instant::now(),
             clocks: clock::read(),
@@ -199,6 +203,9 @@ impl Runner {
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.emit(None, Event::Blocked { holders: holders.clone() })?;
         }
+        if result.is_ok() {
+            self.write_back()?;
+        }
         let run = &self.store.history().run;
         let finished = Event::Finished {
             why,
@@ -227,6 +234,7 @@ impl Runner {
         if let Some(reason) = self.before_run()? {
             return Ok(reason);
         }
+        self.write_back()?;
         self.recover()?;
         self.reopen_other_branches()?;
         self.follow_history()?;

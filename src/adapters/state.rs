@@ -368,6 +368,20 @@ impl StateFolder {
         read(&self.dir.join("imports.json"))
     }
 
+    /// Keeps which issues were closed.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn write_closed_issues(&self, issues: &impl Serialize) -> io::Result<()> {
+        self.make()?;
+        replace(&self.dir.join("closed-issues.json"), &json(issues), self.durable)
+    }
+
+    /// The issues that were closed; none if none was.
+    pub fn closed_issues<T: DeserializeOwned>(&self) -> Option<T> {
+        read(&self.dir.join("closed-issues.json"))
+    }
+
     /// Stores a snapshot, so that the journal need not be read from its start. Never synced: it can
     /// be rebuilt.
     ///

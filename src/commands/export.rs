@@ -1,9 +1,6 @@
 //! `ralph export`: writes the graph as a backlog of another tool.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -14,12 +11,11 @@ use crate::{
     cli::ExportArgs,
     core::{
         exit::{Exit, Failure},
-        graph::{TaskGraph, task::Status},
-        import::{self as core_import, BacklogFormat, update},
+        import::{self as core_import, BacklogFormat},
     },
     project::{
         graph_file::GraphFile,
-        import::{self, SourceText},
+        import::{self, SourceText, statuses},
         workspace::Workspace,
     },
     view::lines::counted,
@@ -73,24 +69,14 @@ pub fn run(invocation: &Invocation, options: &ExportArgs) -> Result<Exit> {
 /// not in it.
 fn update(file: &GraphFile, source: &SourceText) -> Result<(String, usize)> {
     let name = &source.name;
-    let refused = |faults: Vec<_>| import::refused(name, &source.text, &faults);
-    let backlog = core_import::read(source.format, &source.text).map_err(refused)?;
-    let by_source = by_source(file.graph());
-    let mut statuses: BTreeMap<String, Status> = BTreeMap::new();
-    for task in &backlog.tasks {
-        let own = task.source.clone().unwrap_or_else(|| format!("{name}#{}", task.key));
-        if let Some(status) = by_source.get(&own) {
-            statuses.insert(task.key.clone(), *status);
-        }
-    }
-    if statuses.is_empty() {
+    let updated = statuses::update(source, &statuses::by_source(file.graph()))?;
+    if updated.known == 0 {
         let message = format!(
             "no task of the graph comes from `{}`, so there is nothing to update in it; name a new file",
             terminal::visible(name)
         );
         return Err(Failure::new(Exit::Usage, message).into());
     }
-    let updated = update::with_statuses(source.format, &source.text, &statuses).map_err(refused)?;
     if !updated.unwritten.is_empty() {
         terminal::say(&format!(
             "{} in `{}` {} no place for a status: {}",
@@ -100,15 +86,7 @@ fn update(file: &GraphFile, source: &SourceText) -> Result<(String, usize)> {
             terminal::visible(&updated.unwritten.join(", ")),
         ));
     }
-    Ok((updated.text, file.graph().tasks().len() - statuses.len()))
-}
-
-/// The status of each imported task.
-fn by_source(graph: &TaskGraph) -> BTreeMap<String, Status> {
-    let source = |task: &crate::core::graph::task::Task| {
-        Some((task.extra.get("source")?.as_str()?.to_owned(), task.status))
-    };
-    graph.tasks().iter().filter_map(source).collect()
+    Ok((updated.text, file.graph().tasks().len() - updated.known))
 }
 
 /// The only file of this format that tasks were imported from.

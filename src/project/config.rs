@@ -230,6 +230,9 @@ pub struct Config {
     #[serde(with = "length")]
     #[schemars(with = "String")]
     pub verify_timeout: Duration,
+    /// Whether a run tells the sources of tasks that these are done, once their work has landed: it
+    /// marks them in the files that they were imported from, and closes GitHub issues with `gh`.
+    pub write_back: bool,
 }
 
 impl Default for Config {
@@ -287,6 +290,7 @@ impl Default for Config {
             verify: Commands(Vec::new()),
             verify_baseline: false,
             verify_timeout: minutes(15),
+            write_back: false,
         }
     }
 }

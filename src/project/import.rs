@@ -1,7 +1,10 @@
 //! Backlogs on disk: which files they are, what is new in them, and how it gets into the graph.
 
+mod closed_issues;
 mod gather;
 mod refresh;
+pub mod statuses;
+pub mod write_back;
 
 use std::path::Path;
 
@@ -25,6 +28,7 @@ use crate::{
     },
 };
 
+pub use closed_issues::{ClosedIssues, Issue, comment};
 pub use gather::{SourceText, gather, name_of};
 pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 

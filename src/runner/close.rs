@@ -169,7 +169,7 @@ impl Runner {
         let repo = &self.workspace.repo;
         let is_reverted = |commit: &CommitId| -> Result<bool> {
             let line = format!("This reverts commit {commit}.");
-            Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line)?.is_some())
+            Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line, None)?.is_some())
         };
         if let Some(work) = self.store.history().of(&record.task_id).work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)
@@ -179,7 +179,9 @@ impl Runner {
         if !evidence.commits.is_empty() {
             return Ok(None);
         }
-        let found = repo.commit_with_line(base, &format!("Ralph-Task: {}", record.task_id))?;
+        // A commit that only marks the task as done in its source has no attempt.
+        let line = format!("Ralph-Task: {}", record.task_id);
+        let found = repo.commit_with_line(base, &line, Some("Ralph-Attempt: "))?;
         Ok(match found {
             Some(commit) if !is_reverted(&commit)? => Some(commit),
             _ => None,

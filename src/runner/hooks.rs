@@ -125,11 +125,7 @@ impl Runner {
         let stopping = self.is_ended_now();
         let mut ticked = Instant::now();
         let ran = hook_run.run(|agent| {
-            let may_continue = self.attend(agent)?;
-            if ticked.elapsed() >= TICK {
-                ticked = Instant::now();
-                self.tick();
-            }
+            let may_continue = self.attend_and_tick(agent, &mut ticked)?;
             Ok(may_continue && (stopping || !self.is_ended_now()))
         })?;
         if let HookOutcome::Failed(failed) = &ran {
@@ -137,6 +133,21 @@ impl Runner {
             self.emit(about, Event::HookFailed(failed.clone()))?;
         }
         Ok(ran)
+    }
+
+    /// Handles messages while a command of the run itself runs, and reports each second. Returns
+    /// whether it may continue.
+    pub(super) fn attend_and_tick(
+        &mut self,
+        agent: &AgentProcess,
+        ticked: &mut Instant,
+    ) -> Result<bool> {
+        let may_continue = self.attend(agent)?;
+        if ticked.elapsed() >= TICK {
+            *ticked = Instant::now();
+            self.tick();
+        }
+        Ok(may_continue)
     }
 
     /// Handles messages that arrive while a hook runs. Returns whether the hook may continue.

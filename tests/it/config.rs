@@ -61,6 +61,7 @@ fn every_setting_is_shown_with_its_origin() {
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:7
     verify_baseline     false                               default
     verify_timeout      15m                                 default
+    write_back          false                               default
     "#);
     insta::assert_snapshot!(trial.run(["config", "max_cost"]).out(), @"20");
     let all = trial.run(["config", "--json"]).json();

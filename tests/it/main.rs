@@ -76,3 +76,4 @@ mod verify;
 mod waits;
 #[cfg(target_os = "linux")]
 mod workload;
+mod write_back;

@@ -68,6 +68,25 @@ impl ImportRecord {
         for task in plan.tasks.iter().filter(|task| which(task)) {
             self.tasks.insert(task.source.clone(), task.fields.iter().cloned().collect());
         }
+        self.write(workspace)
+    }
+
+    /// Keeps that sources have tasks as done now, since they were told.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn note_done(&mut self, workspace: &Workspace, sources: &[String]) -> Result<()> {
+        let mut is_changed = false;
+        for source in sources {
+            if let Some(fields) = self.tasks.get_mut(source) {
+                fields.insert("status".to_owned(), Value::from(Status::Complete.word()));
+                is_changed = true;
+            }
+        }
+        if is_changed { self.write(workspace) } else { Ok(()) }
+    }
+
+    fn write(&self, workspace: &Workspace) -> Result<()> {
         workspace.state.write_imports(self).context("keep what was imported")
     }
 }
