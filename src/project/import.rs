@@ -128,7 +128,7 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
 /// Writes a new graph.
 fn create(workspace: &Workspace, tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<()> {
     let (path, name) = (workspace.graph_path(), workspace.graph_name());
-    let text = render::graph(tasks, top);
+    let text = render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
     read_graph(&name, &text).map_err(|why| anyhow!("{why}; nothing was written"))?;
     let _turn = workspace.state.lock_graph().context("lock the graph file")?;
     if exists(path) {

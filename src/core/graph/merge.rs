@@ -166,17 +166,6 @@ pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
     Ok(Some(text))
 }
 
-/// The end of the last task in a text, with the comments that belong to it: the place for a new one.
-/// None if there is no task, or the layout is uncommon.
-pub fn end_of_tasks(text: &str) -> Option<usize> {
-    let tree = Tree::parse(text).ok()?;
-    let source = CutSource { text, tree: &tree };
-    let file = source.cut(&source.whole(), ValueShape::File)?;
-    let list = ["tasks", "nodes"].iter().find_map(|name| file.by_name.get(*name))?;
-    let tasks = source.cut(&file.pieces[*list].part, ValueShape::Tasks)?;
-    tasks.pieces.last().map(|piece| piece.part.at.end)
-}
-
 /// Whether a merged text has the same meaning as a merge by task without conflicts.
 pub fn holds(texts: Texts<'_>, merged: &str) -> bool {
     let all = [texts.base, texts.ours, texts.theirs];

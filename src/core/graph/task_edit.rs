@@ -36,7 +36,7 @@ use crate::core::graph::{
 pub struct NewTask {
     /// The id.
     pub id: TaskId,
-    /// The other fields, without the dependencies, in any order.
+    /// The other fields, without the dependencies.
     pub fields: Vec<(String, Json)>,
     /// The tasks that must be complete first.
     pub depends_on: Vec<TaskId>,
@@ -66,12 +66,29 @@ pub struct Relink {
     pub remove: Vec<TaskId>,
 }
 
-/// Returns the text with new tasks at `place`, in their order. Their dependencies are written as
-/// those of the other tasks: in `depends_on`, or in `edges`.
+/// Returns the text with new tasks at `place`, in their order, with their fields in the order in
+/// which fields are documented. Their dependencies are written as those of the other tasks: in
+/// `depends_on`, or in `edges`.
 ///
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
 pub fn insert(text: &str, tasks: &[NewTask], place: &TaskPlace) -> Result<String, Unsupported> {
+    let mut tasks = tasks.to_vec();
+    for task in &mut tasks {
+        task.fields.sort_by_key(|(name, _)| fields::rank(name));
+    }
+    insert_as_given(text, &tasks, place)
+}
+
+/// Does the same as [`insert`], with the fields in the order in which they are given.
+///
+/// # Errors
+/// The text is not YAML, or its layout does not allow the edit.
+pub fn insert_as_given(
+    text: &str,
+    tasks: &[NewTask],
+    place: &TaskPlace,
+) -> Result<String, Unsupported> {
     if tasks.is_empty() {
         return Ok(text.to_owned());
     }
@@ -252,15 +269,18 @@ fn read(text: &str) -> Result<(Tree, Value), Unsupported> {
     }
 }
 
-/// The entries of a new task, in the order in which fields are documented.
+/// The entries of a new task. The dependencies follow the priority, as in the documented order.
 fn entries_of(task: &NewTask, with_dependencies: bool) -> Entries {
     let mut entries: Entries = vec![("id".to_owned(), Json::from(task.id.as_str()))];
     entries.extend(task.fields.iter().filter(|(name, _)| name != "id").cloned());
     if with_dependencies && !task.depends_on.is_empty() {
         let names: Vec<&str> = task.depends_on.iter().map(TaskId::as_str).collect();
-        entries.push(("depends_on".to_owned(), Json::from(names)));
+        let is_later = |name: &str| fields::rank(name) > fields::rank("depends_on");
+        let priority = entries.iter().position(|(name, _)| name == "priority").map(|at| at + 1);
+        let at = priority.or_else(|| entries.iter().position(|(name, _)| is_later(name)));
+        let field = ("depends_on".to_owned(), Json::from(names));
+        entries.insert(at.unwrap_or(entries.len()), field);
     }
-    entries.sort_by_key(|(name, _)| fields::rank(name));
     entries
 }
 

@@ -3,17 +3,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    plan::ImportedTask,
-    render::{self, flow},
-    value::SourceValue,
-};
+use super::{plan::ImportedTask, render, value::SourceValue};
 use crate::core::graph::{
     TaskGraph,
-    edit::{Change, Document},
+    edit::Document,
     load,
     task::{Priority, Spelling, Status, TaskId},
-    yaml::{NodeKind, column},
+    task_edit::set_fields,
 };
 
 /// A field that changed in the source.
@@ -103,89 +99,19 @@ fn normal(name: &str, value: Option<&Value>) -> Value {
     }
 }
 
-/// A graph with other values of one field.
+/// A graph with another value of one field.
 ///
 /// # Errors
 /// The layout of the task does not allow the change.
 pub fn with_field(
-    document: &Document,
-    number: usize,
+    text: &str,
     change: &RefreshedField,
     spelling: &Spelling,
 ) -> Result<String, String> {
-    let whole = |document: &Document| {
-        let root = document.tree().root()?;
-        Some(SourceValue::of_yaml(document.text(), document.tree(), root).json())
-    };
-    let value = change
-        .value
-        .as_ref()
-        .map(|value| render::spelled(&change.field, value, spelling).into_owned());
-    let mut want = whole(document).ok_or("the file is empty")?;
-    let list = if want.get("tasks").is_some() { "tasks" } else { "nodes" };
-    let task =
-        want.get_mut(list).and_then(|list| list.get_mut(number)).and_then(Value::as_object_mut);
-    let task = task.ok_or("the task is not in the file")?;
-    match &value {
-        Some(value) => task.insert(change.field.clone(), value.clone()),
-        None => task.remove(&change.field),
-    };
-    // Which layout an edit leads to is only known afterwards.
-    for edit in [in_place, anew] {
-        let Some(text) = edit(document, number, &change.field, value.as_ref()) else {
-            continue;
-        };
-        if let Ok(found) = Document::parse(&text)
-            && whole(&found).as_ref() == Some(&want)
-        {
-            return Ok(text);
-        }
-    }
-    Err(format!("`{}` cannot be changed in this layout", change.field))
-}
-
-/// The text with the value replaced where it is.
-fn in_place(
-    document: &Document,
-    number: usize,
-    key: &str,
-    value: Option<&Value>,
-) -> Option<String> {
-    let node = load::node_of(document, number)?;
-    let (text, tree) = (document.text(), document.tree());
-    let (key_node, old) = tree.entry(text, node, key)?;
-    let value = value?;
-    let mut changed = document.clone();
-    if let Value::String(word) = value
-        && !word.contains('\n')
-    {
-        changed.edit(node, &[Change::Set { key, value: word }]).ok()?;
-        return Some(changed.text().to_owned());
-    }
-    let range = tree.range(old);
-    let is_block = matches!(tree.kind(old), NodeKind::Literal | NodeKind::Folded);
-    let long = value.as_str().filter(|long| render::is_literal(long));
-    let new = match long {
-        Some(long) if tree.kind(node) == (NodeKind::Mapping { flow: false }) => {
-            let indent = column(text, tree.range(key_node).start) + 2;
-            render::literal(long, indent).trim().to_owned()
-        }
-        _ => flow(value),
-    };
-    let end = if is_block && text[range.clone()].ends_with('\n') { "\n" } else { "" };
-    Some(format!("{}{new}{end}{}", &text[..range.start], &text[range.end..]))
-}
-
-/// The text with the value removed and added again.
-fn anew(document: &Document, number: usize, key: &str, value: Option<&Value>) -> Option<String> {
-    let node = load::node_of(document, number)?;
-    let mut changed = document.clone();
-    changed.edit(node, &[Change::Remove { key }]).ok()?;
-    let Some(value) = value else {
-        return Some(changed.text().to_owned());
-    };
-    changed.edit(node, &[Change::Set { key, value: "x" }]).ok()?;
-    in_place(&changed, number, key, Some(value))
+    let id = TaskId::new(&change.id).map_err(|rule| format!("the id `{}` {rule}", change.id))?;
+    let value = change.value.as_ref().filter(|value| !value.is_null());
+    let value = value.map(|value| render::spelled(&change.field, value, spelling).into_owned());
+    set_fields(text, &id, &[(change.field.clone(), value)]).map_err(|why| why.reason)
 }
 
 #[cfg(test)]
@@ -243,7 +169,6 @@ mod tests {
                 Value::Null,
             ] {
                 for field in ["d", "l", "s", "new"] {
-                    let document = Document::parse(text).unwrap();
                     let value = (!value.is_null()).then(|| value.clone());
                     let change = RefreshedField {
                         id: "a".to_owned(),
@@ -251,7 +176,7 @@ mod tests {
                         value: value.clone(),
                         is_conflict: false,
                     };
-                    let found = with_field(&document, 0, &change, &Spelling::default());
+                    let found = with_field(text, &change, &Spelling::default());
                     let found = found.unwrap_or_else(|why| panic!("{why}: {value:?} in {text}"));
                     assert!(
                         field == "s" || found.contains("# c") == text.contains("# c"),

@@ -6,14 +6,17 @@ use serde_json::Value;
 
 use super::plan::ImportedTask;
 use crate::core::graph::{
-    edit::{Document, double, is_plain},
-    merge::{self, Texts},
-    task::{Spelling, Status},
-    yaml::{MAX_BYTES, NodeKind, column},
+    edit::{double, is_plain},
+    task::{Spelling, Status, TaskId},
+    task_edit::{NewTask, TaskPlace, insert_as_given},
+    yaml::MAX_BYTES,
 };
 
 /// The text of a new graph with these tasks.
-pub fn graph(tasks: &[&ImportedTask], top: &[(String, Value)]) -> String {
+///
+/// # Errors
+/// The reason why the tasks do not fit into a graph.
+pub fn graph(tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<String, String> {
     let mut text = String::new();
     if top.iter().all(|(name, _)| name != "version") {
         text += "version: 1\n";
@@ -21,11 +24,8 @@ pub fn graph(tasks: &[&ImportedTask], top: &[(String, Value)]) -> String {
     for (name, value) in top {
         let _ = writeln!(text, "{}: {}", scalar(name), flow(value));
     }
-    text += "tasks:\n";
-    for task in tasks {
-        text += &block(task, 2, &Spelling::default());
-    }
-    text
+    text += "tasks: []\n";
+    added(&text, &Spelling::default(), tasks)
 }
 
 /// A graph with new tasks at its end.
@@ -33,76 +33,24 @@ pub fn graph(tasks: &[&ImportedTask], top: &[(String, Value)]) -> String {
 /// # Errors
 /// The reason why the tasks do not fit into the file.
 pub fn added(text: &str, spelling: &Spelling, new: &[&ImportedTask]) -> Result<String, String> {
-    const UNCOMMON: &str = "the layout of its tasks is uncommon: write one task a line or more";
-    let document = Document::parse(text).map_err(|fault| fault.to_string())?;
-    let tree = document.tree();
-    let root = tree.root().ok_or("the file is empty")?;
-    let (key, list) = ["tasks", "nodes"]
-        .iter()
-        .find_map(|name| tree.entry(text, root, name))
-        .ok_or("the file has no `tasks`")?;
-    let range = tree.range(list);
-    let with_breaks =
-        |items: String| if is_crlf(text) { items.replace('\n', "\r\n") } else { items };
-    let flow_items = || {
-        let items: Vec<String> = new.iter().map(|one| flow_task(one, spelling)).collect();
-        with_breaks(items.join(",\n"))
-    };
-    let block_items = |indent: usize| {
-        with_breaks(new.iter().map(|one| block(one, indent, spelling)).collect::<String>())
-    };
-    let final_task = tree.items(list).last();
-    let is_flow = tree.kind(list) == (NodeKind::Sequence { flow: true });
-    let found = match final_task {
-        Some(final_task) if is_flow => {
-            let end = tree.range(final_task).end;
-            let gap = with_breaks(",\n".to_owned());
-            format!("{}{gap}{}{}", &text[..end], flow_items(), &text[end..])
-        }
-        Some(_) => {
-            let end = merge::end_of_tasks(text).ok_or(UNCOMMON)?.min(text.len());
-            let (head, items) = (&text[..end], block_items(column(text, range.start)));
-            if head.ends_with('\n') {
-                format!("{head}{items}{}", &text[end..])
-            } else {
-                format!("{head}{}{}", with_breaks("\n".to_owned()), items.trim_end())
-            }
-        }
-        // `tasks: []` has no layout that new tasks could follow.
-        None if tree.kind(root) == (NodeKind::Mapping { flow: true }) => {
-            format!("{}[{}]{}", &text[..range.start], flow_items(), &text[range.end..])
-        }
-        None => below_empty(text, tree.range(key).end, range.end, &block_items(2))?,
-    };
+    let tasks: Vec<NewTask> =
+        new.iter().map(|task| new_task(task, spelling)).collect::<Result<_, _>>()?;
+    let found = insert_as_given(text, &tasks, &TaskPlace::Last).map_err(|why| why.reason)?;
     if found.len() > MAX_BYTES {
         return Err("the graph would become too large".to_owned());
     }
-    // The merge by task checks that nothing else has changed.
-    match merge::adopt(Texts { base: text, ours: text, theirs: &found }) {
-        Ok(adopted) if final_task.is_none() => Ok(adopted.unwrap_or(found)),
-        Ok(Some(adopted)) if adopted == found => Ok(found),
-        Ok(_) => Err(UNCOMMON.to_owned()),
-        Err(_) if final_task.is_none() => Ok(found),
-        Err(why) => Err(why.reason),
-    }
+    Ok(found)
 }
 
-/// Whether all lines of a text end with `\r\n`.
-fn is_crlf(text: &str) -> bool {
-    let breaks = text.matches('\n').count();
-    breaks > 0 && text.matches("\r\n").count() == breaks
-}
-
-/// A graph with tasks in place of an empty list, whose key and value end here.
-fn below_empty(text: &str, key: usize, value: usize, items: &str) -> Result<String, String> {
-    let end = text[value..].find('\n').map_or(text.len(), |at| value + at);
-    let rest = text[value..end].trim();
-    if !rest.is_empty() && !rest.starts_with('#') {
-        return Err("the list of tasks is empty, and its line has other text".to_owned());
-    }
-    let below = text[end..].strip_prefix('\n').unwrap_or(&text[end..]);
-    let note = if rest.is_empty() { String::new() } else { format!(" {rest}") };
-    Ok(format!("{}:{note}\n{items}{below}", &text[..key]))
+fn new_task(task: &ImportedTask, spelling: &Spelling) -> Result<NewTask, String> {
+    let id = |text: &str| TaskId::new(text).map_err(|rule| format!("the id `{text}` {rule}"));
+    let fields =
+        task.fields.iter().filter(|(name, value)| !value.is_null() && name != "depends_on");
+    let fields = fields
+        .map(|(name, value)| (name.clone(), spelled(name, value, spelling).into_owned()))
+        .collect();
+    let depends_on = task.dependencies().into_iter().map(id).collect::<Result<_, _>>()?;
+    Ok(NewTask { id: id(&task.id)?, fields, depends_on })
 }
 
 /// A field as the file spells it.
@@ -116,35 +64,6 @@ pub(super) fn spelled<'a>(
         Some(status) => std::borrow::Cow::Owned(Value::String(spelling.write(status))),
         None => std::borrow::Cow::Borrowed(value),
     }
-}
-
-/// A task in block style, with its dash in this column.
-fn block(task: &ImportedTask, indent: usize, spelling: &Spelling) -> String {
-    let pad = " ".repeat(indent);
-    let mut text = format!("{pad}- id: {}\n", scalar(&task.id));
-    for (name, value) in &task.fields {
-        let value = spelled(name, value, spelling);
-        if value.is_null() {
-            continue;
-        }
-        let long = value.as_str().filter(|text| is_literal(text));
-        let shown =
-            long.map_or_else(|| format!(" {}\n", flow(&value)), |text| literal(text, indent + 4));
-        let _ = write!(text, "{pad}  {}:{shown}", scalar(name));
-    }
-    text
-}
-
-/// A task in one line, in braces.
-fn flow_task(task: &ImportedTask, spelling: &Spelling) -> String {
-    let mut parts = vec![format!("\"id\": {}", double(&task.id))];
-    for (name, value) in &task.fields {
-        let value = spelled(name, value, spelling);
-        if !value.is_null() {
-            parts.push(format!("{}: {}", double(name), quoted(&value)));
-        }
-    }
-    format!("  {{{}}}", parts.join(", "))
 }
 
 /// A value with all texts in quotes.
@@ -182,34 +101,6 @@ fn scalar(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { double(text) }
 }
 
-/// Whether a text can be written below `|-` and reads as the same text.
-pub(super) fn is_literal(text: &str) -> bool {
-    let is_usual = |c: char| {
-        c == '\n'
-            || c == '\t'
-            || !c.is_control()
-                && !('\u{2028}'..='\u{202e}').contains(&c)
-                && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{ffff}')
-    };
-    let ends_well = !text.ends_with('\n') && !text.starts_with([' ', '\n', '\t']);
-    // Blank lines with blanks in them would end up shorter or longer.
-    let lines_are_tidy = text.lines().all(|line| line.trim_end().len() == line.len());
-    text.contains('\n') && ends_well && lines_are_tidy && text.chars().all(is_usual)
-}
-
-pub(super) fn literal(text: &str, indent: usize) -> String {
-    let pad = " ".repeat(indent);
-    let mut written = " |-\n".to_owned();
-    for line in text.split('\n') {
-        if !line.is_empty() {
-            written += &pad;
-            written += line;
-        }
-        written.push('\n');
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -221,7 +112,7 @@ mod tests {
         read,
     };
     use super::*;
-    use crate::core::graph::load;
+    use crate::core::graph::{edit::Document, load};
 
     fn loaded(text: &str) -> load::Loaded {
         let document = Document::parse(text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
@@ -266,7 +157,7 @@ mod tests {
             ),
             (
                 "{\"tasks\": [{\"id\": \"a\"}]}\n",
-                "{\"tasks\": [{\"id\": \"a\"},\n  {\"id\": \"new\", \"title\": \"N: x\", \"status\": \
+                "{\"tasks\": [{\"id\": \"a\"}, {\"id\": \"new\", \"title\": \"N: x\", \"status\": \
                  \"complete\", \"description\": \"a\\n\\n  b\"}]}\n",
             ),
             (
@@ -286,6 +177,27 @@ mod tests {
             let graph = loaded(&found).graph;
             let last = graph.tasks().last().unwrap();
             assert_eq!(last.description.as_deref(), Some("a\n\n  b"));
+        }
+    }
+
+    #[test]
+    fn dependencies_are_written_as_the_file_does_it() {
+        let new = task(
+            "new",
+            &[("priority", json!("P1")), ("depends_on", json!(["a"])), ("x", json!(1))],
+        );
+        for (text, want) in [
+            (
+                "nodes:\n- {id: a}\n- {id: b}\nedges:\n- {from: a, to: b}\n",
+                "nodes:\n- {id: a}\n- {id: b}\n- {id: new, priority: P1, x: 1}\nedges:\n- {from: a, to: \
+                 b}\n- {from: a, to: new}\n",
+            ),
+            (
+                "tasks:\n- id: a\n",
+                "tasks:\n- id: a\n- id: new\n  priority: P1\n  depends_on: [a]\n  x: 1\n",
+            ),
+        ] {
+            assert_eq!(added(text, &Spelling::default(), &[&new]).as_deref(), Ok(want));
         }
     }
 
@@ -321,7 +233,7 @@ mod tests {
             let options = ImportOptions::default();
             let Ok(plan) = plan(&[file], &ExistingTasks::default(), &options) else { return Ok(()) };
             let all: Vec<&ImportedTask> = plan.tasks.iter().collect();
-            let fresh = graph(&all, &plan.top);
+            let fresh = graph(&all, &plan.top).unwrap();
             let mut graphs = vec![loaded(&fresh).graph];
             let text = if flow { "{tasks: [{id: zz-zz}]}\n" } else { "tasks:\n- id: zz-zz\n" };
             let into = added(text, &Spelling::default(), &all).unwrap();

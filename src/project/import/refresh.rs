@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -213,11 +213,9 @@ fn merged(
         let Some((base, ours)) = base.zip(fields(&document, &graph, &task.id)) else {
             continue;
         };
-        let number = TaskId::new(&task.id).ok().and_then(|id| graph.number(&id));
-        let number = number.ok_or_else(|| anyhow!("the task `{}` is gone", task.id))?;
         for mut change in changes(task, base, &ours) {
             if !change.is_conflict {
-                match with_field(&document, number, &change, &graph.spelling) {
+                match with_field(document.text(), &change, &graph.spelling) {
                     Ok(text) => document = parse(&text)?,
                     // What the layout does not allow stays, and is told.
                     Err(_) => change.is_conflict = true,
