@@ -71,6 +71,21 @@ impl Journal {
     /// # Errors
     /// I/O errors; the file is unchanged then.
     pub fn append(&mut self, sync: bool, make: impl FnOnce(u64) -> Record) -> io::Result<Record> {
+        let mut kept = None;
+        self.append_all(sync, |seq| vec![kept.insert(make(seq)).clone()])?;
+        kept.ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// Appends the records that `make` builds from the next `seq` on, in one write; with `sync`, they
+    /// survive a power cut.
+    ///
+    /// # Errors
+    /// I/O errors; the file is unchanged then.
+    pub fn append_all(
+        &mut self,
+        sync: bool,
+        make: impl FnOnce(u64) -> Vec<Record>,
+    ) -> io::Result<Vec<Record>> {
         let mut file = match self.open_to_append() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
@@ -85,8 +100,10 @@ impl Journal {
             _ => last_seq(&file, length)?,
         };
         crash::point("journal.locked");
-        let record = make(seq);
-        let line = format!("{}{}", if torn { "\n" } else { "" }, record.to_line());
+        let records = make(seq);
+        let Some(newest) = records.last().map(|record| record.seq) else { return Ok(records) };
+        let lines: String = records.iter().map(Record::to_line).collect();
+        let line = format!("{}{lines}", if torn { "\n" } else { "" });
         let written = file.write(line.as_bytes());
         if !matches!(written, Ok(bytes) if bytes == line.len()) {
             file.set_len(length)?;
@@ -96,8 +113,8 @@ impl Journal {
         if sync && self.durable {
             file.sync_data()?;
         }
-        self.last = Some((length + line.len() as u64, seq));
-        Ok(record)
+        self.last = Some((length + line.len() as u64, newest));
+        Ok(records)
     }
 
     fn open_to_append(&self) -> io::Result<File> {

@@ -25,12 +25,14 @@ use crate::{
     },
     project::{
         event_store::EventStore,
-        graph_file::{GraphFile, Rejected, Write, with_status},
-        kept_change::{KeptChange, KeptChanges},
-        workspace::{self, Workspace, find, view},
+        graph_change::{change_text, record},
+        graph_file::{GraphFile, Write, with_status},
+        workspace::{Workspace, find, view},
     },
     view::{lines::clock, task::TaskView},
 };
+
+pub(super) use crate::project::graph_change::ChangeCommand;
 
 /// The graph and the journal, for a command that changes a task.
 pub(super) struct TaskEditor {
@@ -95,23 +97,6 @@ impl TaskEditor {
     }
 }
 
-/// A command that changes the graph file, as it is kept and recorded.
-pub(super) struct ChangeCommand<'a> {
-    /// The name of the command.
-    pub(super) name: &'a str,
-    /// The tasks that it is about; none for those that it adds.
-    pub(super) about: &'a [TaskId],
-    /// Why the change cannot be taken back, if it cannot.
-    pub(super) final_because: Option<&'a str>,
-}
-
-impl<'a> ChangeCommand<'a> {
-    /// A command whose change can be taken back.
-    pub(super) fn of(name: &'a str, about: &'a [TaskId]) -> ChangeCommand<'a> {
-        ChangeCommand { name, about, final_because: None }
-    }
-}
-
 impl TaskEditor {
     /// Opens the graph for a command that people use to change it.
     pub(super) fn for_person(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
@@ -144,48 +129,12 @@ impl TaskEditor {
         command: Option<&ChangeCommand<'_>>,
         edit: impl Fn(&str) -> Result<Option<String>>,
     ) -> Result<Option<String>> {
-        let kept = KeptChanges::of(&self.workspace.state);
-        let graph = self.workspace.graph_path().to_owned();
-        let keep = |before: &str, after: &str| {
-            let Some(command) = command else { return Ok(()) };
-            let mut tasks = command.about.to_vec();
-            if tasks.is_empty() {
-                let found = differences(before, after, &[]).into_iter();
-                tasks.extend(found.filter(|found| found.old.is_none()).map(|found| found.id));
-            }
-            let change = KeptChange {
-                number: 0,
-                at: Utc::now(),
-                command: command.name.to_owned(),
-                graph: graph.clone(),
-                tasks,
-                final_because: command.final_because.map(str::to_owned),
-            };
-            kept.keep(change, before, after).context("keep the graph for `ralph undo`")
-        };
-        let before = self.file.change(&self.workspace.state, edit, keep).map_err(drawn)?;
-        if before.is_some() {
-            // The journal may be the first file of `ralph` here. The change is made, whatever git
-            // says.
-            let _ = self.workspace.ignore_own_files();
-        }
-        Ok(before)
+        change_text(&self.workspace, &mut self.file, command, edit)
     }
 
     /// Records the changes of a command in the journal.
     pub(super) fn record(&mut self, command: &str, found: &[TaskDifference]) -> Result<()> {
-        let cause = Cause::Command;
-        for TaskDifference { id, old, new, fields } in found {
-            if old != new {
-                let changed = Event::StatusChanged { old: *old, new: *new, cause, reason: None };
-                self.store.emit(None, Some(id), changed)?;
-            }
-            if !fields.is_empty() {
-                let (command, fields) = (command.to_owned(), fields.clone());
-                self.store.emit(None, Some(id), Event::TaskEdited { command, fields, cause })?;
-            }
-        }
-        Ok(())
+        record(&mut self.store, command, found)
     }
 
     /// Finds tasks by ids that were typed.
@@ -261,14 +210,6 @@ pub(super) fn unsupported(name: &str) -> impl Fn(Unsupported) -> anyhow::Error {
     move |why| {
         let message = format!("cannot change `{name}`: {why}; edit the file, and `ralph check` it");
         Failure::new(Exit::Error, message).into()
-    }
-}
-
-/// Draws the errors of a graph that a change would make invalid.
-pub(super) fn drawn(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<Rejected>() {
-        Ok(rejected) => workspace::refused(&rejected),
-        Err(error) => error,
     }
 }
 

@@ -28,6 +28,8 @@ use crate::{
 
 /// How many tasks of a change are named.
 const NAMED: usize = 3;
+/// How many tasks of an undone change are shown.
+const SHOWN: usize = 20;
 
 /// A change as `--list --json` prints it.
 #[derive(Serialize)]
@@ -95,8 +97,11 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
         }
     }
     terminal::print(&format!("took back `{}`\n", title(change)))?;
-    for one in &found {
+    for one in found.iter().take(SHOWN) {
         terminal::print(&format!("  {}\n", line(one)))?;
+    }
+    if let Some(more) = found.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        terminal::print(&format!("  and {more} more\n"))?;
     }
     Ok(())
 }

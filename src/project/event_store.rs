@@ -109,28 +109,53 @@ impl EventStore {
         event: Event,
     ) -> Result<Vec<Record>> {
         let sync = is_an_end(&event);
-        let record = self
-            .journal
-            .append(sync, |seq| {
+        self.write(sync, iteration, vec![(task_id.cloned(), event)])
+    }
+
+    /// Writes events of tasks together, and adds them to the history.
+    ///
+    /// # Errors
+    /// Errors of the disk. The events are then not part of the history.
+    pub fn emit_all(&mut self, events: Vec<(TaskId, Event)>) -> Result<()> {
+        let sync = events.iter().any(|(_, event)| is_an_end(event));
+        let events = events.into_iter().map(|(id, event)| (Some(id), event)).collect();
+        self.write(sync, None, events).map(drop)
+    }
+
+    fn write(
+        &mut self,
+        sync: bool,
+        iteration: Option<u32>,
+        events: Vec<(Option<TaskId>, Event)>,
+    ) -> Result<Vec<Record>> {
+        let make = |first: u64| {
+            let record = |(seq, (task_id, event))| {
                 let record = Record {
                     timestamp: Utc::now().trunc_subsecs(3),
                     run_id: self.run_id.clone(),
                     seq,
                     iteration,
-                    task_id: task_id.cloned(),
+                    task_id,
                     event,
                 };
                 match &self.secrets {
                     Some(secrets) => record.redacted(secrets),
                     None => record,
                 }
-            })
+            };
+            (first..).zip(events).map(record).collect()
+        };
+        let written = self
+            .journal
+            .append_all(sync, make)
             .map_err(|error| unusable("write", self.journal.path(), error))?;
         let mut records = self.catch_up()?;
-        if !records.contains(&record) {
-            // The journal was removed after the write; the event is still part of the history.
-            self.past.history.apply(&record);
-            records.push(record);
+        if written.last().is_some_and(|last| !records.contains(last)) {
+            // The journal was removed after the write; the events are still part of the history.
+            for record in &written {
+                self.past.history.apply(record);
+            }
+            records.extend(written);
         }
         Ok(records)
     }

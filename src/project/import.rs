@@ -16,6 +16,7 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, position},
         exit::{Exit, Failure},
+        graph::{task::TaskId, task_edit::TaskDifference},
         import::{
             self, BacklogFormat,
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
@@ -23,6 +24,7 @@ use crate::{
         },
     },
     project::{
+        graph_change::{ChangeCommand, change_text, record},
         graph_file::{GraphFile, read_graph},
         workspace::Workspace,
     },
@@ -93,11 +95,17 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
     Failure::drawn(Exit::Invalid, drawn).into()
 }
 
-/// Writes the new tasks of a plan into the graph, which is created if there is none.
+/// Writes the new tasks of a plan into the graph, which is created if there is none. A change of a
+/// graph is recorded, and kept for `ralph undo` if a command is given.
 ///
 /// # Errors
 /// The tasks do not fit into the file; errors of the disk. The file is unchanged then.
-pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) -> Result<()> {
+pub fn add(
+    workspace: &Workspace,
+    file: Option<GraphFile>,
+    plan: &ImportPlan,
+    command: Option<&ChangeCommand<'_>>,
+) -> Result<()> {
     let new: Vec<&ImportedTask> = plan.tasks.iter().filter(|task| task.is_new).collect();
     if new.is_empty() {
         return Ok(());
@@ -106,7 +114,7 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
         return create(workspace, &new, &plan.top);
     };
     let known = existing(Some(&file));
-    file.put_in(&workspace.state, |text| {
+    let edit = |text: &str| {
         let graph = read_graph("the graph", text).map_err(|why| anyhow!(why))?;
         let is_taken =
             |task: &&&ImportedTask| graph.tasks().iter().any(|known| known.id.as_str() == task.id);
@@ -121,8 +129,14 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
         added
             .map(Some)
             .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
-    })?;
-    Ok(())
+    };
+    change_text(workspace, &mut file, command, edit)?;
+    let of = |task: &&ImportedTask| {
+        let (id, new) = (TaskId::new(&task.id).ok()?, Some(task.status()));
+        Some(TaskDifference { id, old: None, new, fields: Vec::new() })
+    };
+    let found: Vec<TaskDifference> = new.iter().filter_map(of).collect();
+    record(&mut workspace.event_store()?, "import", &found)
 }
 
 /// Writes a new graph.

@@ -461,7 +461,12 @@ fn a_refresh_takes_over_what_changed_there_and_keeps_what_changed_here() {
     assert!(text.contains("title: My A # why") && text.contains("  # about b\n"), "{text}");
     assert!(text.contains("verify: make test"), "{text}");
     let changed = trial.lines("status_changed");
-    assert_eq!((&changed[0]["task_id"], &changed[0]["new"]), (&"a".into(), &"complete".into()));
+    let changed: Vec<(Value, Value, Value)> = { changed.iter() }
+        .map(|line| (line["task_id"].clone(), line["old"].clone(), line["new"].clone()))
+        .collect();
+    let (pending, complete) = (Value::from("pending"), Value::from("complete"));
+    let want = [("c".into(), Value::Null, pending.clone()), ("a".into(), pending, complete)];
+    assert_eq!(changed, want);
 
     // A conflict is told once, and a task that is gone is kept.
     trial.write("prd.json", &source("Their A", true, "one\\ntwo", ""));
@@ -534,6 +539,28 @@ fn sources_of_the_settings_are_refreshed_before_a_run() {
     assert_eq!(said("source `prd.json`: 1 task added"), 1, "{log}");
     assert_eq!(said("source `gone.md`: not read"), 1, "{log}");
     assert_eq!(tasks(&trial), ["a complete", "b complete", "c complete"]);
+}
+
+#[test]
+fn one_undo_takes_back_one_import() {
+    let trial = TestProject::new().graph("tasks:\n- id: mine # me\n");
+    let before = trial.graph_text();
+    let stories: String =
+        (0..30).map(|n| format!(", {{\"id\": \"s{n}\", \"title\": \"S\"}}")).collect();
+    trial.write("prd.json", &source("A", true, "one", &stories));
+    trial.run(["import", "prd.json"]);
+    let added = trial.lines("status_changed");
+    assert_eq!(added.len(), 32);
+    assert_eq!((&added[0]["task_id"], &added[0]["new"]), (&"a".into(), &"complete".into()));
+    assert_eq!((&added[1]["cause"], &added[1]["old"]), (&"command".into(), &Value::Null));
+    let seqs: Vec<_> = trial.journal().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (0..32).collect::<Vec<u64>>());
+    trial.run(["undo", "--list"]).stdout_has("import");
+    trial.run(["undo"]).stdout_has("and 12 more");
+    assert_eq!(trial.graph_text(), before);
+    assert_eq!(trial.lines("status_changed").len(), 64);
+    trial.run(["import", "prd.json"]);
+    assert_eq!(trial.status("s29"), "pending");
 }
 
 #[test]

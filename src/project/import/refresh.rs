@@ -149,11 +149,11 @@ pub fn refresh(
         if is_dry {
             changes = merged(file.text(), &plan, &record)?.1;
         } else {
-            add(workspace, Some(file), &plan)?;
+            add(workspace, Some(file), &plan, None)?;
             changes = take_over(workspace, &plan, &record)?;
         }
     } else if !is_dry {
-        add(workspace, None, &plan)?;
+        add(workspace, None, &plan, None)?;
     }
     if !is_dry {
         record.keep(workspace, name, &options, &plan, |_| true)?;
