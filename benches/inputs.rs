@@ -196,6 +196,21 @@ impl Place {
     }
 }
 
+/// GitHub issues, as `gh issue list --json` prints them; each but the first depends on the one before.
+pub fn issues(count: usize) -> String {
+    let issue = |number: usize| {
+        let waits =
+            if number > 1 { format!("\\n\\nDepends on #{}", number - 1) } else { String::new() };
+        let state = if number.is_multiple_of(3) { "CLOSED" } else { "OPEN" };
+        format!(
+            "{{\"number\":{number},\"title\":\"Issue {number}\",\"body\":\"Make part {number} \
+             work.{waits}\",\"state\":\"{state}\",\"labels\":[{{\"name\":\"bug\"}}],\
+             \"url\":\"https://github.com/owner/name/issues/{number}\"}}"
+        )
+    };
+    format!("[{}]\n", (1..=count).map(issue).collect::<Vec<_>>().join(",\n"))
+}
+
 /// Runs git, away from the settings of whoever measures.
 pub fn git(dir: &Path, arguments: &[&str]) {
     let mut command = git_command(dir);

@@ -32,7 +32,7 @@ const LIMIT: i32 = 2;
 type Part = fn(&Bench);
 
 /// The parts, by the name that asks for one.
-const PARTS: [(&str, Part); 18] = [
+const PARTS: [(&str, Part); 19] = [
     ("start-up", start_up),
     ("choose", choose),
     ("shapes", shapes),
@@ -51,6 +51,7 @@ const PARTS: [(&str, Part); 18] = [
     ("git", git),
     ("heartbeat", heartbeat),
     ("growth", growth),
+    ("import", import),
 ];
 
 fn main() -> ExitCode {
@@ -213,6 +214,33 @@ fn choose(bench: &Bench) {
         ],
     );
     compared("5", "`ralph prompt --why`, 1,000 tasks", &times, "`true`", "<= 4x");
+}
+
+/// A dry run of an import reads the file, maps ids and dependencies, and writes nothing.
+fn import(bench: &Bench) {
+    let place = Place::new(bench.root.join("import"), "tasks: [{id: first}]\n", false);
+    fs::write(place.dir.join("issues.json"), inputs::issues(10_000)).expect("write the issues");
+    let words = ["import", "issues.json", "--dry-run"];
+    let beside = ["jq", "python3"].into_iter().find(|program| there_is(program));
+    let Some(program) = beside else {
+        let ours = in_turn(ROUNDS, &mut [&mut || time(&mut ralph(&place.dir, &words), &[0])]);
+        return row("19", "import of 10,000 issues", &ms(ours.of(0)), "", "", "<= 3x");
+    };
+    let script = match program {
+        "jq" => "jq length issues.json",
+        _ => "python3 -c 'import json; print(len(json.load(open(\"issues.json\"))))'",
+    };
+    let parse = || time(&mut shell(&place.dir, script), &[0]);
+    let dry = || time(&mut ralph(&place.dir, &words), &[0]);
+    let times = in_turn(ROUNDS, &mut [&mut || dry(), &mut || parse()]);
+    let what = "`ralph import --dry-run`, 10,000 issues";
+    compared("19", what, &times, &format!("`{program}`"), "<= 3x");
+    let whole = || {
+        place.reset();
+        time(&mut ralph(&place.dir, &["import", "issues.json"]), &[0])
+    };
+    let times = in_turn(ROUNDS, &mut [&mut || whole(), &mut || parse()]);
+    compared("19", "… into a graph", &times, &format!("`{program}`"), "<= 3x");
 }
 
 fn shapes(bench: &Bench) {
