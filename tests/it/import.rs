@@ -156,7 +156,8 @@ plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete), 1 dependency
       after T001
   left-side                 pending      Left side
   right-side                in-progress  Right side
-  find-a-hill-with-wind-in-the-morning  pending      Find a hill with wind, in the morning.
+  find-a-hill-with-wind-in-the-morning
+                            pending      Find a hill with wind, in the morning.
 Lost:
   text: it is in no task (plan.md:3:1)
   text: it has no checkbox (plan.md:20:1)
@@ -539,6 +540,18 @@ fn sources_of_the_settings_are_refreshed_before_a_run() {
     assert_eq!(said("source `prd.json`: 1 task added"), 1, "{log}");
     assert_eq!(said("source `gone.md`: not read"), 1, "{log}");
     assert_eq!(tasks(&trial), ["a complete", "b complete", "c complete"]);
+}
+
+#[test]
+fn statuses_stay_in_one_column_next_to_long_ids() {
+    let trial = TestProject::new();
+    let long = format!(", {{\"id\": \"{}\", \"title\": \"Long\"}}", "x".repeat(50));
+    trial.write("prd.json", &source("A", false, "one", &long));
+    let said = trial.run(["import", "prd.json", "--dry-run"]).out();
+    let columns: Vec<usize> = said.lines().filter_map(|line| line.find("pending  ")).collect();
+    assert_eq!(columns.len(), 3, "{said}");
+    assert!(columns.iter().all(|column| *column == columns[0]), "{said}");
+    assert!(said.contains(&"x".repeat(50)), "{said}");
 }
 
 #[test]

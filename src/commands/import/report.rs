@@ -68,14 +68,19 @@ fn totals(tasks: &[&ImportedTask]) -> String {
 }
 
 fn list(text: &mut String, tasks: &[&ImportedTask]) {
-    /// The widest column of ids.
-    const WIDEST: usize = 24;
-    let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(WIDEST);
+    // A longer id has a line of its own, so that the statuses stay in one column.
+    let widest = (width() / 3).clamp(12, 24);
+    let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(widest);
     for task in tasks {
         let status = task.status();
         let title = task.get("title").and_then(serde_json::Value::as_str).unwrap_or_default();
         let mark = if task.is_new { " " } else { "=" };
-        let line = format!("{mark} {:wide$}  {status:11}  {}", task.id, visible(title));
+        let is_long = columns(&task.id) > wide;
+        if is_long {
+            let _ = writeln!(text, "{mark} {}", task.id);
+        }
+        let (mark, id) = if is_long { (" ", "") } else { (mark, task.id.as_str()) };
+        let line = format!("{mark} {id:wide$}  {status:11}  {}", visible(title));
         let _ = writeln!(text, "{}", fit(line.trim_end(), width()));
         if task.is_renamed {
             let name = visible(&task.key).into_owned();
