@@ -281,6 +281,14 @@ impl Runner {
             tree.note_setup(None)?;
         }
         let (main, setup) = (&self.workspace.repo, &self.workspace.config.setup.0);
+        let head = tree.head()?.commit;
+        if let (Some(base), Some(head)) = (&record.base, head)
+            && let Some(path) = tree.nested_repository(base, &head)?
+        {
+            let why = format!("it has the repository `{path}`, whose commits are nowhere else");
+            let SlotReason { slot, why } = self.slots.keep(slot.path, why);
+            return self.emit(None, Event::SlotKept { slot, why });
+        }
         let why = match slot_pool::release(main, &tree, kept.as_deref(), setup) {
             Ok(None) => return Ok(()),
             Ok(Some(why)) => why,
