@@ -45,6 +45,13 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         let (found, skipped) = import::gather(workspace.root(), &path, options.format)?;
         let is_new = |text: &SourceText| texts.iter().all(|known| known.name != text.name);
         let found: Vec<SourceText> = found.into_iter().filter(is_new).collect();
+        if found.iter().any(|text| text.name == workspace.graph_name()) {
+            let message = format!(
+                "`{}` is the graph that the tasks would be added to; name other files",
+                workspace.graph_name()
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
         texts.extend(found);
         others.extend(skipped);
     }

@@ -281,9 +281,10 @@ impl Runner {
             tree.note_setup(None)?;
         }
         let (main, setup) = (&self.workspace.repo, &self.workspace.config.setup.0);
-        let head = tree.head()?.commit;
+        // A damaged slot is recognized below.
+        let head = tree.head().ok().and_then(|head| head.commit);
         if let (Some(base), Some(head)) = (&record.base, head)
-            && let Some(path) = tree.nested_repository(base, &head)?
+            && let Ok(Some(path)) = tree.nested_repository(base, &head)
         {
             let why = format!("it has the repository `{path}`, whose commits are nowhere else");
             let SlotReason { slot, why } = self.slots.keep(slot.path, why);

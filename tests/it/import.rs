@@ -606,3 +606,11 @@ fn what_a_refresh_took_over_is_told_if_no_run_starts() {
     trial.write("prd.json", &source("A", false, "one", ", {\"id\": \"c\", \"title\": \"C\"}"));
     trial.run(["run", "--tag", "nosuch"]).code(64).stderr_has("source `prd.json`: 1 task added");
 }
+
+#[test]
+fn the_graph_is_not_imported_into_itself() {
+    let trial = TestProject::new().graph("tasks: [{id: a, title: A}]\n");
+    let text = trial.graph_text();
+    trial.run(["import", "task-graph.yaml"]).code(64).stderr_has("name other files");
+    assert_eq!(trial.graph_text(), text);
+}

@@ -21,7 +21,7 @@ pub use self::differences::{TaskDifference, differences};
 use self::list::{CutList, Entries};
 pub use self::piece::{piece, replace_piece};
 use crate::core::graph::{
-    edit::{Change, Document, Unsupported},
+    edit::Unsupported,
     load::node_of,
     merge::{
         cut::CutSource,
@@ -160,45 +160,36 @@ pub fn set_fields(
     id: &TaskId,
     fields: &[(String, Option<Json>)],
 ) -> Result<String, Unsupported> {
-    let without = remove_fields(text, id, fields)?;
+    set_fields_of(text, &[(id.clone(), fields.to_vec())])
+}
+
+/// The fields of a task to set, or to remove where the value is none.
+pub type FieldChanges = (TaskId, Vec<(String, Option<Json>)>);
+
+/// Returns the text with fields of several tasks set or removed, each task once. The text is parsed
+/// once, however many there are.
+///
+/// # Errors
+/// The text is not YAML, its layout does not allow an edit, or a task is not in it.
+pub fn set_fields_of(text: &str, changes: &[FieldChanges]) -> Result<String, Unsupported> {
+    let without = fields::removed(text, changes)?;
     let mut draft = GraphDraft::parse(&without)?;
     let (name, tasks_node) = draft.tasks()?;
     let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let number = list.number_of(id)?;
-    let mut set: Vec<(&String, &Json)> =
-        fields.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
-    set.sort_by_key(|(key, _)| fields::rank(key));
-    for (key, value) in set {
-        let wanted = wanted(draft.field(&name, number, key)?, value);
-        if draft.field(&name, number, key)? != Some(&wanted) {
-            draft.set_field(&list, number, key, value)?;
-            draft.want_field(&name, number, key, wanted)?;
+    for (id, fields) in changes {
+        let number = list.number_of(id)?;
+        let mut set: Vec<(&String, &Json)> =
+            fields.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+        set.sort_by_key(|(key, _)| fields::rank(key));
+        for (key, value) in set {
+            let wanted = wanted(draft.field(&name, number, key)?, value);
+            if draft.field(&name, number, key)? != Some(&wanted) {
+                draft.set_field(&list, number, key, value)?;
+                draft.want_field(&name, number, key, wanted)?;
+            }
         }
     }
     draft.finish()
-}
-
-fn remove_fields(
-    text: &str,
-    id: &TaskId,
-    fields: &[(String, Option<Json>)],
-) -> Result<String, Unsupported> {
-    let removals: Vec<Change<'_>> = fields
-        .iter()
-        .filter(|(_, value)| value.is_none())
-        .map(|(key, _)| Change::Remove { key })
-        .collect();
-    if removals.is_empty() {
-        return Ok(text.to_owned());
-    }
-    let draft = GraphDraft::parse(text)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let number = list.number_of(id)?;
-    let mut document = Document::parse(text).map_err(unreadable)?;
-    let node = node_of(&document, number).ok_or_else(|| missing(id))?;
-    document.edit(node, &removals)?;
-    Ok(document.text().to_owned())
 }
 
 /// Returns the text with other dependencies. A dependency is written as the file does it: in

@@ -214,7 +214,11 @@ fn relations(
     };
     let text = body.text().unwrap_or_default();
     let home = item.word_of(&["html_url", "url"]).unwrap_or_default();
-    let found = references(&text, &home);
+    let mut found = references(&text, &home);
+    if found.blocked_by.iter().any(|key| key == number) {
+        found.blocked_by.retain(|key| key != number);
+        builder.lose("body", "it names the issue itself", false, text_range(&body.at));
+    }
     let link = |key: String| SourceLink { key, at: body.at.clone() };
     builder.task.depends_on.extend(found.blocked_by.into_iter().map(link));
     children.extend(found.children.into_iter().map(|key| (key, own.clone())));
@@ -242,14 +246,18 @@ fn references(body: &str, home: &str) -> IssueReferences {
         ["blocked by", "depends on", "dependent on", "waiting on", "requires"];
     let mut found = IssueReferences::default();
     let (mut is_code, mut is_listing) = (false, false);
+    let body = without_comments(body);
     for line in body.lines() {
         let line = line.trim();
         if line.starts_with("```") {
             is_code = !is_code;
         }
-        if is_code {
+        if is_code || line.starts_with('>') {
             continue;
         }
+        // The parts between backticks are code.
+        let line: String = line.split('`').step_by(2).collect();
+        let line = line.trim();
         let lower = line.to_ascii_lowercase();
         if let Some(item) = line.strip_prefix(['-', '*', '+']).map(str::trim_start) {
             let boxed = ["[ ]", "[x]", "[X]"].iter().find_map(|mark| item.strip_prefix(mark));
@@ -269,6 +277,9 @@ fn references(body: &str, home: &str) -> IssueReferences {
         }
         for phrase in PHRASES {
             for (at, _) in lower.match_indices(phrase) {
+                if is_negated(&lower[..at]) {
+                    continue;
+                }
                 let rest = &line[at + phrase.len()..];
                 let (numbers, others) = issues(rest, home);
                 is_listing |= numbers.is_empty() && rest.trim_matches([':', '*', ' ']).is_empty();
@@ -278,6 +289,23 @@ fn references(body: &str, home: &str) -> IssueReferences {
         }
     }
     found
+}
+
+/// A text without HTML comments, such as those of issue templates.
+fn without_comments(text: &str) -> String {
+    let mut parts = text.split("<!--");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once("-->").map_or("", |(_, rest)| rest));
+    }
+    plain
+}
+
+/// Whether the words before a phrase deny it.
+fn is_negated(before: &str) -> bool {
+    let last = before.split_whitespace().rev().take(2);
+    last.into_iter()
+        .any(|word| ["not", "no", "never", "longer"].contains(&word) || word.ends_with("n't"))
 }
 
 /// The issues at the start of a text, as `#12, #13 and #14`: those of this repository, and others.
@@ -328,7 +356,9 @@ mod tests {
     fn references_are_found_in_prose_and_lists() {
         let body = "Blocked by #12, #13 and o/r#14.\nSee #99.\n\nDepends on:\n- #20\n- [ ] #21\n\n\
                     ## Parts\n- [ ] #30\n- [x] https://github.com/o/r/issues/31\n- [ ] text #40\n\
-                    ```\nblocked by #50\n```\nrequires x/y#60\n";
+                    ```\nblocked by #50\n```\nrequires x/y#60\n<!-- blocked by #70\ndepends on #71 -->\n\
+                    > blocked by #72\nThis no longer depends on #73, and is not blocked by #74.\n\
+                    Write `blocked by #75` here.\n";
         let found = references(body, "https://github.com/o/r/issues/1");
         assert_eq!(found.blocked_by, ["12", "13", "14", "20", "21"]);
         assert_eq!(found.children, ["30", "31"]);

@@ -9,7 +9,7 @@ use crate::core::graph::{
     edit::Document,
     load,
     task::{Priority, Spelling, Status, TaskId},
-    task_edit::set_fields,
+    task_edit::{FieldChanges, set_fields_of},
 };
 
 /// A field that changed in the source.
@@ -99,19 +99,28 @@ fn normal(name: &str, value: Option<&Value>) -> Value {
     }
 }
 
-/// A graph with another value of one field.
+/// A graph with other values of fields. Changes of one task follow one another.
 ///
 /// # Errors
-/// The layout of the task does not allow the change.
-pub fn with_field(
+/// The layout of a task does not allow a change.
+pub fn with_fields(
     text: &str,
-    change: &RefreshedField,
+    changes: &[&RefreshedField],
     spelling: &Spelling,
 ) -> Result<String, String> {
-    let id = TaskId::new(&change.id).map_err(|rule| format!("the id `{}` {rule}", change.id))?;
-    let value = change.value.as_ref().filter(|value| !value.is_null());
-    let value = value.map(|value| render::spelled(&change.field, value, spelling).into_owned());
-    set_fields(text, &id, &[(change.field.clone(), value)]).map_err(|why| why.reason)
+    let mut by_task: Vec<FieldChanges> = Vec::new();
+    for change in changes {
+        let id =
+            TaskId::new(&change.id).map_err(|rule| format!("the id `{}` {rule}", change.id))?;
+        let value = change.value.as_ref().filter(|value| !value.is_null());
+        let value = value.map(|value| render::spelled(&change.field, value, spelling).into_owned());
+        let field = (change.field.clone(), value);
+        match by_task.last_mut().filter(|(last, _)| *last == id) {
+            Some((_, fields)) => fields.push(field),
+            None => by_task.push((id, vec![field])),
+        }
+    }
+    set_fields_of(text, &by_task).map_err(|why| why.reason)
 }
 
 #[cfg(test)]
@@ -176,7 +185,7 @@ mod tests {
                         value: value.clone(),
                         is_conflict: false,
                     };
-                    let found = with_field(text, &change, &Spelling::default());
+                    let found = with_fields(text, &[&change], &Spelling::default());
                     let found = found.unwrap_or_else(|why| panic!("{why}: {value:?} in {text}"));
                     assert!(
                         field == "s" || found.contains("# c") == text.contains("# c"),

@@ -22,7 +22,7 @@ use crate::{
         import::{
             BacklogFormat,
             plan::{ImportOptions, ImportPlan, ImportedTask},
-            refresh::{RefreshedField, changes, fields, with_field},
+            refresh::{RefreshedField, changes, fields, with_fields},
         },
     },
     project::{fatal, workspace::Workspace},
@@ -204,27 +204,29 @@ fn merged(
         Document::parse(text)
             .map_err(|fault| refused("the graph", text, &[load::diagnostic(fault)]))
     };
-    let mut document = parse(text)?;
+    let document = parse(text)?;
     let loaded = load::load(&document).map_err(|faults| refused("the graph", text, &faults))?;
     let graph = loaded.graph;
     let mut all = Vec::new();
     for task in plan.tasks.iter().filter(|task| !task.is_new) {
         let base = record.tasks.get(&task.source);
-        let Some((base, ours)) = base.zip(fields(&document, &graph, &task.id)) else {
-            continue;
-        };
-        for mut change in changes(task, base, &ours) {
-            if !change.is_conflict {
-                match with_field(document.text(), &change, &graph.spelling) {
-                    Ok(text) => document = parse(&text)?,
-                    // What the layout does not allow stays, and is told.
-                    Err(_) => change.is_conflict = true,
-                }
-            }
-            all.push(change);
+        if let Some((base, ours)) = base.zip(fields(&document, &graph, &task.id)) {
+            all.extend(changes(task, base, &ours));
         }
     }
-    Ok((document.text().to_owned(), all))
+    let wanted: Vec<&RefreshedField> = all.iter().filter(|change| !change.is_conflict).collect();
+    if let Ok(text) = with_fields(text, &wanted, &graph.spelling) {
+        return Ok((text, all));
+    }
+    // What the layout does not allow stays, and is told.
+    let mut text = text.to_owned();
+    for change in all.iter_mut().filter(|change| !change.is_conflict) {
+        match with_fields(&text, &[change], &graph.spelling) {
+            Ok(changed) => text = changed,
+            Err(_) => change.is_conflict = true,
+        }
+    }
+    Ok((text, all))
 }
 
 /// Refreshes the sources of the settings. Returns what happened to each, if anything did: a source

@@ -4,9 +4,11 @@ use std::{collections::VecDeque, ops::Range};
 
 use serde_json::Value;
 
-use super::{GraphDraft, list::CutList, write::ValueStyle};
+use super::{
+    FieldChanges, GraphDraft, list::CutList, missing, node_of, unreadable, write::ValueStyle,
+};
 use crate::core::graph::{
-    edit::{Unsupported, like},
+    edit::{Change, Document, Unsupported, like},
     load::fields::FIELDS,
     merge::{
         cut::{Cut, CutPart, CutPiece, CutStyle},
@@ -244,4 +246,31 @@ impl GraphDraft<'_> {
         self.replace(at, body);
         true
     }
+}
+
+/// Returns the text without the fields whose new value is none.
+///
+/// # Errors
+/// As [`set_fields_of`](super::set_fields_of).
+pub(super) fn removed(text: &str, changes: &[FieldChanges]) -> Result<String, Unsupported> {
+    let removals = |fields: &[(String, Option<Value>)]| -> Vec<String> {
+        let removed = fields.iter().filter(|(_, value)| value.is_none());
+        removed.map(|(key, _)| key.clone()).collect()
+    };
+    if changes.iter().all(|(_, fields)| removals(fields).is_empty()) {
+        return Ok(text.to_owned());
+    }
+    let draft = GraphDraft::parse(text)?;
+    let (name, tasks_node) = draft.tasks()?;
+    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
+    let mut document = Document::parse(text).map_err(unreadable)?;
+    for (id, fields) in changes {
+        let removed = removals(fields);
+        let removed: Vec<Change<'_>> = removed.iter().map(|key| Change::Remove { key }).collect();
+        if !removed.is_empty() {
+            let node = node_of(&document, list.number_of(id)?).ok_or_else(|| missing(id))?;
+            document.edit(node, &removed)?;
+        }
+    }
+    Ok(document.text().to_owned())
 }

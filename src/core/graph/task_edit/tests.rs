@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::graph::{
-    TaskGraph, load,
+    TaskGraph,
+    edit::Document,
+    load,
     merge::{Texts, merge},
 };
 
